@@ -24,7 +24,7 @@ from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import table
 from explorer.figures import FIGURES, Row
-from explorer.figures.sketch import sketch
+from explorer.figures.pages import sketch
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.glossary.lessons import LESSONS

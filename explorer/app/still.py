@@ -15,7 +15,7 @@ from explorer.app.explore.sentences import model_words, residual_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES
-from explorer.figures.sketch import image
+from explorer.figures.pages import image
 from explorer.theory import predict
 
 STYLE = """<style>

@@ -12,26 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis.agreement import departs_from_twin, unlike_twin
+from explorer.diagnosis import agreement, signal, structure, weights
 from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Severity
-from explorer.diagnosis.ranges import headroom, logit_growth, lost, outliers
 from explorer.diagnosis.reading import numbered
-from explorer.diagnosis.signal import (
-    LEAST_DIFFERENCE,
-    alike,
-    gradient_steep,
-    healthy,
-    not_finite,
-    nothing_learns,
-    one_hot,
-    quantities,
-    runs_away,
-    silent,
-    token_difference,
-    zero_token,
-)
-from explorer.diagnosis.structure import dead_branch, no_norm_on_sum, no_residual, odd_design, unmoved
-from explorer.diagnosis.weights import copies, odd_branch, odd_logits, odd_weights, undivided, wrong_fan_in
+from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
 from explorer.display import must_be
 from explorer.profile import Profile
 
@@ -41,15 +25,19 @@ __all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Seve
 Rule = Callable[[Profile], Finding | None]
 
 CAUSES: tuple[Rule, ...] = (
-    odd_design, odd_weights, wrong_fan_in, copies, odd_logits, undivided, no_residual, no_norm_on_sum, dead_branch,
-    unmoved, odd_branch,
+    structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
+    weights.undivided, structure.no_residual, structure.no_norm_on_sum, structure.dead_branch, structure.unmoved,
+    weights.odd_branch,
 )
 """Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
-INFERRED: tuple[Rule, ...] = (odd_logits, undivided, no_residual, no_norm_on_sum, odd_branch)
+INFERRED: tuple[Rule, ...] = (weights.odd_logits, weights.undivided, structure.no_residual, structure.no_norm_on_sum,
+                              weights.odd_branch)
 """Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
-RULES: tuple[Rule, ...] = (runs_away, not_finite, nothing_learns, one_hot, gradient_steep, zero_token, alike, silent)
+RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_learns, signal.one_hot,
+                           signal.gradient_steep, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
-NOTES: tuple[Rule, ...] = (headroom, lost, outliers, logit_growth, departs_from_twin, unlike_twin)
+NOTES: tuple[Rule, ...] = (signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
+                           agreement.departs_from_twin, agreement.unlike_twin)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
 
 
@@ -67,8 +55,9 @@ def diagnose(profile: Profile) -> Findings:
         once: dict[str, Finding] = {}
         for finding in causes + others:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
-        first, *rest = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity)) or [healthy(profile)]
-        return Findings([replace(first, numbers=quantities(profile)), *rest])
+        ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
+        first, *rest = ordered or [signal.healthy(profile)]
+        return Findings([replace(first, numbers=signal.quantities(profile)), *rest])
 
 
 def _read(profile: Profile, finding: Finding) -> bool:

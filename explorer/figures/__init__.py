@@ -16,8 +16,8 @@ import pandas  # noqa: F401 - plotly looks for it at each drawing, and breaks wh
 import plotly.graph_objects as go
 
 from explorer.display import must_be
-from explorer.figures.axes import alone
 from explorer.figures.data import Plain
+from explorer.figures.kit import alone
 from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.why import Why, why

@@ -14,20 +14,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.colors import get_colorscale
 
-from explorer.figures.axes import (
-    AIR,
-    LEAST,
-    MARGIN,
-    TOP,
-    Axis,
-    axis,
-    blank,
-    depth_axis,
-    drawable,
-    headline,
-    picture,
-    sheet,
-)
+from explorer.figures import kit
 from explorer.figures.data import Picture, Plain
 from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
 from explorer.figures.series import (
@@ -42,7 +29,6 @@ from explorer.figures.series import (
     rows,
     spread,
 )
-from explorer.figures.traces import Trace, colorbar, compact, ends, level
 from explorer.figures.words import typeset
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic
 
@@ -52,7 +38,7 @@ SENTENCE = "In layer %{{x}} the gradient<br>of {} has norm %{{y:.3g}}"
 LEGEND: dict[str, Any] = {
     "showlegend": True,
     "legend": {"x": 1.0, "y": 1.0, "itemwidth": 30, "tracegroupgap": 0, "font": {"size": 12}},
-    "margin": MARGIN | {"r": 78},
+    "margin": kit.MARGIN | {"r": 78},
 }
 MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
@@ -65,8 +51,7 @@ GUESS = "your guess"
 
 
 @Picture
-def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), height: Axis | None = None
-             ) -> Plain:
+def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
     """A statistic along the residual stream, or of its sites by layer, with its marks, on a log axis if it has one.
 
     Dots: mean over seeds, or median over heads and seeds. Band: lowest to highest.
@@ -74,14 +59,13 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
     Args:
         statistic: its name in the vocabulary.
         looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
-        height: the vertical axis, where it shall not be the one that holds what is drawn.
     """
     row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.by_head and configs and all(config and not config.design.attends for config in configs):
-        return blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
+        return kit.blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
     sites = ("",) if row.on_stream else row.sites
     named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
-    height = height or statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])
+    height = statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
     whose_value = "the median head's" if row.by_head else "the"
     sentence = f"{where}<br>{whose_value} {row.label.lower()} is %{{y:.3g}} {row.compared}".rstrip()
@@ -89,21 +73,21 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
                        f"{row.label}, residual stream" if row.on_stream else row.label)
 
 
-def statistic_axis(row: Statistic, held: Sequence[ArrayLike], symbol: str = "") -> Axis:
+def statistic_axis(row: Statistic, held: Sequence[ArrayLike], symbol: str = "") -> kit.Axis:
     """The axis of a statistic: it holds the given values, the statistic's bounds and marks."""
     bounds = [] if row.name in WEIGHT_STATISTICS else [end for end in row.bounds if np.isfinite(end)]
-    return axis(f"{symbol or row.symbol} ({row.unit})", [list(row.marks), bounds, *held], log=row.log,
-                least=LEAST if row.log else 0.0, top=TOP)
+    return kit.axis(f"{symbol or row.symbol} ({row.unit})", [list(row.marks), bounds, *held], log=row.log,
+                least=kit.LEAST if row.log else 0.0, top=kit.TOP)
 
 
-def _over_depth(named: Sequence[tuple[str, Series]], height: Axis, curves: Sequence[Trace], marks: Mapping[float, str],
-                side: str, subject: str) -> Plain:
+def _over_depth(named: Sequence[tuple[str, Series]], height: kit.Axis, curves: Sequence[kit.Trace],
+                marks: Mapping[float, str], side: str, subject: str) -> Plain:
     """A chart over depth: levels, curves, and the marks of zeros and of values that are not finite."""
     series = [row for _, row in named]
-    across = depth_axis(*(row.depth for row in series))
-    levels = [level(value, words, across, height, side) for value, words in marks.items()]
+    across = kit.depth_axis(*(row.depth for row in series))
+    levels = [kit.level(value, words, across, height, side) for value, words in marks.items()]
     traces = [*levels, *curves, *(floor(named, height) if height.log else []), *broken(series, across, height)]
-    return picture.plain(traces, across, height, describe(subject, named), legend=False)
+    return kit.picture.plain(traces, across, height, describe(subject, named), legend=False)
 
 
 @Picture
@@ -122,7 +106,8 @@ def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[LegendEntry]
                                        else _totals(profiles, looks))]
     series = [row for _, row in named]
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
-    height = axis(title, [part for row in series for part in row.drawn_values], log=True, least=LEAST, top=TOP)
+    held = [part for row in series for part in row.drawn_values]
+    height = kit.axis(title, held, log=True, least=kit.LEAST, top=kit.TOP)
     subject = matrix or "all matrices together"
     curves = _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
     figure = _over_depth(named, height, curves, dict.fromkeys(_level(series), "flat"), "left",
@@ -159,11 +144,12 @@ def _totals(profiles: Sequence[Profile], looks: Sequence[LegendEntry]) -> list[S
 
 def _level(series: Sequence[Series]) -> list[float]:
     """The geometric mean of all that is drawn, as a list of one; empty when nothing is."""
-    values = np.concatenate([np.empty(0), *(part[drawable(part, True)] for row in series for part in row.drawn_values)])
+    held = [part for row in series for part in row.drawn_values]
+    values = np.concatenate([np.empty(0), *(part[kit.drawable(part, True)] for part in held)])
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
-def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE) -> list[Trace]:
+def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE) -> list[kit.Trace]:
     """Dots and lines, each matrix with its symbol and dash and one entry of the legend; of one design, its hue."""
     if len({row.design.index for _, row in named}) < 2:
         named = [(name, replace(row, design=replace(row.design, index=MATRIX_MARKS[name].hue))) for name, row in named]
@@ -185,7 +171,7 @@ def attention_pattern(profile: Profile) -> Plain:
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
     if profile.config and not profile.config.design.attends:
-        return blank.plain(NO_ATTENTION)
+        return kit.blank.plain(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
         return {"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)}
     tokens, (layer, head) = len(profile.pattern), profile.pattern_of
@@ -197,7 +183,7 @@ def attention_pattern(profile: Profile) -> Plain:
     top = float(finite.max(initial=0.0)) or 1.0
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."
     heat = {
-        "type": "heatmap", "name": heading, "z": compact(shown), "x0": (block - 1) / 2, "dx": block,
+        "type": "heatmap", "name": heading, "z": kit.compact(shown), "x0": (block - 1) / 2, "dx": block,
         "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": COLORS,
         "hoverongaps": False, "colorbar": _scale(tokens, top),
         "hovertemplate": "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
@@ -206,7 +192,7 @@ def attention_pattern(profile: Profile) -> Plain:
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:
-    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks looks mean weight a cell is.
+    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell is.
 
     A block that holds something visible shows the mean of what is visible in it.
     """
@@ -229,15 +215,15 @@ def _scale(tokens: int, top: float) -> dict[str, Any]:
         ticks[top] = f"1/{tokens}" if share > 0.999 else f"≈ 1/{tokens}"
     elif share > 0.1:
         ticks[1 / tokens] = f"1/{tokens}"
-    return colorbar("weight (share of its row)", tickvals=list(ticks), ticktext=list(ticks.values()))
+    return kit.colorbar("weight (share of its row)", tickvals=list(ticks), ticktext=list(ticks.values()))
 
 
 def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
     """Two axes of tokens, the first query on top as one reads."""
     bare = {"showgrid": False, "ticks": ""}
-    across = Axis("key position (tokens)", (-0.5, tokens - 0.5), counts=True)
-    down = Axis("query position (tokens)", (tokens - 0.5, -0.5), counts=True)
-    return sheet(across.layout | bare, down.layout | bare, description, **headline(heading))
+    across = kit.Axis("key position (tokens)", (-0.5, tokens - 0.5), counts=True)
+    down = kit.Axis("query position (tokens)", (tokens - 0.5, -0.5), counts=True)
+    return kit.sheet(across.layout | bare, down.layout | bare, description, **kit.headline(heading))
 
 
 # A chart while a question about it stands: its axes alone; and afterwards, with the guess beside the measurement.
@@ -245,7 +231,7 @@ def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
 
 def withheld() -> go.Figure:
     """A sentence in place of a chart that would give the answer away."""
-    return blank(WITHHELD)
+    return kit.blank(WITHHELD)
 
 
 def asked(row: Statistic, layers: int, extent: tuple[float, float]) -> go.Figure:
@@ -256,10 +242,10 @@ def asked(row: Statistic, layers: int, extent: tuple[float, float]) -> go.Figure
     """
     low, high = extent
     length = high - low
-    height = Axis(f"{row.symbol} ({row.unit})", (low - AIR * length, high + TOP * length), row.log)
-    across = depth_axis(float(layers))
-    marks = [level(value, words, across, height) for value, words in row.marks.items()]
-    return picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}", legend=False)
+    height = kit.Axis(f"{row.symbol} ({row.unit})", (low - kit.AIR * length, high + kit.TOP * length), row.log)
+    across = kit.depth_axis(float(layers))
+    marks = [kit.level(value, words, across, height) for value, words in row.marks.items()]
+    return kit.picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}", legend=False)
 
 
 def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Figure:
@@ -271,10 +257,10 @@ def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Fig
     x, y = np.asarray(depth, dtype=float), np.asarray(values, dtype=float)
     heights = np.log10(y) if figure.layout.yaxis.type == "log" else y
     low, high = figure.layout.yaxis.range
-    air = AIR * (high - low)
+    air = kit.AIR * (high - low)
     figure.layout.yaxis.range = (min(low, heights.min() - air), max(high, heights.max() + air))
     figure.add_trace(_guess(x, y))
-    figure.layout.meta = {"description": f"{figure.layout.meta['description']} {ends(GUESS, x, y, 'depth ')}"}
+    figure.layout.meta = {"description": f"{figure.layout.meta['description']} {kit.ends(GUESS, x, y, 'depth ')}"}
     return figure
 
 
@@ -282,7 +268,8 @@ def _guess(x: Array, y: Array) -> dict[str, Any]:
     words = [""] * len(x)
     words[len(words) // 2] = GUESS
     return {
-        "type": "scatter", "mode": "lines+markers+text", "name": GUESS, "x": compact(x), "y": compact(y), "text": words,
+        "type": "scatter", "mode": "lines+markers+text", "name": GUESS, "x": kit.compact(x), "y": kit.compact(y),
+        "text": words,
         "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
         "line": {"color": NEUTRAL, "width": 2, "dash": "dash"},
         "marker": {"color": NEUTRAL, "symbol": "x-thin-open", "size": 8, "line": {"width": 2}},

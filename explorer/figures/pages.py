@@ -1,7 +1,13 @@
-"""Figures outside the page: a profile or one chart as a file of its own, which loads nothing, and a notebook's cell."""
+"""Figures outside the page: a profile or one chart as a file of its own, which loads nothing, and a notebook's cell.
+
+And a figure's lines as HTML and SVG that need no script: for a page whose drawing kit has not come yet. Only what a
+browser can stretch is drawn: lines fill the frame, whatever its size, and ticks stand beside it as text. The frame
+keeps the figure's own margins, so that nothing moves when plotly draws the same figure in its place.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import textwrap
@@ -9,12 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from explorer.diagnosis import Finding, diagnose
 from explorer.figures import BY_CHOICE, FIGURES, Row, row_of
+from explorer.figures.data import untagged
+from explorer.figures.kit import round_values
 from explorer.figures.words import typeset
-from explorer.profile import Profile
+from explorer.numbers import number
+from explorer.profile import Array, Profile
 from explorer.theory import predict
 
 SEVERITIES = {"good": "Good", "warning": "Careful", "bad": "Bad"}
@@ -150,11 +160,121 @@ def overview(profile: Profile) -> go.Figure:
         "height": 580, "margin": {"t": 130, "l": 60, "r": 20, "b": 50}, "template": "plotly_white", "title": title,
         "paper_bgcolor": "white", "showlegend": False, "annotations": [],
     }
-    for number, (row, (across, up)) in enumerate(zip(rows, PLACES, strict=False), start=1):
-        drawn, own = row.draw(profiles), "" if number == 1 else str(number)
+    for count, (row, (across, up)) in enumerate(zip(rows, PLACES, strict=False), start=1):
+        drawn, own = row.draw(profiles), "" if count == 1 else str(count)
         layout |= {f"xaxis{own}": {**drawn.layout.xaxis.to_plotly_json(), "domain": across, "anchor": f"y{own}"},
                    f"yaxis{own}": {**drawn.layout.yaxis.to_plotly_json(), "domain": up, "anchor": f"x{own}"}}
         layout["annotations"].append({"text": f"<b>{row.title}</b>", "x": across[0], "y": up[1], "xref": "paper",
                                       "yref": "paper", "yanchor": "bottom", "xanchor": "left", "showarrow": False})
         data += [{**trace.to_plotly_json(), "xaxis": f"x{own}", "yaxis": f"y{own}"} for trace in drawn.data]
     return go.Figure({"data": data, "layout": layout})
+
+
+DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "10 4", "longdashdot": "10 3 2 3"}
+"""plotly's dashes that figures use, in pixels; any other is solid."""
+Mark = tuple[float, float]
+"""A value of an axis, and its place in per cent."""
+
+
+def sketch(figure: go.Figure) -> str:
+    """The lines, the ticks and the titles of a figure's axes, in a box that fills whatever it is put into."""
+    layout = figure.layout
+    margin = layout.margin
+    box = f"inset: {margin.t}px {margin.r}px {margin.b}px {margin.l}px"
+    lines, across, up, grid = _parts(figure)
+    marks = "".join([*_ticks(across, "left", "x"), *_ticks(up, "bottom", "y")])
+    titles = "".join(f'<span class="ex-sketch-title" data-axis="{name}">{axis.title.text or ""}</span>'
+                     for name, axis in (("x", layout.xaxis), ("y", layout.yaxis)))
+    below = f'<path class="ex-sketch-grid" d="{grid}" vector-effect="non-scaling-stroke"/>'
+    return (f'<div class="ex-sketch" style="{box}">{marks}<svg viewBox="0 0 100 100" preserveAspectRatio="none" '
+            f'aria-hidden="true">{below}{lines}</svg>{titles}</div>')
+
+
+def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
+    """A figure's lines as an `<img>` that needs neither style nor script, on white, with a description in words."""
+    layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)
+    names = [trace for trace in figure.data if trace.name and layout.showlegend and trace.showlegend is not False]
+    top += 20 * bool(names)
+    lines, across, up, grid = _parts(figure)
+    inner, tall, base = width - left - right, height - top - bottom, height - bottom
+    words = [(left, 20, "start", title), (left + inner / 2, height - 8, "middle", layout.xaxis.title.text),
+             *((left + at / 100 * inner, base + 18, "middle", number(value)) for value, at in across),
+             *((left - 8, base - at / 100 * tall + 4, "end", number(value)) for value, at in up)]
+    texts = "".join(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(untagged(text or ""))}</text>'
+                   for x, y, anchor, text in words)
+    starts = np.cumsum([left, *(8 * len(untagged(trace.name)) + 16 for trace in names)])
+    texts += "".join(f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">'
+                     f'{escape(untagged(trace.name))}</text>' for x, trace in zip(starts, names, strict=False))
+    up_title = escape(untagged(layout.yaxis.title.text or ""))
+    side = f'<text transform="translate(14 {top + tall / 2}) rotate(-90)" text-anchor="middle">{up_title}</text>'
+    drawn = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+             f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}{side}'
+             f'<svg x="{left}" y="{top}" width="{inner}" height="{tall}" viewBox="0 0 100 100" '
+             f'preserveAspectRatio="none"><path d="{grid}" stroke="#e3e6ea" fill="none" '
+             f'vector-effect="non-scaling-stroke"/>{lines}</svg></svg>')
+    description = escape(str((layout.meta or {}).get("description", title)))
+    return f'<img alt="{description}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
+
+
+def _parts(figure: go.Figure) -> tuple[str, list[Mark], list[Mark], str]:
+    """Lines as paths, the marks of both axes, and the grid; in per cent of the frame."""
+    axes = (figure.layout.xaxis, figure.layout.yaxis)
+    lines = "".join(part(trace, *axes) for trace in figure.data for kind, part in (("lines", _path), ("markers", _dots))
+                    if kind in (trace.mode or ""))
+    across, up = ([(value, float(place(np.array(value), axis))) for value in ticks(axis)] for axis in axes)
+    grid = " ".join([*(f"M{at:.2f} 0V100" for _, at in across), *(f"M0 {100 - at:.2f}H100" for _, at in up)])
+    return lines, across, up, grid
+
+
+def place(values: Array, axis: Any) -> Array:
+    """Positions along an axis in per cent of its length; nan where a value has none."""
+    low, high = axis.range
+    with np.errstate(all="ignore"):
+        scaled = np.log10(values) if axis.type == "log" else np.asarray(values, dtype=float)
+    return np.where(np.isfinite(scaled), 100 * (scaled - low) / (high - low), np.nan)
+
+
+def ticks(axis: Any) -> list[float]:
+    """Round values along an axis, about as many as it asks for: powers of ten, with 2 and 5 where there are few."""
+    low, high = axis.range
+    if axis.type == "log":
+        within = (1.0, 2.0, 5.0) if high - low < 2 else (1.0,)
+        powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+        values = [factor * 10.0**power for power in powers for factor in within]
+        return [value for value in values if low <= np.log10(value) <= high]
+    return round_values(low, high, axis.nticks or 7)
+
+
+def _path(trace: Any, across: Any, up: Any) -> str:
+    """One line; it breaks where a value has no place."""
+    x, y = place(np.asarray(trace.x, dtype=float), across), 100 - place(np.asarray(trace.y, dtype=float), up)
+    known = np.isfinite(x) & np.isfinite(y)
+    starts = known & ~np.concatenate([[False], known[:-1]])
+    points = " ".join(f"{'M' if start else 'L'}{left:.2f} {top:.2f}"
+                      for left, top, ok, start in zip(x, y, known, starts, strict=True) if ok)
+    line = trace.line
+    dash = f' stroke-dasharray="{DASHES[line.dash]}"' if line.dash in DASHES else ""
+    return (f'<path d="{points}" fill="none" stroke="{escape(hue(trace))}" stroke-width="{line.width or 2}"'
+            f'{dash} vector-effect="non-scaling-stroke"/>')
+
+
+def _dots(trace: Any, across: Any, up: Any) -> str:
+    """The dots of one series: strokes without length, which stay round where the frame is stretched."""
+    if trace.marker.opacity == 0:
+        return ""
+    x, y = place(np.asarray(trace.x, dtype=float), across), 100 - place(np.asarray(trace.y, dtype=float), up)
+    points = "".join(f"M{left:.2f} {top:.2f}h0" for left, top in zip(x, y, strict=True) if np.isfinite(left + top))
+    return (f'<path d="{points}" stroke="{escape(hue(trace))}" stroke-width="{trace.marker.size or 7}" '
+            'stroke-linecap="round" vector-effect="non-scaling-stroke"/>')
+
+
+def hue(trace: Any) -> str:
+    """The color of a series: of its dots where it has only these, else of its line."""
+    color = trace.line.color if "lines" in (trace.mode or "") else trace.marker.color
+    return color if isinstance(color, str) else "#1b1f24"
+
+
+def _ticks(marks: Sequence[Mark], side: str, axis: str) -> Iterator[str]:
+    """The numbers beside an axis, from their values and places."""
+    for value, at in marks:
+        yield f'<span class="ex-sketch-tick" data-axis="{axis}" style="{side}: {at:.2f}%">{number(value)}</span>'

@@ -15,9 +15,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from explorer.figures.axes import TOP, Axis, Plot, alone, axis, picture
+from explorer.figures.kit import TOP, Axis, Plot, Trace, alone, axis, broken_off, level, line, picture
 from explorer.figures.palette import LegendEntry
-from explorer.figures.traces import Trace, broken_off, level, line
 from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
@@ -225,11 +224,8 @@ CURVES = (
 
 def _line(track: Track, x: ArrayLike, y: Array, sentence: str, *, log: bool = False, **more: object) -> Trace:
     """A contender's line."""
-    drawn = line(x, y, "", track.design.index, "", log=log, dash=track.design.dash)
-    return drawn | {
-        "name": track.name, "hovertemplate": f"<b>{track.name}</b><br>{sentence}<extra></extra>",
-        "meta": {"kind": "measured"} | drawn.get("meta", {}),
-    } | more
+    drawn = line(x, y, track.design, track.name, f"<b>{track.name}</b><br>{sentence}<extra></extra>", log=log)
+    return drawn | {"meta": {"kind": "measured"} | drawn.get("meta", {})} | more
 
 
 def _readings(track: Track, steps: Array, values: Array, sentence: str, *, log: bool = False, dots: bool = True,

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.axes import Axis, headline, sheet
+from explorer.figures.kit import Axis, colorbar, compact, headline, masked, sheet
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.race import Course, Track, series, stride
-from explorer.figures.traces import colorbar, compact, masked
 from explorer.numbers import number
 from explorer.profile import STREAM, Array
 from explorer.training.history import TRAINING, History

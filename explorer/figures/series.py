@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.figures import traces
-from explorer.figures.axes import Axis, drawable
 from explorer.figures.data import HIDDEN
+from explorer.figures.kit import MOST_DOTS, Axis, Trace, broken_off, compact, dots, drawable, ends, hover, line
 from explorer.figures.palette import LegendEntry, designs
-from explorer.figures.traces import MOST_DOTS, Trace, broken_off, compact
 from explorer.figures.words import typeset
 from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
 
@@ -127,16 +125,14 @@ def band(row: Series, log: bool) -> list[Trace]:
 def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -> Trace:
     """Dots, with their range and standard error on hovering; smaller where they are many."""
     hollow = "open" in symbol
-    marker = {
-        "symbol": symbol or row.design.symbol, "line": {"width": 1.5 if hollow else 0},
-        "size": 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5,  # a ring shows around a dot
-    }
+    size = 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5  # a ring shows around a dot
     several = len(row.profile.seeds) > 1
     shown = drawable(row.middle, log).all()
     kept = [row.low, row.high, *([row.error] if several else []), *([] if shown else [row.middle])]
-    return traces.dots(row.depth, row.middle, "", row.design.index, "", log=log, marker=marker) | {
-        "name": row.heading, "customdata": compact(np.stack(kept, axis=1)),
-        "hovertemplate": hover(row.heading, with_spread(sentence, len(row.profile.seeds))),
+    words = hover(row.heading, with_spread(sentence, len(row.profile.seeds)))
+    return dots(row.depth, row.middle, row.design, row.heading, words, log=log, size=size,
+                symbol=symbol or row.design.symbol, line={"width": 1.5 if hollow else 0}) | {
+        "customdata": compact(np.stack(kept, axis=1)),
         "meta": {"kind": "measured", "ends": 2 + several} | ({} if shown else {"exact": len(kept) - 1}),
     } | more
 
@@ -144,15 +140,8 @@ def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: An
 def predicted(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
     """A line: dotted, and with the reason on hovering, where the theory is unreliable."""
     noted = f"{sentence}<br>theory: {typeset(row.note)}" if row.note else sentence
-    dash = "dot" if row.note else dash or row.design.dash
-    return traces.line(row.depth, row.middle, "", row.design.index, "", log=log, dash=dash) | {
-        "name": row.heading, "showlegend": True, "hovertemplate": hover(row.heading, noted),
-    } | more
-
-
-def hover(heading: str, sentence: str) -> str:
-    """A hover text that begins with the design, and whether it was measured or predicted."""
-    return f"<b>{heading[0].upper()}{heading[1:]}</b><br>{sentence}<extra></extra>"
+    return line(row.depth, row.middle, row.design, row.heading, hover(row.heading, noted), log=log,
+                dash="dot" if row.note else dash) | {"showlegend": True} | more
 
 
 def with_spread(sentence: str, seeds: int) -> str:
@@ -168,7 +157,7 @@ def with_spread(sentence: str, seeds: int) -> str:
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
-    parts = [traces.ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
+    parts = [ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
             for name, row in named]
     return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in parts) or 'Nothing measured yet.'}"
 

@@ -1,19 +1,13 @@
-"""Formulas as plotly and HTML have them; in HTML also symbols that open the glossary, and papers as links."""
+"""Formulas as plotly and HTML have them; in HTML also papers as links."""
 
 from __future__ import annotations
 
 import html
 import re
 
-from explorer.glossary import marks
 from explorer.glossary.papers import HOSTS
 
 NOTATION = re.compile(r"(?<!\w)([^\W\d_]²?|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
-MARKS = marks()
-SYMBOL = re.compile(
-    rf"(?<![\w'’])({'|'.join(map(re.escape, MARKS))})[²′]{{0,2}}(?![\w(])|{NOTATION.pattern}"
-)
-"""A symbol, or a formula with sub- and superscripts, within which there is none."""
 CITED = re.compile(r"(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)")
 
 
@@ -25,16 +19,6 @@ def typeset(text: str) -> str:
     return NOTATION.sub(_script, text)
 
 
-def explained(text: str) -> str:
-    """Plain text as HTML in which symbols are buttons that open the glossary; `app/glossary.js` has its twin."""
-    parts, end, tab = [], 0, ""
-    for match in SYMBOL.finditer(text):
-        if match[1]:
-            parts += [_escaped(text[end : match.start()]), _button(MARKS[match[1]], match[0], tab)]
-            end, tab = match.end(), ' tabindex="-1"'  # one stop of the Tab key; arrows go on
-    return "".join([*parts, _escaped(text[end:])])
-
-
 def linked(source: str) -> str:
     """A source as HTML, its papers as links: 'Xiong et al. 2020, arXiv 2002.04745' shows author and year."""
     parts, end = [], 0
@@ -43,15 +27,6 @@ def linked(source: str) -> str:
         parts += [html.escape(source[end : match.start()]), _link(HOSTS[host] + number, f"{host} {number}", words)]
         end = match.end()
     return "".join([*parts, html.escape(source[end:])])
-
-
-def _escaped(text: str) -> str:
-    return typeset(html.escape(text))
-
-
-def _button(place: int, text: str, tab: str) -> str:
-    return (f'<button type="button" class="ex-term" data-term="{place}" data-lm-suppress-shortcuts="true"{tab} '
-            f'aria-haspopup="dialog" aria-expanded="false">{_escaped(text)}</button>')
 
 
 def _link(address: str, number: str, words: str | None) -> str:

@@ -26,11 +26,9 @@ from explorer.app.widgets.wording import settings_words
 from explorer.choices import Choices
 from explorer.display import shown
 from explorer.figures import FIGURES
-from explorer.figures.axes import LEGEND, axis, sheet
-from explorer.figures.pages import SHOWN
+from explorer.figures.kit import LEGEND, axis, ends, sheet
+from explorer.figures.pages import SHOWN, image
 from explorer.figures.palette import Look
-from explorer.figures.sketch import image
-from explorer.figures.traces import ends
 from explorer.lessons.settings import PROGRESS, settings_of
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop, Stopped, check

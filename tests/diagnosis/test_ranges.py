@@ -10,7 +10,7 @@ import pytest
 from explorer import Config, Profile, diagnose, measure, preset
 from explorer.diagnosis.agreement import departs
 from explorer.diagnosis.finding import Finding, Findings
-from explorer.diagnosis.ranges import OUTLIERS, headroom, logit_growth, lost, outliers
+from explorer.diagnosis.signal import OUTLIERS, headroom, logit_growth, lost, outliers
 from explorer.profile import Key
 from explorer.theory import predict
 

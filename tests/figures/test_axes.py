@@ -7,9 +7,24 @@ import plotly.graph_objects as go
 import plotly.io as pio
 import pytest
 
-from explorer.figures.axes import AIR, FEW, STEPS, Axis, alone, axis, depth_axis, picture, steady
-from explorer.figures.palette import HUES
-from explorer.figures.traces import described, dots, error_bars, level, line, upright
+from explorer.figures.kit import (
+    AIR,
+    FEW,
+    STEPS,
+    Axis,
+    alone,
+    axis,
+    depth_axis,
+    described,
+    dots,
+    error_bars,
+    level,
+    line,
+    picture,
+    steady,
+    upright,
+)
+from explorer.figures.palette import HUES, Look
 
 
 @pytest.mark.parametrize(("log", "low", "high"), [(False, -2.0, 8.0), (True, 0.0, 3.0)])
@@ -75,14 +90,14 @@ def test_marks_stand_at_their_values_and_words_beside_them() -> None:
 
 
 def test_dots_and_lines_leave_out_what_has_no_place_and_keep_the_marks_of_their_index() -> None:
-    found = dots([1, 2, 3], [0.0, np.inf, 2.0], "W_Q", 1, "%{y}", log=True, marker={"size": 12},
-                 error_y=error_bars(1, [1.0, 1.0, 1.0], [0.5, 0.5, 0.5]))
+    found = dots([1, 2, 3], [0.0, np.inf, 2.0], Look(1), "W<sub>Q</sub>", "%{y}", log=True, size=12)
+    found["error_y"] = error_bars(Look(1), [1.0, 1.0, 1.0], [0.5, 0.5, 0.5])
     np.testing.assert_array_equal(found["y"], [np.nan, np.nan, 2.0])
     assert found["marker"]["color"] == HUES[1]
     assert (found["marker"]["size"], found["marker"]["symbol"]) == (12, "square")
     assert found["name"] == "W<sub>Q</sub>"
     assert found["error_y"]["symmetric"] is False
-    row = line([1, 2], [1.0, 2.0], "W_Q", 1, "%{y}")
+    row = line([1, 2], [1.0, 2.0], Look(1), "W<sub>Q</sub>", "%{y}")
     figure = picture([found, row], Axis("x", (0, 4)), Axis("y", (-1, 1), log=True), "two")
     assert [trace.showlegend for trace in figure.data] == [None, False]
     assert figure.layout.meta["description"] == "two"
@@ -92,15 +107,15 @@ def test_a_picture_in_words_gives_the_ends_and_extremes_of_what_is_drawn_and_lea
     across, height = Axis("x", (0, 3)), Axis("y", (0, 3))
     traces = [
         level(1.0, "flat", across, height), upright(1.0, "here", height),
-        dots([0, 1, 2], [1.5, np.nan, 0.5], "γ", 0, ""), dots([2], [3], "x_l", 1, ""),
-        line([0, 1, 2], [1, 3, 2], "2^(−l)", 2, "", showlegend=True), line([0, 1], [0, 1], "γ", 0, ""),
+        dots([0, 1, 2], [1.5, np.nan, 0.5], Look(0), "γ", ""), dots([2], [3], Look(1), "x<sub>l</sub>", ""),
+        line([0, 1, 2], [1, 3, 2], Look(2), "2<sup>−l</sup>", ""), line([0, 1], [0, 1], Look(0), "γ, predicted", ""),
     ]
     assert described("Both", traces) == (
         "Both. γ: 1.5 at 0, 0.5 at 2; lowest 0.5 at 2, highest 1.5 at 0; not finite at 1 of 3. x_l: 3 at 2. "
         "2^−l: 1 at 0, 2 at 2; lowest 1 at 0, highest 3 at 1. "
         "γ, predicted: 0 at 0, 1 at 1; lowest 0 at 0, highest 1 at 1."
     )
-    assert described("One", [dots([1], [np.inf], "lost", 0, "")]) == "One. lost: no finite value."
+    assert described("One", [dots([1], [np.inf], Look(0), "lost", "")]) == "One. lost: no finite value."
 
 
 @pytest.mark.parametrize(("theme", "paper", "text"), [

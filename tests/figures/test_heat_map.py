@@ -14,10 +14,8 @@ from handmade import traces
 from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.figures.data import table
-from explorer.figures.map import heat_map, over
-from explorer.figures.map.cells import Side
-from explorer.figures.map.contours import contour
-from explorer.figures.map.scales import SCALES, colors
+from explorer.figures.map import contour, heat_map, over
+from explorer.figures.map.cells import SCALES, Side, colors
 from explorer.figures.palette import DIVERGING
 from explorer.profile import Array
 

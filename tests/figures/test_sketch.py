@@ -10,8 +10,8 @@ import pytest
 
 from explorer.config import Config
 from explorer.figures import FIGURES
-from explorer.figures.axes import Axis, picture
-from explorer.figures.sketch import place, sketch, ticks
+from explorer.figures.kit import Axis, picture
+from explorer.figures.pages import place, sketch, ticks
 from explorer.theory import predict
 
 

@@ -18,7 +18,7 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.fields import Option, Spec, setting
-from explorer.figures.map.scales import SCALES
+from explorer.figures.map.cells import SCALES
 from explorer.training.recipe import Recipe
 
 # The fields that a map may have on its axes, their usual ranges, and the values between two ends. Pure functions.

@@ -1,4 +1,8 @@
-"""Axes and the sheet they stand on. No theme: paper is transparent and text has no color until a page gives it one."""
+"""The drawing kit: axes and the sheet they stand on, and traces of plain numbers, of which every picture is made.
+
+No theme: paper is transparent and text has no color until a page gives it one. Dots are measured, lines are predicted,
+gray levels and uprights give the scale. A thing keeps its `index` in a picture, which is its hue, symbol and dash.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io as pio
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from explorer.fields import Spec
-from explorer.figures.data import Picture, Plain
+from explorer.figures.data import Picture, Plain, untagged
+from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.why import Why
 from explorer.figures.words import typeset
+from explorer.numbers import number
 from explorer.profile import Array
 
 BARE = {"data": {"scatter": [{"type": "scatter"}]}}
@@ -36,6 +42,8 @@ AIR, TOP = 0.04, 0.1
 """Shares of an axis that are free at its ends at least; more above where the words of a level stand on its line."""
 STEPS = 8
 """Ends lie on a grid of an eighth to a sixteenth of an axis: they stay most of the time while a slider is dragged."""
+SLACK = 1e-9
+"""Part of an axis or of a step that rounding may take away."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
 
@@ -126,6 +134,15 @@ def steady(low: float, high: float) -> Range:
     return ends if np.isfinite(ends).all() else (low, high)
 
 
+def round_values(low: float, high: float, count: int) -> list[float]:
+    """About so many round numbers between two ends: multiples of 1, 2 or 5 times a power of ten."""
+    least = (high - low) / count * (1 - SLACK)
+    power = 10.0 ** np.floor(np.log10(least))
+    step = next(lead * power for lead in (1.0, 2.0, 5.0, 10.0) if lead * power >= least)
+    first, last = math.ceil(low / step - SLACK), math.floor(high / step + SLACK)
+    return [float(step * at) for at in range(first, last + 1)]
+
+
 def drawable(values: Array, log: bool) -> Any:
     """Mask of the values that have a place on the axis: finite, and above 0 on a logarithmic one."""
     return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
@@ -202,3 +219,116 @@ def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
         figure.update_layout(paper_bgcolor=theme.paper_bgcolor, font_color=theme.font.color)
         figure.update_xaxes(gridcolor=theme.xaxis.gridcolor).update_yaxes(gridcolor=theme.yaxis.gridcolor)
     return figure
+
+
+Trace = dict[str, Any]
+
+MOST_DOTS = 64
+"""Dots drawn of one series, evenly chosen; lines and bands pass through all of it."""
+DOTTED = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
+"""The line of everything that gives the scale."""
+
+
+def masked(values: Array, log: bool) -> Array:
+    """The values, with a gap (nan) wherever there is no place on the axis."""
+    return np.where(drawable(values, log), values, np.nan)
+
+
+def compact(values: Array) -> NDArray[Any]:
+    """Half the bytes: float32, enough for a picture, unless a value would leave its range (predictions can)."""
+    size = np.abs(values[np.isfinite(values) & (values != 0)])
+    limits = np.finfo(np.float32)
+    fits = not len(size) or bool(size.max() < limits.max and size.min() > limits.tiny)
+    return values.astype(np.float32) if fits else values
+
+
+def dots(x: ArrayLike, y: ArrayLike, look: Look, name: str, words: str, *, log: bool = False, **marker: Any) -> Trace:
+    """Measured values. `words` are the hover text, with %{x} and %{y}; `log` is whether the vertical axis is so.
+
+    `marker` changes some of the dots' marks.
+    """
+    marks = {"color": look.hue, "symbol": look.symbol, "size": 7, "maxdisplayed": MOST_DOTS}
+    return _plain("markers", x, y, name, words, log) | {"marker": marks | marker}
+
+
+def line(x: ArrayLike, y: ArrayLike, look: Look, name: str, words: str, *, log: bool = False, dash: str = "") -> Trace:
+    """Predicted values; not in the legend, where its dots are. `dash` is another one than that of its look."""
+    drawn = {"color": look.hue, "width": 2, "dash": dash or look.dash}
+    return _plain("lines", x, y, name, words, log) | {"showlegend": False, "line": drawn}
+
+
+def _plain(mode: str, x: ArrayLike, y: ArrayLike, name: str, words: str, log: bool) -> Trace:
+    """Values with their hover text; where one has no place on the axis a gap, and all of them for the table."""
+    exact = np.asarray(y, dtype=float)
+    kept = {} if drawable(exact, log).all() else {"customdata": compact(exact), "meta": {"exact": 0}}
+    return {"type": "scatter", "mode": mode, "name": name, "x": compact(np.asarray(x, dtype=float)),
+            "y": compact(masked(exact, log)), "hovertemplate": words} | kept
+
+
+def hover(heading: str, sentence: str) -> str:
+    """A hover text that begins with the design, and whether it was measured or predicted."""
+    return f"<b>{heading[0].upper()}{heading[1:]}</b><br>{sentence}<extra></extra>"
+
+
+def error_bars(look: Look, up: ArrayLike, down: ArrayLike) -> Trace:
+    """For `dots`: their `error_y`, from `down` below to `up` above."""
+    return {"type": "data", "array": compact(np.asarray(up, dtype=float)), "color": look.hue, "thickness": 1.5,
+            "width": 3, "symmetric": False, "arrayminus": compact(np.asarray(down, dtype=float))}
+
+
+def level(value: float, words: str, across: Axis, height: Axis, side: str = "right", lift: float = 0.015) -> Trace:
+    """A horizontal gray line. Its name stands a share of the height above its end, clear of dots that lie on it."""
+    low, high = across.ends.tolist()
+    return {
+        "type": "scatter", "mode": "lines+text", "name": words, "hoverinfo": "skip", "showlegend": False,
+        "x": [low, high, None, high if side == "right" else low],
+        "y": [value, value, None, height.above(value, lift)],
+        "text": ["", "", "", words], "textposition": "top left" if side == "right" else "top right",
+        "textfont": {"size": 11}, "line": DOTTED,
+    }
+
+
+def upright(value: float, words: str, height: Axis, side: str = "right", share: float = 0.93, **more: Any) -> Trace:
+    """A vertical gray line. Its name stands beside it, clear of it as of a marker, at a share of the height."""
+    return {
+        "type": "scatter", "mode": "lines+markers+text", "name": words, "hoverinfo": "skip", "showlegend": False,
+        "x": [value] * 3, "y": [height.at(at) for at in (0.0, share, 1.0)], "text": ["", words, ""],
+        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED, "marker": {"opacity": 0},
+    } | more
+
+
+def broken_off(value: float, words: str, across: Axis, height: Axis, hue: str, share: float, place: str = "middle",
+               **more: Any) -> Trace:
+    """An upright in a design's hue where its values end; its words stand on the side that has room."""
+    side = "right" if value < sum(across.extent) / 2 else "left"
+    return upright(value, words, height, side, share, textposition=f"{place} {side}", textfont={"size": 12},
+                   cliponaxis=False, line={"color": hue, "width": 2, "dash": "longdash"}, hoverinfo=None, **more)
+
+
+def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
+    """The scale of a heat map."""
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": 12}}, "thickness": 10, "xpad": 6,
+        "outlinewidth": 0, "tickfont": {"size": 11},
+    } | ticks
+
+
+def described(subject: str, series: Sequence[Trace]) -> str:
+    """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the scale left out."""
+    drawn = [trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"]
+    names = [untagged(trace["name"]) for trace in drawn]
+    rows = [ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
+            for name, trace in zip(names, drawn, strict=True)]
+    return " ".join([f"{subject}.", *rows])
+
+
+def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
+    """One series in words: where it starts and ends, its lowest and highest point; `unit` stands before each `x`."""
+    finite = np.flatnonzero(np.isfinite(y))
+    if not len(finite):
+        return f"{name}: no finite value."
+    places = finite[0], finite[-1], finite[np.argmin(y[finite])], finite[np.argmax(y[finite])]
+    first, last, low, high = (f"{number(float(y[at]))} at {unit}{number(float(x[at]), 4)}" for at in places)
+    text = f"{name}: {first}" if len(y) == 1 else f"{name}: {first}, {last}; lowest {low}, highest {high}"
+    lost = len(y) - len(finite)
+    return f"{text}; not finite at {lost} of {len(y)}." if lost else f"{text}."
