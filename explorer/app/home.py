@@ -107,4 +107,4 @@ def race_files(start: Callable[[], Start]) -> Iterator[File]:
 def race_script(start: Start) -> str:
     """The race as Python."""
     contenders, task, steps, every, text = start.terms
-    return snippet.race([snippet.Run(*row) for row in contenders], task, steps, every, own_text=text is not None)
+    return snippet.race(contenders, task, steps, every, own_text=text is not None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import NamedTuple
 
 from explorer.choices import Choices
 from explorer.config import Config, preset
@@ -17,14 +16,6 @@ from explorer.training.tasks import Task
 
 LONGEST = 100
 """Letters of a line; a call that is longer has an argument a line."""
-
-
-class Run(NamedTuple):
-    """A contender, as `training.race.Contender` has it; this one does not import torch."""
-
-    name: str
-    config: Config
-    recipe: Recipe = Recipe()
 
 
 def design(config: Config) -> str:
@@ -84,16 +75,16 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
     return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}).show()", ""])
 
 
-def race(contenders: Sequence[Run], task: Task, steps: int, every: int, *, own_text: bool = False) -> str:
+def race(contenders: Sequence[tuple[str, Config, Recipe]], task: Task, steps: int, every: int, *,
+         own_text: bool = False) -> str:
     """The script of a race, from its first step.
 
     Args:
+        contenders: name, design and recipe of each.
         own_text: whether it learns a file of a person's own, whose place only they know.
     """
-    runs = [
-        listed("ex.Contender(", [written(run.name), design(run.config), call("ex.Recipe", changes(run.recipe))], ")")
-        for run in contenders
-    ]
+    runs = [listed("ex.Contender(", [written(name), design(config), call("ex.Recipe", changes(recipe))], ")")
+            for name, config, recipe in contenders]
     rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text)]
     text = ["from explorer.text import load", "", 'text = load("the file that was learned.txt")'] if own_text else [""]
     whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")

@@ -48,16 +48,15 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
 def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
     """Layers that use another one's matrices, where most have their own: sharing by all is a design."""
     first: dict[Any, int] = {}
-    shared: dict[int, dict[int, list[str]]] = {}
+    shared: dict[tuple[int, int], list[str]] = {}
     for index, facts in enumerate(layers):
         for (name, fact), value in facts.items():
-            if fact == "identity" and first.setdefault((name, value), index) != index:
-                shared.setdefault(index, {}).setdefault(first[name, value], []).append(name)
-    if _rare(sorted(shared), len(layers)):
-        for index, owners in shared.items():
-            for owner, names in owners.items():
-                words = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
-                yield index + 1, _site(names[0]), words
+            if fact == "identity" and (owner := first.setdefault((name, value), index)) != index:
+                shared.setdefault((index, owner), []).append(name)
+    if _rare(sorted({index for index, _ in shared}), len(layers)):
+        for (index, owner), names in shared.items():
+            words = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
+            yield index + 1, _site(names[0]), words
 
 
 def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -105,7 +105,8 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["on_sum"], facts["skip"] = bool(on_sum), skip
-            facts["branch"] *= alpha(term.after) * _outer(term.branch, part)
+            both, _ = trace(term.branch, partial(is_, part))  # factors on a sum of two branches at once
+            facts["branch"] *= alpha(term.after) * math.prod(step.factor for step in both if step.kind == "factor")
             norms = facts.pop("norms") + on_sum
             if norms:
                 facts["epsilon"] = norms[0].epsilon
@@ -113,13 +114,6 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
             yield from (((site, name), value) for name, value in facts.items())
     if {"attn_out", "mlp_out"} <= set(anatomy.sites):
         yield ("layer", "parallel"), _parallel(anatomy)
-
-
-def _outer(branch: Node, part: Node) -> float:
-    """Factor on a sum of two branches at once."""
-    if branch is part:
-        return 1.0
-    return math.prod(step.factor for step in trace(branch, lambda node: node is part)[0] if step.kind == "factor")
 
 
 def _norms(steps: list[Step]) -> list[Step]:

@@ -37,17 +37,15 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, parameters: Mapping[int, nn.Parameter], shown: Callable[[Node], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.parameters, self.shown = parameters, shown
+        self.begin(torch.empty(0))
         self.recording = False
-        self.by_tensor: dict[int, Node] = {}
-        self.order: list[Node] = []
-        """Every node that was made, in turn."""
-        self.due: list[Node] = []
-        self.source = Node("input", [], torch.empty(0), "stream")
 
     def begin(self, stream: Tensor) -> None:
         """A new block, whose input this is."""
         self.source = Node("input", [], stream, "stream")
-        self.by_tensor, self.order, self.due = {id(stream): self.source}, [self.source], [self.source]
+        self.by_tensor, self.due = {id(stream): self.source}, [self.source]
+        self.order = [self.source]
+        """Every node that was made, in turn."""
         self.recording = True
 
     def end(self, output: Tensor) -> Node:
@@ -135,7 +133,7 @@ class Recording:
     """
 
     def __init__(self, model: nn.Module, stacks: Sequence[Stack]) -> None:
-        self.first = stacks[0] if stacks else None
+        self.stacks = stacks
         self.graph = Graph({id(parameter): parameter for parameter in model.parameters()}, self.shown)
         self.after = False
         """Whether a block has ended, and none has begun since."""
@@ -166,7 +164,7 @@ class Recording:
             if self.open is not None:
                 self.close(self.last())
         self.graph.recording = False
-        for stack in {id(stack): stack for stack, _ in self.whose.values()}.values():
+        for stack in self.stacks:
             stack.end()
         self.graph.release()
         return output
@@ -191,7 +189,7 @@ class Recording:
 
     def refuse(self, stack: Stack, why: str) -> None:
         """Leaves a stack out, or raises where it is the one that is asked for."""
-        if stack is self.first:
+        if stack is self.stacks[0]:
             raise ValueError(why)
         stack.refused = why
 

@@ -92,7 +92,8 @@ def trace(node: Node, stop: Callable[[Node], bool] = lambda node: False, *,
         if isinstance(step, Node):
             node = step
             continue
-        if step.kind == "norm" or step.node.op not in SUM or not _centers(step):
+        centers = step.node.op in SUM and step.extra is not None and step.extra.op in REDUCTION
+        if step.kind == "norm" or not centers:
             steps.append(step)
         else:  # the mean that a norm written out takes away, its gain perhaps before it divides
             at = max((index for index, earlier in enumerate(steps) if earlier.kind == "norm"), default=len(steps))
@@ -161,10 +162,6 @@ def _root(made: list[Node], numbers: int) -> Node | None:
     sets = [{id(part) for part in other} for other in others]
     return next((origin for origin in first if origin.tensor.numel() * (1 + origin.tensor.is_complex()) == numbers
                  and all(id(origin) in ids for ids in sets)), None)
-
-
-def _centers(step: Step) -> bool:
-    return step.extra is not None and step.extra.op in REDUCTION
 
 
 # The arguments of a function number by number.

@@ -12,7 +12,6 @@ import pytest
 import explorer as ex
 from explorer import text
 from explorer.export import snippet
-from explorer.export.snippet import Run
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
@@ -67,8 +66,8 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
 def test_a_race(task: Task) -> None:
     size = SIZE | {"n_seeds": 1}
-    runs = [Run("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
-            Run("b", task.fit(ex.preset("rezero", **size)))]
+    runs = [("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
+            ("b", task.fit(ex.preset("rezero", **size)), Recipe())]
     left = run(snippet.race(runs, task, 2, 1))
     expected = ex.race([ex.Contender(*one) for one in runs], task, 2, every=1)
     pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
@@ -79,7 +78,7 @@ def test_a_race_of_a_text_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
     monkeypatch.setattr(text, "load", lambda _: own)
     task = Task()
-    runs = [Run("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})))]
+    runs = [("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})), Recipe())]
     left = run(snippet.race(runs, task, 1, 1, own_text=True))
     expected = ex.race([ex.Contender(*one) for one in runs], task, 1, every=1, text=own)
     pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
