@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from explorer.config import Config
+from explorer.config import Config, matching
 from explorer.export.layers import LayerClass
 from explorer.fields import Option
-from explorer.presets import matching
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.preset import PRESETS
