@@ -18,8 +18,8 @@ from explorer.schemes.distribution import DISTRIBUTIONS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import NORMS
+from explorer.schemes.residual import STREAMS
 from explorer.schemes.scale import SCALE_RULES
-from explorer.schemes.stream import STREAMS
 
 if TYPE_CHECKING:
     from jinja2 import Template
