@@ -37,8 +37,8 @@ ROOMS: dict[str, Room] = {
     "own": Room(3500, 27),
     "schemes": Room(769, 12),
     "serve": Room(1127, 8),
-    "sweeping": Room(761, 7),
-    "tasks": Room(663, 6),
+    "sweeping": Room(737, 6),
+    "tasks": Room(656, 6),
     "theory": Room(2675, 24),
     "training": Room(1175, 12),
 }
