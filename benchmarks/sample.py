@@ -53,7 +53,7 @@ def plain(lineup: Lineup) -> list[dict[str, Any]]:
 
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
     """A race as plain values, with the line-up and the plan that it was started from."""
-    from explorer.training.writing import line
+    from explorer.training.telling import line
 
     return {
         "version": version, "contenders": plain(lineup), "plan": changed(plan), "levels": list(race.levels),

@@ -34,8 +34,7 @@ from explorer import Config, measure
 from explorer.diagnosis import RULES, diagnose
 from explorer.ends import ENDS, endings
 from explorer.sweeping.cell import Cell, Found, Training
-from explorer.sweeping.engine import run
-from explorer.sweeping.workers import Outside
+from explorer.sweeping.workers import Outside, run
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 from explorer.trials import LEAVES, RATE, STEPS, TABLE, WARMUP, Evidence, evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -11,8 +12,8 @@ from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 
+from explorer.choices import opening
 from explorer.config import Config, ConfigError
-from explorer.display import reason
 from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, Options, ServeError, lab, serve
 
 MOST_PREHEATED = 64
@@ -56,11 +57,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a notebook, such as lessons/01_drawing_weights (default: the whole page)"
     )
     page.add_argument(
-        "--preheat", metavar="N", type=_pool, default=PREHEATED,
+        "--preheat", metavar="N", type=_whole(0, MOST_PREHEATED), default=PREHEATED,
         help="kernels kept ready for the next visitors, about 0.1 GB each; 0 starts one when somebody comes "
         "(default: %(default)s)"
     )
-    page.add_argument("--max-pages", metavar="N", type=_count, default=None,
+    page.add_argument("--max-pages", metavar="N", type=_whole(1), default=None,
                       help="pages open at a time, about 0.2 GB each (default: as many as memory holds)")
     page.add_argument("--base-url", metavar="/PATH/", type=_base, default="/",
                       help="path below which a proxy passes requests on (default: %(default)s)")
@@ -110,29 +111,23 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
 def _add_address(command: argparse.ArgumentParser, port: int, run: Callable[[argparse.Namespace], None]) -> None:
     """Adds the options of a command that serves, and what it runs with them."""
     command.set_defaults(run=run)
-    command.add_argument("--port", type=_port, default=port, help="port to listen on (default: %(default)s)")
+    command.add_argument("--port", type=_whole(1, 65535), default=port, help="port to listen on (default: %(default)s)")
     command.add_argument(
         "--host", default="localhost", help="address to listen on; 0.0.0.0 lets others in (default: %(default)s)"
     )
     command.add_argument("--no-browser", dest="browser", action="store_false", help="do not open a browser")
 
 
-def _port(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"must be a whole number between 1 and 65535; got {text!r}")
-    return int(text)
+def _whole(low: int, high: float = math.inf) -> Callable[[str], int]:
+    """A function that reads a whole number between two bounds."""
+    rule = f"between {low} and {high}" if high < math.inf else f"of at least {low}"
 
+    def number(text: str) -> int:
+        if not (text.isdecimal() and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"must be a whole number {rule}; got {text!r}")
+        return int(text)
 
-def _pool(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= MOST_PREHEATED):
-        raise argparse.ArgumentTypeError(f"must be a whole number between 0 and {MOST_PREHEATED}; got {text!r}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1; got {text!r}")
-    return int(text)
+    return number
 
 
 def _base(text: str) -> str:
@@ -177,19 +172,15 @@ def _probe(choices: argparse.Namespace) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with opening(path, "file must be one that can be written"):
         path.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"file must be one that can be written; got {str(path)!r} ({reason(path, error)})") from None
 
 
 def _read(path: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read()
-    try:
+    with opening(path, "config must be a file that can be read"):
         return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"config must be a file that can be read; got {path!r} ({reason(path, error)})") from None
 
 
 if __name__ == "__main__":

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from explorer.display import shown, table
-from explorer.fields import Spec, spec, users
+from explorer.display import reason, shown, table
+from explorer.fields import Spec, spec
 
 LastRows = tuple[tuple[int, tuple[str, ...]], ...]
 Conditions = Mapping[str, tuple[str | bool, ...]]
@@ -45,6 +46,21 @@ class ConfigError(ValueError):
     def __init__(self, *phrases: str | FieldName, fixes: Mapping[str, object] | None = None) -> None:
         super().__init__("".join(map(str, phrases)))
         self.phrases, self.fixes = phrases, dict(fixes or {})
+
+
+@contextmanager
+def opening(path: object, rule: str) -> Iterator[None]:
+    """A block that opens a file.
+
+    Args:
+        rule: what the file must be, for a refusal.
+    Raises:
+        ConfigError: the block raised OSError or ValueError.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{rule}; got {str(path)!r} ({reason(path, error)})") from None
 
 
 class Choices(BaseModel):
@@ -211,9 +227,18 @@ def _unmet(choices: Choices, rows: LastRows) -> Mapping[str, Conditions]:
 
 @lru_cache(maxsize=64)
 def _deciding(kind: type[Choices], _: LastRows) -> Mapping[str, Conditions]:
-    """`fields.users` of every field, kept as long."""
-    specs = kind.specs()
-    return {name: users(specs, name) for name in specs}
+    """For each field the others that decide whether it matters, with their values for which it does; kept as long.
+
+    A number uses a field where it is above 0, and stands here as a switch.
+    """
+    deciding: dict[str, dict[str, tuple[str | bool, ...]]] = {name: {} for name in kind.specs()}
+    for other, item in kind.specs().items():
+        for name in item.about.uses:
+            deciding[name][other] = (True,)
+        for value, option in item.about.options.items():
+            for name in option.uses:
+                deciding[name][other] = (*deciding[name].get(other, ()), value)
+    return deciding
 
 
 def _last_rows(kind: type[Choices]) -> LastRows:

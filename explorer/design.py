@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.attention import ATTENTION_GATES, ATTENTIONS, DIVISORS, INHERITANCES, NORMALIZED, SINKS, Sink
-from explorer.schemes.data import INPUTS, LOSSES, READOUTS
+from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power, Quantity
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Placement, kinds
-from explorer.schemes.position import POSITIONS
-from explorer.schemes.residual import LAST, RESIDUALS, Rule
+from explorer.schemes.residual import LAST, RESIDUALS, STREAMS, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES
-from explorer.schemes.stream import STREAMS, StreamRule
 from explorer.settings import Settings
 
 

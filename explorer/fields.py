@@ -128,16 +128,3 @@ def spec(name: str, info: FieldInfo) -> Spec:
         low=getattr(by_type.get("Ge"), "ge", -math.inf),
         high=getattr(by_type.get("Le"), "le", math.inf),
     )
-
-
-def users(specs: Mapping[str, Spec], name: str) -> dict[str, tuple[str | bool, ...]]:
-    """Fields that decide whether a field matters, each with the values for which it does; with none, it does not.
-
-    A number uses it where it is above 0, and stands here as a switch.
-    """
-    deciding: dict[str, tuple[str | bool, ...]] = {
-        other: tuple(value for value, option in item.about.options.items() if name in option.uses)
-        for other, item in specs.items()
-    }
-    deciding |= {other: (True,) for other, item in specs.items() if name in item.about.uses}
-    return {other: values for other, values in deciding.items() if values}

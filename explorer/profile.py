@@ -267,9 +267,8 @@ class Profile(Copied):
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
-        object.__setattr__(self, "notes", MappingProxyType(dict(self.notes)))
-        object.__setattr__(self, "absent", MappingProxyType(dict(self.absent)))
-        object.__setattr__(self, "shapes", MappingProxyType(dict(self.shapes)))
+        for name in ("notes", "absent", "shapes"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __getitem__(self, key: Key | str) -> Array:
         """The array of a statistic at a site, `[seed, layer]` or `[seed, layer, head]`.

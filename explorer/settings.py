@@ -9,15 +9,13 @@ from explorer.choices import Choices
 from explorer.fields import setting
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.attention import ATTENTION_GATES, ATTENTIONS, DIVISORS, INHERITANCES, NORMALIZED, SINKS
-from explorer.schemes.data import INPUTS, LOSSES, READOUTS
+from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import DISTRIBUTIONS, LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS
-from explorer.schemes.position import POSITIONS
-from explorer.schemes.residual import RESIDUALS
+from explorer.schemes.residual import RESIDUALS, STREAMS
 from explorer.schemes.scale import BIASES, SCALE_RULES
-from explorer.schemes.stream import STREAMS
 
 
 class Settings(Choices):

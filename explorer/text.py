@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.choices import ConfigError
+from explorer.choices import ConfigError, opening
 
 SHORTEST, LARGEST_BYTES = 2_000, 5_000_000
 """Bounds on the text that a person brings: characters at least, bytes at most."""
@@ -42,11 +42,8 @@ def load(path: str | Path) -> Text:
     file = Path(path)
     if not file.is_file():
         raise ConfigError(f"text must be a file; got {str(file)!r}, which is not a file")
-    try:
-        with file.open("rb") as opened:
-            raw = opened.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"text must be a file that can be read; got {str(file)!r} ({error.strerror})") from None
+    with opening(file, "text must be a file that can be read"), file.open("rb") as opened:
+        raw = opened.read(LARGEST_BYTES + 1)
     return decode(raw)
 
 

@@ -31,7 +31,6 @@ FLOORS = {
     "limits": 4,
     "config": 5,
     "tasks": 5,
-    "presets": 6,
     "profile": 6,
     "theory": 7,
     "text": 7,

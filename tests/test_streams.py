@@ -12,7 +12,7 @@ from explorer import Config, ConfigError, measure, predict
 from explorer.measuring.observe import Pass
 from explorer.model import MixingLayer, Transformer, batch
 from explorer.model.streams import Stacked, sinkhorn
-from explorer.schemes.stream import STREAMS
+from explorer.schemes.residual import STREAMS
 from explorer.training.race import Contender, race
 from explorer.training.tasks import Task
 

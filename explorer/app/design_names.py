@@ -6,8 +6,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from explorer.app.widgets.wording import in_words
-from explorer.config import Config
-from explorer.presets import departures, design_fields, differences
+from explorer.config import Config, departures, design_fields, differences
 from explorer.schemes.preset import PRESETS
 
 LONGEST_NAME = 40

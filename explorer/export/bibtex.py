@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 from explorer.choices import Choices
-from explorer.config import Config
+from explorer.config import Config, matching
 from explorer.glossary.papers import Paper, papers_in
-from explorer.presets import matching
 from explorer.schemes.preset import PRESETS
 
 TOOL = "transformer-signal-explorer"

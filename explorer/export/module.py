@@ -9,12 +9,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from explorer import text
-from explorer.config import Config
+from explorer.config import Config, matching
 from explorer.display import must_be
 from explorer.export import formulas
 from explorer.export.formulas import LayerClass, number, product, root, text_of
 from explorer.fields import Option
-from explorer.presets import matching
 from explorer.schemes.activation import ACTIVATIONS, second_moment
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.distribution import DISTRIBUTIONS
@@ -22,9 +21,8 @@ from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import RESIDUALS
+from explorer.schemes.residual import RESIDUALS, STREAMS
 from explorer.schemes.scale import SCALE_RULES
-from explorer.schemes.stream import STREAMS
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -22,7 +22,7 @@ from explorer.measuring.statistics import no_number, norms_by_seed
 from explorer.model import Layer, Transformer, batch, ignore, noise
 from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
-from explorer.stopping import Progress, Stop, Stopped
+from explorer.stopping import Progress, Stop, check
 
 # The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
 # Nothing waits for the end of the pass, so a deep model's gradients never stand in memory together.
@@ -144,7 +144,7 @@ class Pass:
     def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
                  progress: Progress = lambda _: None, backward: bool = True, seeds: int = 1) -> None:
         self.config, self.seed, self.seeds, self.pattern_of = config, seed, seeds, pattern_of
-        self.stop, self.progress, self.backward = stop, progress, backward
+        self.progress, self.backward, self.check = progress, backward, partial(check, stop)
         self.pattern: Array | None = None
         self.ends = not (config.design.stream.mixes or (config.sizes.block and backward))
         """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
@@ -236,11 +236,6 @@ class Pass:
             torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
             gradients.release()
             after = [leaf.grad for leaf in leaves]
-
-    def check(self) -> None:
-        """Raises Stopped if the work is no longer wanted."""
-        if self.stop():
-            raise Stopped
 
     def after_forward(self, layer: int) -> None:
         self.progress((FORWARD_SHARE if self.backward else 1) * layer / self.config.n_layers)

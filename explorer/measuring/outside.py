@@ -10,13 +10,10 @@ from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring import OnSeed
 from explorer.measuring.sharing import Run
-from explorer.profile import Array, Key, Profile
+from explorer.profile import Profile
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call, Order, Task
-
-PATTERN = "pattern"
-"""Name of the attention pattern among a run's arrays."""
 
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
@@ -50,28 +47,22 @@ def compute_runs(order: Order, config: Config, runs: Sequence[range], pattern_of
 
 def body_of(config: Config, run: range, pattern_of: tuple[int, int], backward: bool) -> str:
     """The text of a task; equal runs have equal texts."""
-    return json.dumps({"config": config.model_dump(mode="json"), "run": [run.start, run.stop],
-                       "pattern_of": pattern_of, "backward": backward})
+    return json.dumps([config.model_dump(mode="json"), run.start, run.stop, pattern_of, backward])
 
 
 def compute(call: Call) -> bytes:
     """Measures the seeds of one pass, in a worker."""
     from explorer.measuring.observe import here
 
-    task, runs = json.loads(call.body), list[Run]()
-    layer, head = task["pattern_of"]
-    here(Config(**task["config"]), [range(*task["run"])], (layer, head), task["backward"], call.stop,
+    config, start, stop, (layer, head), backward = json.loads(call.body)
+    runs = list[Run]()
+    here(Config(**config), [range(start, stop)], (layer, head), backward, call.stop,
          lambda _, part: call.progress(part), runs.append)
     [(values, pattern)] = runs
-    keys = [(seed, *key) for seed, of_seed in enumerate(values) for key in of_seed]
-    arrays = {str(number): values[seed][statistic, site] for number, (seed, statistic, site) in enumerate(keys)}
-    return packed(keys, arrays if pattern is None else {**arrays, PATTERN: pattern})
+    return packed([[[[*key, array] for key, array in of_seed.items()] for of_seed in values], pattern])
 
 
 def result_of(result: bytes) -> Run:
     """The seeds of a pass, from the bytes of `compute`."""
-    keys, arrays = unpacked(result)
-    values: dict[int, dict[Key, Array]] = {}
-    for number, (seed, statistic, site) in enumerate(keys):
-        values.setdefault(seed, {})[statistic, site] = arrays[str(number)]
-    return Run(list(values.values()), arrays.get(PATTERN))
+    values, pattern = unpacked(result)
+    return Run([{(statistic, site): array for statistic, site, array in of_seed} for of_seed in values], pattern)

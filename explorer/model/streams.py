@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from explorer.design import Design
 from explorer.model import noise
-from explorer.schemes.stream import outputs_before
+from explorer.schemes.residual import outputs_before
 
 DEVIATION = 0.02
 """Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""

@@ -61,20 +61,12 @@ def _cubic_slope(x: Array) -> Array:
     return math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
 
 
-def _elu(x: Array) -> Array:
-    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+def _elu(x: Array, alpha: float = 1.0) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _elu_slope(x: Array) -> Array:
-    return np.where(x > 0, 1.0, np.exp(np.minimum(x, 0)))
-
-
-def _selu(x: Array) -> Array:
-    return SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
-
-
-def _selu_slope(x: Array) -> Array:
-    return SELU_SCALE * np.where(x > 0, 1.0, SELU_ALPHA * np.exp(np.minimum(x, 0)))
+def _elu_slope(x: Array, alpha: float = 1.0) -> Array:
+    return np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0)))
 
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -107,7 +99,8 @@ ACTIVATIONS: dict[str, Activation] = {
     ),
     "selu": Activation(
         "λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017",
-        value=_selu, slope=_selu_slope, torch=lambda F, z: F.selu(z),
+        value=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA), slope=lambda x: SELU_SCALE * _elu_slope(x, SELU_ALPHA),
+        torch=lambda F, z: F.selu(z),
     ),
     "relu2": Activation(
         "max(0, x)²", "Primer: So et al. 2021", value=lambda x: np.maximum(x, 0) ** 2,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from explorer.fields import Option
-from explorer.schemes import Experiment
+
+if TYPE_CHECKING:
+    from explorer.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class Divisor(Option):
     """Divisor of q·k, from the width of a head."""
 
     of: Callable[[int], float]
-    row: Callable[[Experiment, int], float] = lambda config, n: 1.0
+    row: Callable[[Settings, int], float] = lambda config, n: 1.0
     """Factor on the logits of a row that sees n keys."""
 
 

@@ -1,4 +1,4 @@
-"""Rules for adding a branch to the stream: the multipliers, and which of them are learned."""
+"""Rules for adding a branch to the stream: the multipliers, and which of them are learned; and the stream itself."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from explorer.fields import Option
-from explorer.schemes import Experiment
+from explorer.schemes.attention import ATTENTIONS
 from explorer.schemes.mlp import MLPS
+
+if TYPE_CHECKING:
+    from explorer.settings import Settings
 
 VALUE_PATH = ("W_V", "W_O", "W_in", "W_out")
 """The matrices between a branch's input and its output; W_Q and W_K only choose among the tokens. W_gate is not
@@ -32,8 +35,8 @@ class Rule(NamedTuple):
 class ResidualRule(Option):
     """The multipliers from the config, and what of the branch's multiplier is a learned parameter."""
 
-    multipliers: Callable[[Experiment], Rule]
-    learned: Callable[[Experiment], tuple[int, ...]] | None = None
+    multipliers: Callable[[Settings], Rule]
+    learned: Callable[[Settings], tuple[int, ...]] | None = None
     """Shape of the learned multiplier of a layer's branches: (), (branch,) or (branch, coordinate); None: not learned.
     """
     plain: bool = False
@@ -49,22 +52,22 @@ def _drawn(skip: float, factor: float, matrices: tuple[str, ...] = VALUE_PATH) -
     return Rule(skip, 1.0, MappingProxyType(dict.fromkeys(matrices, factor)))
 
 
-def _by_depth(power: float) -> Callable[[Experiment], Rule]:
+def _by_depth(power: float) -> Callable[[Settings], Rule]:
     return lambda config: Rule(1.0, (2 * config.n_layers) ** power)
 
 
-def _layer_scale(config: Experiment) -> Rule:
+def _layer_scale(config: Settings) -> Rule:
     return Rule(1.0, 0.1 if config.n_layers <= 18 else 1e-5 if config.n_layers <= 24 else 1e-6)
 
 
-def _fixup(config: Experiment) -> Rule:
+def _fixup(config: Settings) -> Rule:
     # m matrices to a branch, of which the last is zero: the others are scaled by (2N)^(−1 / (2m − 2))
     branches, first = 2 * config.n_layers, MLPS[config.mlp].readers
     mlp = dict.fromkeys(first, branches ** (-0.5 / len(first)))
     return Rule(1.0, 1.0, MappingProxyType({"W_V": branches**-0.5, **mlp, **dict.fromkeys(LAST, 0.0)}))
 
 
-def _admin(config: Experiment) -> Rule:
+def _admin(config: Settings) -> Rule:
     branches = 2 * config.n_layers
     return Rule(math.sqrt((branches + 1) / math.log(branches + 1) - 1), 1.0)
 
@@ -145,3 +148,52 @@ def profiled_factor(below: int, total: float) -> float:
             code it is the factor's square times x's variance, which their norms keep at 1, and the last branch's.
     """
     return math.sqrt(total) if below else 1.0
+
+
+# The stream itself: one, or several that mix, or none but the outputs of all earlier branches.
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRule(Option):
+    """How a branch's input is made of what was before it, and where its output goes."""
+
+    parallel: bool = False
+    """Both branches of a layer read the same stream, and its one sum adds both."""
+    mixes: Literal["", "streams", "outputs"] = ""
+    """Learned weights mix several streams, or the outputs of all earlier branches, to what a branch reads."""
+    constrained: bool = False
+    """Weights between streams are positive, and their matrix is doubly stochastic."""
+    reads: Callable[[Settings, int], float] = lambda config, index: 1.0
+    """At initialization, a branch's input over the sum of all outputs so far; from the sublayer, 0 … 2N − 1."""
+
+
+def outputs_before(config: Settings, index: int) -> int:
+    """Number of outputs before a sublayer, 0 … 2N: the embedding and all branches so far."""
+    return 1 + (index if ATTENTIONS[config.attention].present else index // 2)
+
+
+STREAMS: dict[str, StreamRule] = {
+    "one": StreamRule("x + A(x), and to the sum its own M", "He et al. 2015"),
+    "parallel": StreamRule(
+        "x + A(x) + M(x); x + A(x) is shown after attention", "GPT-J: Wang & Komatsuzaki 2021; PaLM 2022",
+        parallel=True,
+    ),
+    "hyper": StreamRule(
+        "n streams, H_res x + H_post F(H_pre x), H from I, 1, one stream each", "Hyper-connections: Zhu et al. 2024",
+        ("n_streams",), mixes="streams",
+    ),
+    "manifold": StreamRule(
+        "the same, H_res doubly stochastic; φ, b from 0.02 z and 0, which the paper leaves open",
+        "mHC: Xie et al. 2025", ("n_streams",), mixes="streams", constrained=True,
+        reads=lambda config, index: config.n_streams / 2,
+    ),
+    "depth_attention": StreamRule(
+        "F(Σ a_i v_i), a softmax over all earlier outputs v, its queries from 0", "AttnRes: Kimi Team 2026",
+        mixes="outputs", reads=lambda config, index: 1 / outputs_before(config, index),
+    ),
+}
+"""Rows by name. Values of several streams are shown as of one: the mean of n, or the mix of outputs times their number.
+
+Streams that start alike stay alike, so at initialization the last three are Pre-LN but for `reads`, which only a norm's
+ε sees. Left out is what mHC's token adds, 0.01 · 0.02 · √(n d) z: at most 0.5 % of a gradient at width 64 and n = 4.
+"""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from explorer.fields import Option
-from explorer.schemes import Experiment
 from explorer.schemes.residual import LAST
+
+if TYPE_CHECKING:
+    from explorer.settings import Settings
 
 PACKED = ("W_Q", "W_K", "W_V")
 """torch keeps these three as one matrix, of 3d rows with as many key-value heads as heads, and scales them as such."""
@@ -33,7 +36,7 @@ BIASES: dict[str, Biased] = {
 class ScaleRule(Option):
     """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
-    variance: Callable[[Experiment, str, int, int], float]
+    variance: Callable[[Settings, str, int, int], float]
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, so that no residual rule needs to."""
 

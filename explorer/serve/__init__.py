@@ -28,8 +28,8 @@ from explorer.limits import memory_limit, process_count
 from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
-from explorer.tasks.cluster import cluster_pool
 from explorer.tasks.pool import Pool
+from explorer.tasks.worker import cluster_pool
 
 if TYPE_CHECKING:
     from explorer.serve.server import Server

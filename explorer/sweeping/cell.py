@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,15 @@ class Training(NamedTuple):
     recipe: Recipe = Recipe()
     task: Task = Task()
     steps: int = 200
+
+    def plain(self) -> tuple[str, str, int]:
+        """As plain values, for `of`."""
+        return self.recipe.to_json(), self.task.to_json(), self.steps
+
+    @classmethod
+    def of(cls, recipe: str, task: str, steps: int) -> Training:
+        """The training that is so as plain values."""
+        return cls(Recipe.from_json(recipe), Task.from_json(task), steps)
 
 
 class Cell(NamedTuple):
@@ -176,15 +184,12 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
     Raises:
         Stopped: `stop()` said true.
     """
-    limited = partial(_limited, threads) if threads and any(cell.origin != "predicted" for cell in cells) else _find
-    return [limited(cell, stop) for cell in cells]
-
-
-def _limited(threads: int, cell: Cell, stop: Stop) -> Found:
+    if not threads or all(cell.origin == "predicted" for cell in cells):  # theory does without torch
+        return [_find(cell, stop) for cell in cells]
     from explorer.measuring.sharing import torch_threads
 
     with torch_threads(threads):
-        return _find(cell, stop)
+        return [_find(cell, stop) for cell in cells]
 
 
 def _find(cell: Cell, stop: Stop) -> Found:
@@ -203,23 +208,17 @@ def _find(cell: Cell, stop: Stop) -> Found:
 
 def body_of(cells: Sequence[Cell], threads: int | None) -> str:
     """The text of a task, with torch's threads for each cell; equal cells have equal texts."""
-    return json.dumps({"threads": threads, "cells": [{
-        "origin": cell.origin, "config": cell.config.model_dump(mode="json"), "statistics": cell.statistics,
-        "training": cell.training and [cell.training.recipe.model_dump(mode="json"),
-                                       cell.training.task.model_dump(mode="json"), cell.training.steps],
-    } for cell in cells]})
+    return json.dumps([threads, [
+        [cell.origin, cell.config.to_json(), cell.statistics, cell.training and cell.training.plain()]
+        for cell in cells]])
 
 
 def compute(call: Call) -> bytes:
     """Computes cells, one after the other, in a worker."""
-    asked = json.loads(call.body)
-    cells = [Cell(cell["origin"], Config(**cell["config"]), tuple(cell["statistics"]),
-                  _training(*cell["training"]) if cell["training"] else None) for cell in asked["cells"]]
-    return json.dumps([result._asdict() for result in find(cells, asked["threads"], call.stop)]).encode()
-
-
-def _training(recipe: Mapping[str, object], task: Mapping[str, object], steps: int) -> Training:
-    return Training(Recipe(**recipe), Task(**task), steps)
+    threads, asked = json.loads(call.body)
+    cells = [Cell(origin, Config.from_json(config), tuple(statistics), training and Training.of(*training))
+             for origin, config, statistics, training in asked]
+    return json.dumps([result._asdict() for result in find(cells, threads, call.stop)]).encode()
 
 
 def result_of(result: bytes) -> list[Found]:

@@ -18,9 +18,8 @@ from explorer.ends import ENDS, Ending
 from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
-from explorer.sweeping.engine import run
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.workers import Here, Outside, Workers, workers_of
+from explorer.sweeping.workers import Here, Outside, Workers, run, workers_of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 

@@ -14,14 +14,17 @@ from functools import partial
 
 from explorer.choices import ConfigError
 from explorer.limits import process_count
-from explorer.stopping import Stop, Stopped, Throttle
+from explorer.stopping import Stop, Throttle, check
 from explorer.tasks.broker import ADDRESS, Remote
-from explorer.tasks.pool import Answer, Place, Pool, Task, TaskError
+from explorer.tasks.pool import Answer, Pool, Task, TaskError
 
 GLANCE = 0.03
 """Seconds between two looks at whether a result is still wanted."""
 AGAIN = 0.5
 """Seconds after which a result so far is asked for again: a task that is not begun yet does not hear it."""
+
+Place = Pool | Remote
+"""Where tasks are computed."""
 
 _lock = threading.Lock()
 _places: list[Place] = []
@@ -50,8 +53,7 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
     left, asking = len(tasks), Throttle(AGAIN, share=1.0)
     try:
         while left:
-            if stop():
-                raise Stopped
+            check(stop)
             if early() and asking.due:
                 with asking:
                     for ticket in tickets:

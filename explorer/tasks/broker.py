@@ -138,7 +138,9 @@ def payload_of(answer: Answer) -> bytes:
 
 
 class Remote:
-    """A broker, seen from a kernel; a `Place`. A connection that breaks is made again, and all that waits asked again.
+    """A broker, seen from a kernel, in the place of a `Pool`.
+
+    A connection that breaks is made again, and all that waits asked again.
 
     Args:
         address: the broker's socket.
@@ -153,7 +155,7 @@ class Remote:
         self._listening = False
 
     def submit(self, task: Task, notify: Notify) -> RemoteTicket:
-        """Hands in a task; see `Place`."""
+        """Hands in a task; see `Pool.submit`."""
         with self._lock:
             number = next(self._numbers)
             self._asked[number] = task, notify
@@ -222,7 +224,7 @@ class Remote:
 
 
 class RemoteTicket(NamedTuple):
-    """A task that a kernel has handed in; a `Ticket`."""
+    """A task that a kernel has handed in, in the place of a `Wish`."""
 
     remote: Remote
     number: int

@@ -10,7 +10,6 @@ from io import BufferedRWPair
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 SIZES = struct.Struct("<II")
 """Bytes of the header, and of what follows it."""
@@ -20,7 +19,6 @@ HEADER, PAYLOAD = 2**20, 2**30
 
 Stream = BinaryIO | BufferedRWPair
 """A binary file: of a pipe, or of a socket."""
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def send(stream: Stream, header: Mapping[str, Any], payload: bytes = b"") -> None:
@@ -59,26 +57,44 @@ def _exactly(stream: Stream, size: int) -> bytes:
 # What follows a header is often a hundred small arrays. An archive of numpy's has a file for each, which takes a
 # processor ten times as long.
 
+SIZE = struct.Struct("<I")
+"""Bytes of the values before the arrays."""
+ARRAY = "array"
+"""Key of the object that stands for an array; no other object among the values may have it."""
 
-def packed(about: object, arrays: Arrays) -> bytes:
-    """Plain values and arrays of numbers as bytes, for `unpacked`."""
-    head = json.dumps([about, [[name, array.dtype.str, array.shape] for name, array in arrays.items()]]).encode()
-    return b"".join([struct.pack("<I", len(head)), head, *(array.tobytes() for array in arrays.values())])
+
+def packed(content: object) -> bytes:
+    """Plain values, with arrays of numbers anywhere among them, as bytes for `unpacked`."""
+    arrays: list[bytes] = []
+
+    def placeholder(array: Any) -> dict[str, Any]:
+        arrays.append(array.tobytes())
+        return {ARRAY: [array.dtype.str, array.shape]}
+
+    # to look for circles takes five times as long as all else
+    head = json.dumps(content, default=placeholder, check_circular=False).encode()
+    return b"".join([SIZE.pack(len(head)), head, *arrays])
 
 
-def unpacked(raw: bytes) -> tuple[Any, Arrays]:
-    """The values and arrays of `packed`; the arrays are views of `raw`, which cannot be written.
+def unpacked(raw: bytes) -> Any:
+    """The values of `packed`, lists for tuples; the arrays are views of `raw`, which cannot be written.
 
     Raises:
         ValueError: the bytes are of something else.
     """
+    start = SIZE.size
+
+    def array(value: dict[str, Any]) -> Any:
+        nonlocal start
+        if ARRAY not in value:
+            return value
+        kind, shape = value[ARRAY]
+        entries = np.frombuffer(raw, kind, math.prod(shape), start).reshape(shape)
+        start += entries.nbytes
+        return entries
+
     try:
-        (size,) = struct.unpack_from("<I", raw)
-        about, kinds = json.loads(raw[4 : 4 + size])
+        start += SIZE.unpack_from(raw)[0]
+        return json.loads(raw[SIZE.size : start], object_hook=array)
     except (struct.error, TypeError, ValueError) as error:
-        raise ValueError(f"packed arrays begin with a list of them; got {raw[:16]!r}") from error
-    arrays, start = {}, 4 + size
-    for name, kind, shape in kinds:
-        arrays[name] = np.frombuffer(raw, kind, math.prod(shape), start).reshape(shape)
-        start += arrays[name].nbytes
-    return about, arrays
+        raise ValueError(f"packed arrays follow the values that have them; got {raw[:16]!r}") from error

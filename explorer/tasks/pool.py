@@ -110,27 +110,6 @@ Notify = Callable[[Answer], None]
 """Called with each answer, on a thread of the pool's: it must return at once."""
 
 
-class Ticket(Protocol):
-    """A task that was handed in."""
-
-    def cancel(self) -> None:
-        """Says that the result is no longer wanted; no answer follows. Nothing happens where it is there already."""
-
-    def finish(self) -> None:
-        """Asks for the result so far, in place of the whole, from a kind of task that can give it."""
-
-
-class Place(Protocol):
-    """Where tasks are computed."""
-
-    def submit(self, task: Task, notify: Notify) -> Ticket:
-        """Hands in a task."""
-
-    @property
-    def slots(self) -> int:
-        """Tasks that are computed at a time."""
-
-
 @dataclass(eq=False)
 class Job:
     """A task of the queue, with all who wait for its result."""
@@ -158,7 +137,7 @@ class Job:
 
 @dataclass(eq=False)
 class Wish:
-    """One visitor's wish for a job's result; a `Ticket`."""
+    """One visitor's wish for a job's result."""
 
     pool: Pool
     visitor: Hashable
@@ -167,11 +146,11 @@ class Wish:
     job: Job | None = None
 
     def cancel(self) -> None:
-        """Withdraws the wish."""
+        """Says that the result is no longer wanted; no answer follows. Nothing happens where it is there already."""
         self.pool.withdraw(self)
 
     def finish(self) -> None:
-        """Asks for the result so far."""
+        """Asks for the result so far, in place of the whole, from a kind of task that can give it."""
         self.pool.finish(self)
 
 
@@ -232,10 +211,10 @@ class WorkerProcess:
 
 
 class Pool:
-    """Worker processes and the queue before them; a `Place`.
+    """Worker processes and the queue before them.
 
     Args:
-        slots: workers.
+        slots: workers, and so tasks that are computed at a time.
         hire: makes one that is so far below others in priority.
     """
 

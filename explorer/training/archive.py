@@ -16,11 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from explorer.choices import ConfigError
-from explorer.display import reason
+from explorer.choices import ConfigError, opening
 from explorer.limits import memory_limit
-from explorer.training.history import TRAINING, History
-from explorer.training.outside import Terms
+from explorer.training.history import TRAINING, History, Terms
 from explorer.training.race import Race, race_of
 
 # What a file of tensors may hold, before anything is made of it: it may come from anybody. torch reads it with
@@ -112,7 +110,7 @@ def save(race: Race, path: str | Path) -> None:
         ConfigError: the file cannot be written, or the disk is full.
     """
     target, raw = Path(path), to_bytes(race)
-    try:
+    with opening(path, "file must be one that can be written"):
         part = target.with_name(target.name + ".part")
         try:
             part.write_bytes(raw)
@@ -120,14 +118,18 @@ def save(race: Race, path: str | Path) -> None:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"file must be one that can be written; got {str(path)!r} ({reason(path, error)})") from None
 
 
 def to_bytes(race: Race) -> bytes:
     """The bytes that `save` would write."""
-    file = io.BytesIO()
-    torch.save(_packed(race), file)
+    file, terms = io.BytesIO(), race.terms.plain()
+    torch.save({
+        "format": FORMAT,
+        **terms,
+        "text": torch.from_numpy(terms["text"]),
+        "runners": [runner.state() for runner in race.runners],
+        "histories": [_numbers(runner.history) for runner in race.runners],
+    }, file)
     return file.getvalue()
 
 
@@ -137,10 +139,8 @@ def load(path: str | Path) -> Race:
     Raises:
         ConfigError: there is no such file, it is not a race, or a race that this version or machine refuses.
     """
-    try:
+    with opening(path, "race must be a file that can be read"):
         file = Path(path).open("rb")  # noqa: SIM115 - closed below
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"race must be a file that can be read; got {str(path)!r} ({reason(path, error)})") from None
     with file:
         return _read(file, str(path))
 
@@ -183,7 +183,7 @@ def _unpacked(content: dict[str, Any]) -> Race:
                  *(state["retired"] for state in content["runners"])):
         if type(part) is not str:
             raise TypeError("its names are no texts")
-    terms = Terms.of(content, {"text": content["text"].numpy()})
+    terms = Terms.of({**content, "text": content["text"].numpy()})
     if terms.text and (terms.text.codes.min() < 0 or terms.text.codes.max() >= len(terms.text.vocabulary)):
         raise ValueError("its text has characters that are not in its vocabulary")
     race = race_of(terms)
@@ -193,18 +193,6 @@ def _unpacked(content: dict[str, Any]) -> Race:
         runner.restore(state)
         runner.history = _history(history)
     return race
-
-
-def _packed(race: Race) -> dict[str, Any]:
-    """A race as tensors and plain values."""
-    about, arrays = race.terms.parts()
-    return {
-        "format": FORMAT,
-        **about,
-        **{name: torch.from_numpy(values) for name, values in arrays.items()},
-        "runners": [runner.state() for runner in race.runners],
-        "histories": [_numbers(runner.history) for runner in race.runners],
-    }
 
 
 def _numbers(history: History) -> dict[str, Any]:

@@ -1,22 +1,34 @@
-"""Readings of a contender's instruments by step, its result, and a line that it wrote: plain values, without torch."""
+"""The numbers of a race: readings of each contender's instruments by step, its result, and a line that it wrote.
+
+`Record` has those of a race that a worker runs. Plain values, without torch.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
+from explorer import tasks
+from explorer.choices import ConfigError, FieldName
+from explorer.config import Config
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic, tidy
+from explorer.stopping import Progress, Stop
+from explorer.tasks.frames import packed, unpacked
+from explorer.tasks.pool import Order
+from explorer.tasks.pool import Task as Request
+from explorer.text import Text
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Levels, Task
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from explorer.config import Config
-    from explorer.training.tasks import Levels
 
 NO_SITE = ""
 """Site of a statistic of the whole model."""
@@ -66,6 +78,28 @@ class History:
             held.append(np.array(reading[key], dtype=np.float64) if key in reading else missing)
         self.steps.append(step)
 
+    def since(self, losses: int, readings: int) -> dict[str, Any]:
+        """The part beyond so many losses and readings, plain values and arrays; for `add`."""
+        return {"since": (losses, readings), "losses": np.array(self.losses[losses:]), "steps": self.steps[readings:],
+                "values": [[*key, np.stack(new)] for key, held in self.values.items() if (new := held[readings:])]}
+
+    def add(self, news: Mapping[str, Any]) -> None:
+        """Adds what `since` gave; what stands there already is of a worker that is no more, and is told again.
+
+        Raises:
+            ValueError: something between is missing.
+        """
+        first_loss, first = news["since"]
+        if first_loss > len(self.losses) or first > len(self.steps):
+            raise ValueError(f"news of a race must go on at loss {len(self.losses)}; got some from {first_loss} on")
+        self.losses[first_loss:], self.steps[first:] = news["losses"].tolist(), news["steps"]
+        for held in self.values.values():
+            del held[first:]
+        for statistic, site, new in news["values"]:
+            held = self.values[statistic, site]
+            held.extend([np.full(new.shape[1:], np.nan)] * (first - len(held)))
+            held.extend(new)
+
     def series(self, statistic: str, site: str = NO_SITE) -> tuple[Array, Array]:
         """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]` or `[reading, layer, head]`.
 
@@ -107,10 +141,6 @@ class History:
         held_out = self.values.get(("held_out_loss", NO_SITE), [])
         return (self.losses or [math.nan])[-1], float(held_out[-1]) if held_out else math.nan
 
-    def keys(self) -> Iterable[Key]:
-        """Every statistic and site that `series` has."""
-        return [("train_loss", NO_SITE), *self.values] if self.losses else list(self.values)
-
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, statistic, site, layer, head, value.
 
@@ -118,8 +148,8 @@ class History:
         """
         import pandas as pd
 
-        parts = []
-        for key in self.keys():
+        parts, losses = [], [("train_loss", NO_SITE)] if self.losses else []
+        for key in (*losses, *self.values):
             steps, values = self.series(*key)
             part = tidy(key, values).rename(columns={"row": "step"})
             parts.append(part.assign(step=steps[part.step].astype(np.int64)))
@@ -208,3 +238,116 @@ class Standing:
         frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
         columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
         return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+# A race outside this process: a task, `race`. Its worker tells how the race stands, and `Record` keeps what was told.
+# Only what is new is told: the readings of a long race are too many to be sent every second.
+
+
+def news_of(raw: bytes) -> dict[str, Any]:
+    """The news of a worker, from the bytes of `telling.compute`.
+
+    Raises:
+        ConfigError: it is a refusal.
+    """
+    news: dict[str, Any] = unpacked(raw)
+    if "refused" in news:
+        raise ConfigError(*(part if isinstance(part, str) else FieldName(*part) for part in news["refused"]))
+    return news
+
+
+class Terms(NamedTuple):
+    """Everything that a race starts with: see `Race`."""
+
+    contenders: Sequence[tuple[str, Config, Recipe]]
+    task: Task
+    steps: int
+    every: int
+    text: Text | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain values, and the text as an array, for `packed`."""
+        contenders = [[name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders]
+        plain = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every}
+        if not self.text:
+            return plain
+        return {**plain, "vocabulary": "".join(self.text.vocabulary), "text": self.text.codes.astype(np.int16)}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Terms:
+        """The terms that are so as plain values."""
+        contenders = [(name, Config.from_json(config), Recipe.from_json(recipe))
+                      for name, config, recipe in plain["contenders"]]
+        codes = plain.get("text")
+        text = None if codes is None else Text(codes.astype(np.int64), tuple(plain["vocabulary"][: len(codes)]))
+        return cls(contenders, Task.from_json(plain["task"]), plain["steps"], plain["every"], text)
+
+
+class Record(Standing):
+    """A race that runs elsewhere, as far as it was told: a `Race` without its models.
+
+    Args:
+        terms: everything that the race starts with.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self.steps = terms, terms.steps
+        self.runners = [Entrant(name, config) for name, config, _ in terms.contenders]
+        self.levels = Levels(math.nan, math.nan)
+        self.outcomes: list[Outcome] = []
+        self.lines: dict[str, Line] = {}
+        """The latest line of each contender, by name."""
+        self.archive = b""
+        """The saved race, of one that stands still and is not too large; see `archive.to_bytes`."""
+
+    def take(self, news: Mapping[str, Any]) -> None:
+        """Takes news, from `news_of`."""
+        self.levels = Levels(*news["levels"])
+        self.outcomes = [Outcome(*values) for values in news["outcomes"]]
+        self.archive = news["archive"].tobytes() if "archive" in news else b""
+        for runner, state in zip(self.runners, news["runners"], strict=True):
+            runner.step, runner.retired = state["step"], state["retired"]
+            runner.history.add(state)
+            if state["line"]:
+                self.lines[runner.name] = Line(*state["line"])
+
+    def follow(self, stop: Stop, early: Stop, progress: Progress) -> Iterator[None]:
+        """Has a worker run the race from where it stands; yields whenever news were taken.
+
+        Args:
+            early: asked whether the race is to stand still now.
+            progress: told the share of the steps that are made.
+        Raises:
+            Stopped: `stop()` said true.
+            ConfigError: the race was refused.
+            TaskError: the worker failed, or was killed.
+        """
+        task = request("go on", self.archive) if self.archive else request("begin", packed(self.terms.plain()))
+        self.archive = b""
+        for _, answer in tasks.answers([task], stop, early):
+            if news := answer.result or answer.so_far:
+                self.take(news_of(news))
+                yield
+            else:
+                progress(answer.progress)
+
+
+def request(verb: str, data: bytes, name: str = "race", order: Order = Order.LONG) -> Request:
+    """A task for `telling.compute`. No two are equal: who stops a race does not stop another's."""
+    return Request("race", json.dumps({"verb": verb, "name": name, "number": uuid4().hex}), order, data)
+
+
+def load(raw: bytes, name: str, stop: Stop) -> Record:
+    """A saved race, which a worker reads.
+
+    Args:
+        name: of the file, for a refusal.
+    Raises:
+        Stopped, ConfigError, TaskError: see `Record.follow`.
+    """
+    [(_, answer)] = tasks.answers([request("read", raw, name, Order.FIRST_SEEDS)], stop)
+    news = news_of(answer.result or b"")
+    record = Record(Terms.of(news))
+    record.take(news)
+    record.archive = raw
+    return record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -90,24 +89,12 @@ def alphas(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for path, parameter in model.named_parameters() if path.split(".")[-1] == "alpha"]
 
 
-@torch.no_grad()
-def hold(parameters: list[nn.Parameter], values: Iterable[float]) -> None:
-    """Sets αs that are not learned, one value a layer."""
-    for parameter, value in zip(parameters, values, strict=True):
-        parameter.fill_(value)
-
-
 def total_norm(gradients: list[Tensor]) -> float:
     """Euclidean norm of all gradients together: inf or nan if one of their numbers is, and only then."""
     size = float(torch.stack(torch._foreach_norm(gradients)).norm())
     if math.isfinite(size):
         return size
     return float(torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in gradients]).norm())
-
-
-def clip(parameters: list[nn.Parameter], most: float, size: float) -> None:
-    """Cuts the norm of all gradients together, which is `size`, to `most`."""
-    torch.nn.utils.clip_grads_with_norm_(parameters, most, torch.tensor(size))
 
 
 class QKClip:

@@ -17,8 +17,7 @@ from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
 from explorer.measuring.sharing import device, shares, torch_threads
 from explorer.profile import Array
 from explorer.text import Text
-from explorer.training.history import History, Outcome, Standing
-from explorer.training.outside import Terms
+from explorer.training.history import History, Outcome, Standing, Terms
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.runner import Contender, Runner
 from explorer.training.tasks import Data, Task, of_prose
@@ -99,8 +98,7 @@ class Race(Standing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
-        made = self.contenders, self.task, self.steps, self.every, self.data.text
-        return Race, made, [(runner.state(), runner.history) for runner in self.runners]
+        return Race, tuple(self.terms), [(runner.state(), runner.history) for runner in self.runners]
 
     def __setstate__(self, states: list[tuple[dict[str, Any], History]]) -> None:
         """Puts the contenders where those of the pickled race stood."""
@@ -168,8 +166,7 @@ def race_of(terms: Terms) -> Race:
     Raises:
         ConfigError: see `Race`.
     """
-    contenders, task, steps, every, text = terms
-    return Race([Contender(*row) for row in contenders], task, steps, every, text)
+    return Race([Contender(*row) for row in terms.contenders], *terms[1:])
 
 
 def outcome(runner: Runner, unigram: float) -> Outcome:

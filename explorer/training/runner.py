@@ -1,4 +1,7 @@
-"""One contender in the race: its model, its optimizer, its numbers so far, and why it is out if it is."""
+"""One contender in the race: its model, its optimizer, its numbers so far, and why it is out if it is.
+
+Readings of a step are taken from its own passes, by taps that do not alter it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.config import Config
-from explorer.model import Transformer, ignore
+from explorer.measuring.observe import both
+from explorer.measuring.record import Recorder
+from explorer.measuring.statistics import norms
+from explorer.model import Layer, Transformer, ignore
+from explorer.model.attention import visible
 from explorer.model.batch import Batch
+from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
 from explorer.training.history import NO_SITE, Entrant
-from explorer.training.instruments import Instruments, device_of, loss_of
-from explorer.training.optimize import QKClip, alphas, clip, hold, optimizers, schedule, total_norm
+from explorer.training.optimize import QKClip, alphas, optimizers, schedule, total_norm
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Window
 
@@ -43,7 +50,7 @@ class Runner(Entrant):
         super().__init__(contender.name, contender.config)
         self.recipe = contender.recipe
         self.recipe.check(self.config, self.name)
-        self.data = data
+        self.data, self.device = data, device
         self.model = build(self.config, data).to(device)
         self.scheduled = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
         for parameter in self.scheduled:
@@ -59,9 +66,11 @@ class Runner(Entrant):
 
         A loss or a gradient that is not finite retires the contender, its weights as they were before the step.
         """
-        hold(self.scheduled, self.recipe.alphas(self.step, len(self.scheduled)))
+        with torch.no_grad():
+            for alpha, value in zip(self.scheduled, self.recipe.alphas(self.step, len(self.scheduled)), strict=True):
+                alpha.fill_(value)
         batch = self.tensors(self.data.batch(self.step))
-        instruments = Instruments(self.model) if self.step % every == 0 else None
+        instruments = Instruments(self.model, self.device) if self.step % every == 0 else None
         tap = ignore if instruments is None else instruments.tap
         if self.qk_clip:
             tap = self.qk_clip.watching(tap)
@@ -91,7 +100,7 @@ class Runner(Entrant):
             self.retired = f"the gradient by {self.worst()} is not finite"
             return
         if self.recipe.clip:
-            clip(self.learning, self.recipe.clip, size)
+            nn.utils.clip_grads_with_norm_(self.learning, self.recipe.clip, torch.tensor(size))
         for optimizer, its_schedule in zip(self.optimizers, self.schedules, strict=True):
             optimizer.step()
             its_schedule.step()
@@ -100,13 +109,15 @@ class Runner(Entrant):
         if instruments is not None:
             instruments.step_is_done()
 
+    @torch.no_grad()
     def held_out_loss(self) -> float:
         """The loss on the held-out sequences, with the weights as they are."""
-        return loss_of(self.model, self.tensors(self.data.held_out))
+        batch = self.tensors(self.data.held_out)
+        return float(self.model.loss(self.model(self.model.embed(batch)), batch))
 
     def tensors(self, window: Window) -> Batch:
         """A window where the model is."""
-        return Batch(torch.from_numpy(window.inputs), torch.from_numpy(window.targets)).to(device_of(self.model))
+        return Batch(torch.from_numpy(window.inputs), torch.from_numpy(window.targets)).to(self.device)
 
     def worst(self) -> str:
         """The parameter nearest to the output whose gradient is not finite."""
@@ -138,3 +149,65 @@ class Runner(Entrant):
 def build(config: Config, data: Data) -> Transformer:
     """The model of a config for the text's own characters; for Python's prose the same, weight for weight."""
     return Transformer(config, config.seed, vocabulary=data.vocabulary, masks=data.task.masks)
+
+
+class Instruments:
+    """One step's reading. Use `tap` in the forward pass, then the methods in their order; `found` has the numbers.
+
+    Args:
+        model: the contender's.
+        device: where it is.
+    """
+
+    def __init__(self, model: Transformer, device: torch.device) -> None:
+        config = model.config
+        self.model = model
+        self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
+        self.names = tuple(name for name in self.layers[0].weights if name in MATRICES)
+        mask = visible(config.n_ctx, device) if config.causal else None
+        self.recorder = Recorder(config, mask, (1, 0), lambda _: None)
+        self.streams: list[Tensor] = []
+        self.tap = both(self.recorder, self.streams)
+        self.before: list[Tensor] = []
+        self.found: dict[Key, Array] = {("alpha", site): values for site, values in self.alphas().items()}
+
+    def forward_is_done(self) -> None:
+        """Before the backward pass: what the taps saw, and the weights as they are."""
+        self.found |= self.recorder.values()[0]
+        for stream in self.streams:
+            stream.retain_grad()
+        self.before = [weight.detach().clone() for weight in self.matrices()]
+
+    def backward_is_done(self) -> None:
+        """Before the optimizer's step: the gradients by the stream and by the weights."""
+        sizes = np.array(norms([stream.grad for stream in self.streams if stream.grad is not None]))
+        self.found |= {("stream_gradient", site): part for site, part in by_site(sizes).items()}
+        self.streams.clear()  # so that their graph is freed
+        for name in self.layers[0].weights:
+            gradients = [layer.weights[name].grad for layer in self.layers]
+            known = [gradient for gradient in gradients if gradient is not None]
+            if known:  # an α that is not learned has none
+                self.found["parameter_gradient", name] = np.array(norms(known))
+
+    @torch.no_grad()
+    def step_is_done(self) -> None:
+        """After the optimizer's step: the change of each matrix over its size."""
+        weights = self.matrices()
+        moved = np.array(norms(list(torch._foreach_sub(weights, self.before))))
+        with np.errstate(divide="ignore", invalid="ignore"):  # Fixup's last matrices begin at zero
+            ratio = (moved / np.array(norms(self.before))).reshape(len(self.layers), len(self.names))
+        self.found |= {("update_ratio", name): ratio[:, index] for index, name in enumerate(self.names)}
+
+    def matrices(self) -> list[Tensor]:
+        """Every matrix of every layer, a layer's side by side."""
+        return [layer.weights[name] for layer in self.layers for name in self.names]
+
+    @torch.no_grad()
+    def alphas(self) -> dict[str, Array]:
+        """α of each branch by layer, `[layer]`: their mean where a branch has one for every coordinate."""
+        learned = [layer.alpha for layer in self.layers if layer.alpha is not None]
+        if not learned:
+            return {}
+        # [], [branch] or [branch, coordinate] to [branch]
+        by_branch = [alpha.reshape(min(alpha.numel(), 2), -1).mean(-1).expand(2) for alpha in learned]
+        return dict(zip(BRANCHES, torch.stack(by_branch, dim=1).double().cpu().numpy(), strict=True))

@@ -248,7 +248,7 @@ def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
 def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     page = open_race()
     with monkeypatch.context() as patch:
-        patch.setattr("explorer.training.outside.packed", lambda *_: b"no race")
+        patch.setattr("explorer.training.history.packed", lambda *_: b"no race")
         page.press("start")
         page.until("failed", "ValueError: ")
         assert page.panel.status.text.endswith(". Press Start to run the race again.")

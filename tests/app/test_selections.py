@@ -6,9 +6,8 @@ import pytest
 
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, Selection
 from explorer.app.widgets.controls import choice
-from explorer.config import Config, preset
+from explorer.config import Config, changes_to, matching, preset
 from explorer.glossary import cited
-from explorer.presets import changes_to, matching
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
 
 

@@ -15,8 +15,7 @@ from explorer.figures.why import LAWS, SENTENCES, WHYS, Why, why
 from explorer.profile import Profile
 from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import RESIDUALS
-from explorer.schemes.stream import STREAMS
+from explorer.schemes.residual import RESIDUALS, STREAMS
 from explorer.theory import predict
 
 VARIANTS = (

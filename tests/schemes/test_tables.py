@@ -31,16 +31,14 @@ from explorer.schemes.attention import (
     OutputGate,
     Sink,
 )
-from explorer.schemes.data import INPUTS, LOSSES, READOUTS, Input, Loss, Readout
+from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS, Input, Loss, Position, Readout
 from explorer.schemes.distribution import DISTRIBUTIONS, LAYER_WEIGHTS, Distribution, LayerWeights
 from explorer.schemes.mlp import MLPS, MLPKind
 from explorer.schemes.parametrization import MUP, PARAMETRIZATIONS, Parametrization
 from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, Placement, PlacementRule
-from explorer.schemes.position import POSITIONS, Position
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
-from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
+from explorer.schemes.residual import RESIDUALS, STREAMS, ResidualRule, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule
-from explorer.schemes.stream import STREAMS, StreamRule
 
 SIZES = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 24}
 WORDS = ("made up", "nobody")

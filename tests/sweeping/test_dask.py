@@ -21,8 +21,7 @@ from small_sweeps import DEADLY, ENVIRONMENT, OVER, SMALL, deadly, same
 
 from explorer import Sweep, sweep
 from explorer.sweeping.cell import Cell, Found
-from explorer.sweeping.engine import KILLED, run
-from explorer.sweeping.workers import Cluster, Here, workers_of
+from explorer.sweeping.workers import KILLED, Cluster, Here, run, workers_of
 
 SECONDS = 60
 """After which a test gives up."""

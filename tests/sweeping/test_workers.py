@@ -22,8 +22,7 @@ from small_sweeps import ENVIRONMENT, OVER, SMALL, same
 from explorer import Sweep, sweep
 from explorer.limits import process_count, processors
 from explorer.sweeping.cell import Cell
-from explorer.sweeping.engine import BROKEN, Engine, run
-from explorer.sweeping.workers import Here, Outside, workers_of
+from explorer.sweeping.workers import BROKEN, Engine, Here, Outside, run, workers_of
 from explorer.tasks.pool import Pool
 
 

@@ -17,9 +17,9 @@ from test_pool import DEEP, SMALL, SOON, Asked, task
 
 from explorer import measuring, tasks
 from explorer.measuring.outside import measure
-from explorer.tasks.cluster import cluster_pool
 from explorer.tasks.pool import KILLED, Answer, Pool
-from explorer.training.outside import Record, Terms, load
+from explorer.tasks.worker import cluster_pool
+from explorer.training.history import Record, Terms, load
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task as Lesson
 
@@ -133,7 +133,7 @@ def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://no.such.host.invalid:1"])
 def test_a_wrong_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.tasks.cluster.PATIENCE", 1.0)
+    monkeypatch.setattr("explorer.tasks.worker.PATIENCE", 1.0)
     with pytest.raises(ValueError, match=f"--scheduler must be the address .*; got '{address}'"):
         cluster_pool(address)
 

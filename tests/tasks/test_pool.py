@@ -171,10 +171,10 @@ def test_errors_arrive_in_words() -> None:
     with pytest.raises(TaskError, match=r"kind must be one of run, cells.*; got 'spell'") as raised:
         list(tasks.answers([unknown], lambda: False))
     assert raised.value.kind == "ValueError"
-    lie = json.loads(task(SMALL).body)
-    lie["config"]["n_layers"] = 10**9
+    lie, *others = json.loads(task(SMALL).body)
+    lie["n_layers"] = 10**9
     with pytest.raises(ValueError, match=r"n_layers must be .* got 1000000000"):
-        list(tasks.answers([Task("run", json.dumps(lie), Order.FIRST_SEEDS)], lambda: False))
+        list(tasks.answers([Task("run", json.dumps([lie, *others]), Order.FIRST_SEEDS)], lambda: False))
 
 
 @pytest.mark.usefixtures("pool")

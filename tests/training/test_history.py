@@ -35,7 +35,7 @@ def test_the_vocabulary_is_the_profiles_and_more() -> None:
     assert all(TRAINING[name] is STATISTICS[name] for name in shared)
 
 
-@pytest.mark.parametrize("module", ["recipe", "tasks", "history", "outside"])
+@pytest.mark.parametrize("module", ["recipe", "tasks", "history"])
 def test_settings_and_numbers_do_not_wait_for_torch(module: str) -> None:
     code = f"import sys, explorer.training.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

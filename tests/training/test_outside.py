@@ -17,8 +17,7 @@ from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call
 from explorer.training import telling
 from explorer.training.archive import from_bytes, to_bytes
-from explorer.training.history import History
-from explorer.training.outside import Record, Terms, add, load, news_of, request, since
+from explorer.training.history import History, Record, Terms, load, news_of, request
 from explorer.training.race import Contender, Race, race, race_of
 from explorer.training.recipe import Recipe
 
@@ -37,8 +36,7 @@ def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, o
     """What a worker would answer, computed here, and what it would tell before."""
     shown: list[bytes] = []
     call = Call(request(verb, data).body, data, lambda: stop, lambda: False, lambda _: None, shown.append)
-    about, arrays = news_of(telling.compute(call))
-    return about | arrays, shown
+    return news_of(telling.compute(call)), shown
 
 
 @pytest.mark.parametrize("terms", [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
@@ -91,7 +89,7 @@ def test_a_refusal_comes_with_its_fields() -> None:
 
 def test_a_race_that_nobody_wants_is_stopped() -> None:
     with pytest.raises(Stopped):
-        computed("begin", packed(*TERMS.parts()), stop=True)
+        computed("begin", packed(TERMS.plain()), stop=True)
 
 
 def test_no_two_races_are_one_task() -> None:
@@ -100,7 +98,7 @@ def test_no_two_races_are_one_task() -> None:
 
 
 def test_a_race_that_is_too_large_to_be_sent_is_told_without_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = packed(*TERMS.parts())
+    data = packed(TERMS.plain())
     whole, shown = computed("begin", data)
     assert len(whole["archive"]) > 0  # type: ignore[arg-type]
     assert shown
@@ -111,7 +109,7 @@ def test_a_race_that_is_too_large_to_be_sent_is_told_without_its_file(monkeypatc
 
 def test_terms_survive_as_plain_values() -> None:
     for terms in (TERMS, Terms([PRE], MASKED, 3, 2, OWN)):
-        again = Terms.of(*unpacked(packed(*terms.parts())))
+        again = Terms.of(unpacked(packed(terms.plain())))
         assert again[:4] == ([tuple(one) for one in terms.contenders], *terms[1:4])
         assert (again.text is None) == (terms.text is None)
         if again.text and terms.text:
@@ -135,9 +133,7 @@ def grown(readings: int) -> History:
 
 
 def tell(told: History, history: History, losses: int, readings: int) -> None:
-    about, arrays = since(history, losses, readings)
-    about, arrays = unpacked(packed(about, arrays))
-    add(told, about, **arrays)
+    told.add(unpacked(packed(history.since(losses, readings))))
 
 
 def assert_equal(one: History, other: History) -> None:
@@ -155,6 +151,8 @@ def test_parts_make_the_whole() -> None:
     assert_equal(told, whole)
     tell(told, whole, 2, 1)  # by a worker that began again
     assert_equal(told, whole)
+    tell(told, History(), 0, 0)  # by one that has made no step yet
+    assert (told.losses, told.steps, any(told.values.values())) == ([], [], False)
 
 
 def test_a_part_that_is_missing_is_noticed() -> None:
@@ -166,6 +164,6 @@ def test_a_part_that_is_missing_is_noticed() -> None:
 def test_a_field_that_is_refused_is_plain_on_its_way() -> None:
     phrases = ("a ", FieldName("n_ctx", "Sequence length", 7), " b")
     with pytest.raises(ConfigError) as raised:
-        news_of(packed({"refused": phrases}, {}))
+        news_of(packed({"refused": phrases}))
     assert raised.value.phrases == phrases
     assert json.dumps(phrases)

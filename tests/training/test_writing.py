@@ -11,7 +11,7 @@ from contenders import MASKED, POST, PRE, REZERO, TASK, assert_same, contender
 
 from explorer.text import encode
 from explorer.training.race import Race
-from explorer.training.writing import LENGTH, PROMPT, line
+from explorer.training.telling import LENGTH, PROMPT, line
 
 TEXT = encode("".join(map(" ".join, itertools.permutations(["norm\n", "and", "α", "a\tstep,", "then", "more", "."]))))
 """Other characters than Python's prose has, some of which cannot be shown."""

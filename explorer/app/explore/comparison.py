@@ -16,11 +16,10 @@ from explorer.app.widgets.controls import describe
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.verdict import Diagnose
 from explorer.app.widgets.wording import in_words
-from explorer.config import Config
+from explorer.config import Config, differences
 from explorer.ends import ENDS, Ending, endings
 from explorer.figures.palette import LegendEntry, Look
 from explorer.numbers import number
-from explorer.presets import differences
 from explorer.profile import Profile
 
 SHOWN = ("second_moment", "activation_gradient", "attention_entropy_normalized", "token_correlation",

@@ -7,12 +7,11 @@ from typing import Any
 
 from explorer.app.design_names import change_words
 from explorer.app.widgets.controls import ControlBox, choice, describe
-from explorer.config import Config
+from explorer.config import Config, changes_to, matching
 from explorer.ends import ENDS
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
 from explorer.glossary import cited
-from explorer.presets import changes_to, matching
 from explorer.profile import MATRICES, VECTORS
 from explorer.schemes.preset import PRESETS
 

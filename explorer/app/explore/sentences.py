@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from explorer.app.design_names import choice_words
 from explorer.app.roster import swatch
 from explorer.app.widgets.wording import in_words
-from explorer.config import Config
+from explorer.config import Config, differences
 from explorer.figures.palette import LegendEntry
-from explorer.presets import differences
 from explorer.profile import STATISTICS, Profile
 from explorer.schemes.residual import RESIDUALS
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from explorer.app.view import label
 from explorer.choices import Choices
-from explorer.config import Config
+from explorer.config import Config, changes_to
 from explorer.display import shown
 from explorer.fields import Spec
-from explorer.presets import changes_to
 from explorer.schemes.preset import PRESETS
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)

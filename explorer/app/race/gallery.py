@@ -20,8 +20,7 @@ from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.figures.why import why
-from explorer.training.history import Line, Outcome
-from explorer.training.outside import Record
+from explorer.training.history import Line, Outcome, Record
 
 COUNT = 2
 """Heat maps: of the first and the second contender, until somebody chooses another."""

@@ -29,7 +29,7 @@ from explorer.choices import ConfigError
 from explorer.memory import environment
 from explorer.stopping import Progress, Stop, Throttle
 from explorer.tasks.broker import MOST_DATA
-from explorer.training.outside import Record
+from explorer.training.history import Record
 
 RUNS_ON = "The controls are for the next race; they do not change this one."
 TOO_LARGE = " This one is too large to be paused or saved."

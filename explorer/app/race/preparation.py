@@ -21,7 +21,7 @@ from explorer.config import Config
 from explorer.figures.palette import LegendEntry
 from explorer.schemes.preset import PRESETS
 from explorer.text import LARGEST_BYTES, Text, decode
-from explorer.training.outside import Terms
+from explorer.training.history import Terms
 from explorer.training.recipe import Recipe, idle
 from explorer.training.tasks import Data
 

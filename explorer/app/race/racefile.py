@@ -14,7 +14,7 @@ from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.stopping import Stop
-from explorer.training.outside import Record, Terms, load
+from explorer.training.history import Record, Terms, load
 
 LARGEST_BYTES = 100_000_000
 """Largest file: two minutes at the rate at which a server lets a visitor send."""
