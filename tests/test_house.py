@@ -36,7 +36,7 @@ ROOMS: dict[str, Room] = {
     "model": Room(591, 9),
     "own": Room(3500, 27),
     "schemes": Room(769, 12),
-    "serve": Room(1127, 8),
+    "serve": Room(1124, 7),
     "sweeping": Room(737, 6),
     "tasks": Room(656, 5),
     "theory": Room(2675, 24),
