@@ -43,107 +43,103 @@ class Config(Settings):
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:
         design = Design(self)
-        self._refuse_if(not self.head_size and self.d_model % self.n_heads,
-                        f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
-                        n_heads=heads_of(self.d_model, self.n_heads),
-                        d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads))
-        self._refuse_if(self.n_heads % self.kv_heads,
-                        f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and {self.n_kv_heads}",
-                        n_kv_heads=heads_of(self.n_heads, self.kv_heads), n_heads=self.n_kv_heads)
-        self._refuse_if(design.predicts_text and not design.reads_text, "{loss=} needs {input=text}; got {input=}",
-                        input="text", loss="linear")
+        if not self.head_size and self.d_model % self.n_heads:
+            raise self.refusal(f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
+                               n_heads=heads_of(self.d_model, self.n_heads),
+                               d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads))
+        if self.n_heads % self.kv_heads:
+            raise self.refusal(f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and "
+                               f"{self.n_kv_heads}", n_kv_heads=heads_of(self.n_heads, self.n_kv_heads),
+                               n_heads=self.n_kv_heads)
+        if design.predicts_text and not design.reads_text:
+            raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
         powers = PARAMETRIZATIONS[self.parametrization].powers
-        self._refuse_if(design.tied and powers["input"] != powers["output"],
-                        "{readout=} needs {parametrization=standard} or ntk, because embedding and readout have rates "
-                        "of their own; got {parametrization=}", parametrization="standard", readout="separate")
-        self._refuse_if(0 < self.logit_cap < LEAST_CAP,
-                        f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
-        self._refuse_if(design.inherits and not design.attends,
-                        "{residual_attention} must be none where {attention=}; got {residual_attention=}",
-                        residual_attention="none", attention="softmax")
+        if design.tied and powers["input"] != powers["output"]:
+            raise self.refusal("{readout=} needs {parametrization=standard} or ntk, because embedding and readout have "
+                               "rates of their own; got {parametrization=}", parametrization="standard",
+                               readout="separate")
+        if 0 < self.logit_cap < LEAST_CAP:
+            raise self.refusal(f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
+        if design.inherits and not design.attends:
+            raise self.refusal("{residual_attention} must be none where {attention=}; got {residual_attention=}",
+                               residual_attention="none", attention="softmax")
         self._agree_with_norm(design)
         self._agree_with_residual(design)
         self._agree_with_attention(design)
         self._agree_with_stream(design)
-        self._agree_with_position(design)
+        if design.rotates and (design.rotated % 2 or not design.rotated):
+            fewer = heads_of(max(self.d_model // 2, 1), self.n_heads)
+            raise self.refusal("{position=} needs an even number of coordinates of each head to turn; got "
+                               f"{design.rotated} of {self.d_head} ({{rope_fraction=}})", position="none",
+                               **({"n_heads": fewer} if self.d_head % 2 else {"rope_fraction": 1.0}))
+        if design.slopes and not self.causal:
+            raise self.refusal("{position=} needs {causal}, as in its paper; got {causal=}", position="none",
+                               causal=True)
         if sentence := excess(design):
             raise self.refusal(sentence)
         return self
 
-    def _refuse_if(self, broken: object, sentence: str, **fixes: object) -> None:
-        """Refuses the choices if a rule is broken: see `refusal`."""
-        if broken:
-            raise self.refusal(sentence, **fixes)
-
     def _agree_with_norm(self, design: Design) -> None:
-        self._refuse_if(design.final_norm and not PLACEMENTS[self.norm_placement].normalizes,
-                        f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got "
-                        "{norm_placement=}", final_norm="design", norm_placement="pre")
-        self._refuse_if(design.point and self.qk_norm,
-                        "{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got {norm=}",
-                        norm="rms", qk_norm=False)
-        self._refuse_if(design.point and any(place.on_heads or place.on_read for place in design.kinds.every),
-                        "{norm_placement=} needs a {norm} that divides, because it stands within a branch; got {norm=}",
-                        norm="rms", norm_placement="pre")
+        if design.final_norm and not PLACEMENTS[self.norm_placement].normalizes:
+            raise self.refusal(f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got "
+                               "{norm_placement=}", final_norm="design", norm_placement="pre")
+        if design.point and self.qk_norm:
+            raise self.refusal("{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got "
+                               "{norm=}", norm="rms", qk_norm=False)
+        if design.point and any(place.on_heads or place.on_read for place in design.kinds.every):
+            raise self.refusal("{norm_placement=} needs a {norm} that divides, because it stands within a branch; got "
+                               "{norm=}", norm="rms", norm_placement="pre")
 
     def _agree_with_residual(self, design: Design) -> None:
         places, row = design.kinds.every, RESIDUALS[self.residual]
-        self._refuse_if(not row.plain and any((place.skip, place.branch) != (1, 1) for place in places),
-                        "{norm_placement=} needs {residual=constant}, because it weighs stream and branch itself; got "
-                        "{residual=}", residual="constant", norm_placement="pre")
-        self._refuse_if(row.profiled and not all(place.on_sum for place in places),
-                        "{residual=} needs a {norm_placement} with a norm on each sum, without which the factors "
-                        "multiply; got {norm_placement=}", norm_placement="post", residual="admin")
+        if not row.plain and any((place.skip, place.branch) != (1, 1) for place in places):
+            raise self.refusal("{norm_placement=} needs {residual=constant}, because it weighs stream and branch "
+                               "itself; got {residual=}", residual="constant", norm_placement="pre")
+        if row.profiled and not all(place.on_sum for place in places):
+            raise self.refusal("{residual=} needs a {norm_placement} with a norm on each sum, without which the "
+                               "factors multiply; got {norm_placement=}", norm_placement="post", residual="admin")
         starts_as_zero = 0 in design.rule.drawn.values()
-        self._refuse_if(starts_as_zero and design.scales_forward,
-                        "{residual=} needs {parametrization=standard} or mup, because a weight that is multiplied by 0 "
-                        "never learns; got {parametrization=}", parametrization="standard", residual="constant")
-        self._refuse_if(starts_as_zero and any(place.on_output for place in places),
-                        "{residual=} needs a {norm_placement} with no norm after the branch, which starts as zero; got "
-                        "{norm_placement=}", norm_placement="pre", residual="constant")
-        self._refuse_if(row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last,
-                        f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O and "
-                        "W_out already; got {scale_rule=}", scale_rule="lecun", residual="constant")
-        self._refuse_if(PARAMETRIZATIONS[self.parametrization].branch.depth and not row.plain,
-                        "{parametrization=} needs {residual=constant}, because it weighs the branches itself; got "
-                        "{residual=}", residual="constant", parametrization="mup")
+        if starts_as_zero and design.scales_forward:
+            raise self.refusal("{residual=} needs {parametrization=standard} or mup, because a weight that is "
+                               "multiplied by 0 never learns; got {parametrization=}", parametrization="standard",
+                               residual="constant")
+        if starts_as_zero and any(place.on_output for place in places):
+            raise self.refusal("{residual=} needs a {norm_placement} with no norm after the branch, which starts as "
+                               "zero; got {norm_placement=}", norm_placement="pre", residual="constant")
+        if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
+            raise self.refusal(f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
+                               "and W_out already; got {scale_rule=}", scale_rule="lecun", residual="constant")
+        if PARAMETRIZATIONS[self.parametrization].branch.depth and not row.plain:
+            raise self.refusal("{parametrization=} needs {residual=constant}, because it weighs the branches itself; "
+                               "got {residual=}", residual="constant", parametrization="mup")
 
     def _agree_with_attention(self, design: Design) -> None:
         sinks = design.sink.logit is not None
-        self._refuse_if(sinks and design.slopes,
-                        "{sink=} needs another {position}, for no paper has both; got {position=}",
-                        position="none", sink="none")
-        self._refuse_if(design.attends and self.value_residual and any(place.on_heads for place in design.kinds.every),
-                        "{value_residual=} needs a {norm_placement} with no norm on values; got {norm_placement=}",
-                        norm_placement="pre", value_residual=False)
+        if sinks and design.slopes:
+            raise self.refusal("{sink=} needs another {position}, for no paper has both; got {position=}",
+                               position="none", sink="none")
+        if design.attends and self.value_residual and any(place.on_heads for place in design.kinds.every):
+            raise self.refusal("{value_residual=} needs a {norm_placement} with no norm on values; got "
+                               "{norm_placement=}", norm_placement="pre", value_residual=False)
         for field, on in (("attention_gate", design.gates), ("sink", sinks)):
-            self._refuse_if(on and any(place.on_read for place in design.kinds.attention),
-                            f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got {{norm_placement=}}",
-                            norm_placement="pre", **{field: "none"})
+            if on and any(place.on_read for place in design.kinds.attention):
+                raise self.refusal(f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got "
+                                   "{norm_placement=}", norm_placement="pre", **{field: "none"})
 
     def _agree_with_stream(self, design: Design) -> None:
         rule, places = design.stream, design.kinds.every
-        self._refuse_if((rule.parallel or rule.mixes) and any(place.on_sum for place in places),
-                        "{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
-                        norm_placement="pre", stream="one")
-        self._refuse_if(rule.parallel and not design.adds_to_whole_stream,
-                        "{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
-                        residual="constant", stream="one")
-        self._refuse_if(rule.mixes and not all(place.on_input for place in places),
-                        "{stream=} needs a {norm_placement} with a norm before each branch; got {norm_placement=}",
-                        norm_placement="pre", stream="one")
-        self._refuse_if(rule.mixes and not RESIDUALS[self.residual].plain,
-                        "{stream=} needs {residual=constant}, because it adds in its own way; got {residual=}",
-                        residual="constant", stream="one")
-
-    def _agree_with_position(self, design: Design) -> None:
-        fewer = heads_of(max(self.d_model // 2, 1), self.n_heads)
-        self._refuse_if(design.rotates and (design.rotated % 2 or not design.rotated),
-                        "{position=} needs an even number of coordinates of each head to turn; got "
-                        f"{design.rotated} of {self.d_head} ({{rope_fraction=}})",
-                        position="none", **({"n_heads": fewer} if self.d_head % 2 else {"rope_fraction": 1.0}))
-        self._refuse_if(design.slopes and not self.causal, "{position=} needs {causal}, as in its paper; got {causal=}",
-                        position="none", causal=True)
+        if (rule.parallel or rule.mixes) and any(place.on_sum for place in places):
+            raise self.refusal("{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
+                               norm_placement="pre", stream="one")
+        if rule.parallel and not design.adds_to_whole_stream:
+            raise self.refusal("{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
+                               residual="constant", stream="one")
+        if rule.mixes and not all(place.on_input for place in places):
+            raise self.refusal("{stream=} needs a {norm_placement} with a norm before each branch; got "
+                               "{norm_placement=}", norm_placement="pre", stream="one")
+        if rule.mixes and not RESIDUALS[self.residual].plain:
+            raise self.refusal("{stream=} needs {residual=constant}, because it adds in its own way; got {residual=}",
+                               residual="constant", stream="one")
 
     @property
     def design(self) -> Design:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.serve import line as module
-from explorer.serve.line import KEPT, MOST, PRESENT, Line, place
+from explorer.serve import server as module
+from explorer.serve.server import KEPT, MOST_IN_LINE, PRESENT, Line, place
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def test_a_browser_that_keeps_nothing_does_not_wait_for_itself(clock: list[float
 
 def test_the_line_does_not_grow_without_limit(clock: list[float]) -> None:
     line = Line()
-    tokens = [line.wait(f"made up {number}") for number in range(MOST + 10)]
-    assert tokens[MOST:] == [""] * 10
-    assert line.ahead("") == MOST
+    tokens = [line.wait(f"made up {number}") for number in range(MOST_IN_LINE + 10)]
+    assert tokens[MOST_IN_LINE:] == [""] * 10
+    assert line.ahead("") == MOST_IN_LINE
     assert line.wait(tokens[5]) == tokens[5]
     clock[0] += KEPT
     assert line.wait("")

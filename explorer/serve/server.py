@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -38,7 +39,6 @@ from voila.tornado.handler import TornadoVoilaHandler
 
 from explorer.serve import metrics, plotly
 from explorer.serve.kernels import NoRoomError
-from explorer.serve.line import Line, place
 from explorer.serve.visits import Connection
 from explorer.tasks.pool import Pool
 
@@ -55,6 +55,15 @@ SILENT = logging.getLogger("explorer.nobody")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 LINE_COOKIE = "explorer-line"
+MOST_IN_LINE = 200
+"""Visitors in line, at most."""
+NEW, PRESENT, KEPT = 14.0, 25.0, 120.0
+"""Seconds since a visitor asked last, beyond which others go ahead, and beyond which the place is lost.
+
+A page asks again every 15 seconds, in a tab that nobody sees once a minute. Others go ahead sooner of somebody who has
+not come back yet: a browser that keeps no token is new each time, and must not wait for itself.
+"""
+ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 AGAIN = 15
 """Seconds after which a page that could not be given asks again."""
 
@@ -62,6 +71,43 @@ AGAIN = 15
 def is_lesson(notebook: Path) -> bool:
     """Whether a notebook is a lesson, whose page shows its code."""
     return notebook.parent.name in ("lessons", "zh")
+
+
+class Line:
+    """Places by token, which a visitor's browser keeps. Only tokens that were made here are remembered."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[float, float]] = {}
+        """When each visitor asked last, and for how long that counts, in the order in which they came."""
+
+    def ahead(self, token: str) -> int:
+        """Visitors who come before one, or before somebody new."""
+        now, count = time.monotonic(), 0
+        for other, (asked, counts) in self._asked.items():
+            if other == token:
+                break
+            count += now - asked < counts
+        return count
+
+    def wait(self, token: str) -> str:
+        """Has a visitor wait, and returns their token: a new one for somebody new, none where the line is full."""
+        now, counts = time.monotonic(), PRESENT
+        self._asked = {other: last for other, last in self._asked.items() if now - last[0] < KEPT}
+        if token not in self._asked:
+            if len(self._asked) >= MOST_IN_LINE:
+                return ""
+            token, counts = secrets.token_urlsafe(16), NEW
+        self._asked[token] = now, counts
+        return token
+
+    def leave(self, token: str) -> None:
+        """Takes a visitor out who has got a page."""
+        self._asked.pop(token, None)
+
+
+def place(ahead: int) -> str:
+    """A sentence for a visitor before whom so many others come."""
+    return f"You are {ORDINALS[ahead]} in line." if ahead < len(ORDINALS) else f"You are number {ahead + 1} in line."
 
 
 class Page(TornadoVoilaHandler):  # type: ignore[misc]
@@ -83,8 +129,8 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             metrics.refused(error.reason)
             self.set_status(503)
             self.set_header("Retry-After", str(AGAIN))
-            place = self._wait() if error.reason == "full" else ""
-            self.finish(self.render_template("full.html", reason=str(error), place=place, seconds=AGAIN))
+            where = self._wait() if error.reason == "full" else ""
+            self.finish(self.render_template("full.html", reason=str(error), place=where, seconds=AGAIN))
         except asyncio.CancelledError:  # the visitor has gone
             return
 
