@@ -23,7 +23,7 @@ import explorer as ex
 from explorer.app.dashboard import PANELS
 from explorer.app.explore.pins import Pin
 from explorer.app.link.links import Links
-from explorer.app.link.values import changed
+from explorer.app.link.params import changed
 from explorer.app.page import ExplorePart, Page
 from explorer.choices import Choices
 from explorer.figures import BY_CHOICE, FIGURES, row_of

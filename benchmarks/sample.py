@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from explorer import __version__
-from explorer.app.link.values import changed
+from explorer.app.link.params import changed
 from explorer.app.race.lineup import Lineup, Plan, first_lineup
 from explorer.app.race.preparation import Start
 from explorer.app.race.sample import FILE

@@ -12,9 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from explorer.app.design_names import name_of
 from explorer.app.explore.flatten import SOLVED, TARGETS
-from explorer.app.explore.sentences import residual_words
+from explorer.app.sentences import name_of, residual_words
 from explorer.app.stories.story import OFFER, STORIES
 from explorer.app.widgets.controls import sections
 from explorer.app.widgets.header import Header

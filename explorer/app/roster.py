@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import traitlets
 
-from explorer.app.design_names import LONGEST_NAME, tidied, unique
+from explorer.app.sentences import LONGEST_NAME, design_words, tidied, unique
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.config import Config
 from explorer.figures.palette import HUES, LegendEntry, Look
@@ -238,3 +238,8 @@ class RosterBox(PageWidget):
 def swatch(look: Look) -> dict[str, str]:
     """The marks of a design."""
     return {"hue": look.hue, "symbol": look.symbol, "dash": look.dash}
+
+
+def legend_entry(design: LegendEntry, name: str, config: Config) -> dict[str, str]:
+    """A design in the legend of a picture that is saved."""
+    return {"name": name, "about": design_words(config), **swatch(design)}

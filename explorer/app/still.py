@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import html
 
-from explorer.app.design_names import name_of
-from explorer.app.explore.sentences import model_words, residual_words
+from explorer.app.sentences import model_words, name_of, residual_words
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES

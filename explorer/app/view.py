@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.app.design_names import lowered
+from explorer.app.sentences import lowered
 from explorer.config import Config
 from explorer.display import shown
 from explorer.fields import Spec

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import ipywidgets as widgets
 
-from explorer.app.explore.sentences import design_words, marks
+from explorer.app.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.files import FileEntry
 from explorer.app.widgets.panel import Panel, Phase, prose

@@ -13,7 +13,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
-from explorer.app.explore.sentences import marks, residual_words, summary
+from explorer.app.sentences import marks, residual_words, summary
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.diagnosis.agreement import agreement

@@ -17,10 +17,9 @@ from watched import Watched
 
 import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
-from explorer.app.map import running
-from explorer.app.map.panel import MapPanel
+from explorer.app.map import panel as map_panel
+from explorer.app.map.panel import MapPanel, minutes
 from explorer.app.map.plan import MAPS, MapPart, Plan
-from explorer.app.map.running import minutes
 from explorer.app.widgets.panel import Phase
 from explorer.config import Config
 from explorer.ends import endings
@@ -55,7 +54,7 @@ class Page(Watched[MapPanel]):
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells are computed on the panel's thread, as where memory is short."""
-    monkeypatch.setattr(running, "Outside", lambda _: Workers(Here()))
+    monkeypatch.setattr(map_panel, "Outside", lambda _: Workers(Here()))
 
 
 @pytest.fixture
@@ -292,7 +291,7 @@ class Never(Executor):
 
 
 def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "Outside", lambda _: Workers(Never()))
+    monkeypatch.setattr(map_panel, "Outside", lambda _: Workers(Never()))
     page = Page(MapPanel(Plan(**FEW), TINY))
     page.panel.home._handle_custom_msg(["save", 1], [])
     assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
@@ -301,7 +300,7 @@ def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.Monk
 
 def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page.until("idle")
-    monkeypatch.setattr(running, "Outside", Outside)
+    monkeypatch.setattr(map_panel, "Outside", Outside)
     other = Page(MapPanel(Plan(**FEW), TINY))
     other.until("idle")
     xr.testing.assert_identical(other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds"))

@@ -11,7 +11,7 @@ import pytest
 from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
-from explorer.app.explore.sentences import design_words
+from explorer.app.sentences import design_words
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.measuring import measure

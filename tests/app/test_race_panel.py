@@ -11,9 +11,9 @@ import pytest
 from handed import handed
 from raced import LONG, SMALL, Open, lineup, opened
 
-from explorer.app.explore.sentences import model_words
 from explorer.app.race.lineup import Contender, Plan
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING
+from explorer.app.sentences import model_words
 from explorer.choices import ConfigError
 from explorer.config import preset
 from explorer.figures.palette import HUES

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.app.design_names import LONGEST_NAME
 from explorer.app.explore.pins import Pin, Pins
 from explorer.app.roster import RosterError
+from explorer.app.sentences import LONGEST_NAME
 from explorer.config import Config
 from explorer.profile import Profile
 

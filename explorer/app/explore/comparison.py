@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from explorer.app.design_names import choice_words
 from explorer.app.explore.pins import NOW, Pin, Pins
-from explorer.app.explore.sentences import legend_entry, marks, residual_words
-from explorer.app.roster import RosterBox, RosterError, quoted, swatch
+from explorer.app.roster import RosterBox, RosterError, legend_entry, quoted, swatch
+from explorer.app.sentences import choice_words, marks, residual_words
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.verdict import Diagnose

@@ -21,10 +21,10 @@ from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Asking, Question
 from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
-from explorer.app.explore.sentences import model_words, progress_words, summary
 from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
+from explorer.app.sentences import model_words, progress_words, summary
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from explorer.app.design_names import name_of
 from explorer.app.roster import MOST, Entry, Roster, RosterError, quoted
+from explorer.app.sentences import name_of
 from explorer.config import Config
 from explorer.profile import Profile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from explorer.app.design_names import change_words
+from explorer.app.sentences import change_words
 from explorer.app.widgets.controls import ControlBox, choice, describe
 from explorer.config import Config, changes_to, matching
 from explorer.ends import ENDS

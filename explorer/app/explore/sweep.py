@@ -18,9 +18,9 @@ from typing import NamedTuple
 import ipywidgets as widgets
 import traitlets
 
-from explorer.app.design_names import lowered
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.selections import ListSelection, sweep_list
+from explorer.app.sentences import lowered
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import close_all

@@ -8,8 +8,7 @@ from urllib.parse import quote, unquote
 
 from explorer.app.explore.pins import Pins
 from explorer.app.explore.selections import ALL, MATRIX_WORDS
-from explorer.app.link.params import Params
-from explorer.app.link.values import changed, field_named, read_design, typed, write_design, write_value
+from explorer.app.link.params import Params, changed, field_named, read_design, typed, write_design, write_value
 from explorer.app.map import plan as maps
 from explorer.app.page import ExplorePart
 from explorer.app.race import lineup

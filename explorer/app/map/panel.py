@@ -6,31 +6,37 @@ click on a cell puts its design on Explore.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import ipywidgets as widgets
 
 from explorer.app import home
-from explorer.app.design_names import name_of
 from explorer.app.explore.selections import NamedDesigns
-from explorer.app.explore.sentences import model_words
 from explorer.app.map.picture import MapControls, Picture, Shown
 from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, MapPart, Plan
-from explorer.app.map.running import Clock, begun, cells
+from explorer.app.sentences import model_words, name_of
 from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase, prose
-from explorer.app.widgets.wording import refusal_in_words
+from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.limits import process_count
 from explorer.stopping import Progress, Stop, Stopped, Throttle
+from explorer.sweeping.sweeps import Sweep
+from explorer.sweeping.workers import Outside
 
 LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
         "is a design.</p>")
 KEPT = 6
 """Maps that are kept, so that one that was stopped goes on where it was; the largest has some 8 MB of numbers."""
 TAKE, TAKE_WORDS = "take", "Take the design from Explore"
+MOST_MINUTES = 120
+"""Minutes of one processor that a map may take, about."""
+ENOUGH = 5
+"""Cells that say how long the others take."""
 
 
 class MapPanel(Panel[Job, None]):
@@ -243,3 +249,66 @@ def _summary(shown: Shown) -> tuple[str, str]:
 
 def _size(job: Job) -> str:
     return f"{len(job.over[0][1])} × {len(job.over[1][1])} cells"
+
+
+# The sweep of a map: what it costs, how far it is, and how long it still takes.
+
+
+def minutes(sweep: Sweep) -> float:
+    """Minutes of one processor that the cells take that are not there yet, right to a factor of three or so."""
+    return sum(point.cell.seconds for place, point in sweep.grid.points.items()
+               if point.cell and not sweep.state[place]) / 60
+
+
+def begun(job: Job) -> Sweep:
+    """The sweep of a job.
+
+    Raises:
+        ConfigError: it would take hours.
+    """
+    sweep = Sweep(job.config, job.fields, job.statistics, origins=job.origins, steps=job.steps)
+    if (needed := minutes(sweep)) > MOST_MINUTES:
+        raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
+                          f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
+    cells = [point.cell for point in sweep.grid.points.values() if point.cell]
+    sweep.executor = Outside(max((cell.memory for cell in cells), default=0.0))
+    return sweep
+
+
+class Clock:
+    """How far a sweep is and how long it still takes, in words.
+
+    Args:
+        sweep: as it is begun, or goes on.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._begun, self._first = time.monotonic(), sweep.done
+
+    @property
+    def fraction(self) -> float:
+        """Part of the cells that is done."""
+        return self._sweep.done / self._sweep.total
+
+    def words(self) -> str:
+        """'120 of 480 cells · about 40 s left': at first by what such cells cost, then by those that are done."""
+        done = self._sweep.done
+        if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
+            self._begun, self._first = time.monotonic(), done
+        if done < self._first + ENOUGH:
+            left = 60 * minutes(self._sweep) / process_count()
+        else:
+            left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
+        return f"{cells(self._sweep)} · {left_in_words(left)}"
+
+    @property
+    def _predicted(self) -> int:
+        """Cells that are found first, where others follow."""
+        origins = self._sweep.grid.origins
+        return self._sweep.total // len(origins) if "predicted" in origins and len(origins) > 1 else 0
+
+
+def cells(sweep: Sweep) -> str:
+    """'120 of 480 cells'"""
+    return f"{sweep.done:,} of {sweep.total:,} cells"

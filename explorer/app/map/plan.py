@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import model_validator
 
-from explorer.app.design_names import lowered
+from explorer.app.sentences import lowered
 from explorer.app.widgets.buttons import Setup
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.choices import Choices

@@ -9,10 +9,10 @@ from functools import partial
 
 import ipywidgets as widgets
 
-from explorer.app.design_names import lowered
 from explorer.app.explore.selections import Selection
-from explorer.app.explore.sentences import legend_entry
 from explorer.app.race.standings import NO_LINES, Standings, judged
+from explorer.app.roster import legend_entry
+from explorer.app.sentences import lowered
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
 from explorer.app.widgets.verdict import Verdict

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import model_validator
 
-from explorer.app.design_names import cut, lowered, name_of, tidied
 from explorer.app.roster import MOST, Entry, Roster
+from explorer.app.sentences import cut, lowered, name_of, tidied
 from explorer.app.widgets.buttons import Setup
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, preset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.design_names import LONGEST_NAME, choice_words, name_of
+from explorer.app.sentences import LONGEST_NAME, choice_words, name_of
 from explorer.config import Config, changes_to, differences, matching, preset
 from explorer.schemes.preset import PRESETS
 
