@@ -65,7 +65,7 @@ def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = Non
     if now is not None:
         middle = np.log10(max(now, 1e-300)) if wide.log else now
         traces.append(kit.upright(now, "now", height, "right" if middle < sum(wide.extent) / 2 else "left", 0.97))
-    return kit.picture(traces, wide, height, description, legend=False)
+    return kit.picture(traces, wide, height, description)
 
 
 def _horizontal(spec: Spec, values: Sequence[float]) -> kit.Axis:

@@ -91,7 +91,8 @@ class Axis(NamedTuple):
     @property
     def layout(self) -> dict[str, Any]:
         """The axis as plotly has it."""
-        layout = {"title": label(self.title), "range": self.extent, "zeroline": False, "tickangle": 0}
+        title = {"text": typeset(self.title), "standoff": 6, "font": {"size": 12}}
+        layout = {"title": title, "range": self.extent, "zeroline": False, "tickangle": 0}
         if self.log:
             return layout | _log_ticks(*self.extent)
         most = max(self.extent) if self.counts else np.inf
@@ -160,11 +161,6 @@ def field_title(spec: Spec) -> str:
     return " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
 
 
-def label(text: str) -> dict[str, Any]:
-    """An axis title, with its unit in brackets."""
-    return {"text": typeset(text), "standoff": 6, "font": {"size": 12}}
-
-
 def headline(text: str) -> dict[str, Any]:
     """The layout of a picture with a line of text above it."""
     return {
@@ -190,11 +186,9 @@ def sheet(xaxis: dict[str, Any], yaxis: dict[str, Any], description: str, **more
 
 
 @Picture
-def picture(traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str, *, legend: bool = True,
-            **more: Any) -> Plain:
-    """The figure; with a legend above the plot where there are several series. `more` is added to the layout."""
-    above = {"showlegend": True, "legend": LEGEND, "margin": MARGIN | {"t": 34}} if legend else {}
-    return {"data": list(traces), "layout": sheet(across.layout, height.layout, description) | above | more}
+def picture(traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str) -> Plain:
+    """The figure, without a legend."""
+    return {"data": list(traces), "layout": sheet(across.layout, height.layout, description)}
 
 
 @Picture

@@ -17,18 +17,7 @@ from plotly.colors import get_colorscale
 from explorer.figures import kit
 from explorer.figures.data import Picture, Plain
 from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
-from explorer.figures.series import (
-    Series,
-    band,
-    broken,
-    by_depth,
-    describe,
-    floor,
-    measured,
-    predicted,
-    rows,
-    spread,
-)
+from explorer.figures.series import Series, band, broken, by_depth, describe, floor, measured, predicted, rows, spread
 from explorer.figures.words import typeset
 from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic
 
@@ -87,7 +76,7 @@ def _over_depth(named: Sequence[tuple[str, Series]], height: kit.Axis, curves: S
     across = kit.depth_axis(*(row.depth for row in series))
     levels = [kit.level(value, words, across, height, side) for value, words in marks.items()]
     traces = [*levels, *curves, *(floor(named, height) if height.log else []), *broken(series, across, height)]
-    return kit.picture.plain(traces, across, height, describe(subject, named), legend=False)
+    return kit.picture.plain(traces, across, height, describe(subject, named))
 
 
 @Picture
@@ -245,7 +234,7 @@ def asked(row: Statistic, layers: int, extent: tuple[float, float]) -> go.Figure
     height = kit.Axis(f"{row.symbol} ({row.unit})", (low - kit.AIR * length, high + kit.TOP * length), row.log)
     across = kit.depth_axis(float(layers))
     marks = [kit.level(value, words, across, height) for value, words in row.marks.items()]
-    return kit.picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}", legend=False)
+    return kit.picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}")
 
 
 def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Figure:

@@ -135,12 +135,8 @@ def extremes(values: Array, most: int = MOST_POINTS) -> NDArray[np.intp]:
     block = stride(len(values), most // 2)
     if block == 1:
         return np.arange(len(values))
-    places = [
-        place for start in range(0, len(values), block)
-        for part in (values[start : start + block],)
-        for place in sorted({start + int(part.argmin()), start + int(part.argmax())})
-    ]
-    return np.array(places, dtype=np.intp)
+    parts = [(start, values[start : start + block]) for start in range(0, len(values), block)]
+    return np.unique([start + end for start, part in parts for end in (part.argmin(), part.argmax())])
 
 
 def medians(values: Array, places: NDArray[np.intp], window: int = WINDOW) -> Array:
@@ -205,7 +201,7 @@ def over_steps(course: Course, readings: Readings, title: str, sentence: str, su
     curves = [_readings(track, *reading, f"step %{{x}}: {sentence}", log=log, dots=dots)
               for track, reading in zip(course.tracks, readings, strict=True)]
     named = [level(value, words, course.axis, height) for value, words in levels.items() if words]
-    return picture([*curves, *named], course.axis, height, _in_words(course, readings, subject), legend=False)
+    return picture([*curves, *named], course.axis, height, _in_words(course, readings, subject))
 
 
 CURVES = (
@@ -247,7 +243,7 @@ def _losses(course: Course, curves: Sequence[Trace], readings: Readings, last: R
     levels = [level(course.levels.unigram, "unigram", across, height),
               level(course.levels.bigram, "bigram", across, height, "left")]  # curves end close to it, at the right
     traces = [*levels, *curves, *ends(course, across, height, readings)]
-    return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"), legend=False)
+    return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"))
 
 
 def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[Trace]:
@@ -264,15 +260,14 @@ def ends(course: Course, across: Axis, height: Axis, losses: Readings) -> list[T
         share = 0.94 - 0.1 * len(traces)
         if track.retired:
             words, reason = f"diverged at step {at:,}", f":<br>{typeset(html.escape(track.retired, quote=False))}"
+            arrow: Trace = {}
         else:
             words, reason = f"{number(values[-1])} nats at step {int(steps[-1]):,}", ", above the frame"
-        traces.append(broken_off(
-            at, words, across, height, track.design.hue, share, name=f"{track.name}, {words}",
-            hovertemplate=f"<b>{track.name}</b><br>{words}{reason}<extra></extra>",
-        ) | ({} if track.retired else {
-            "mode": "markers+text", "x": [at], "y": [height.at(share)], "text": [words],
-            "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13},
-        }))
+            arrow = {"mode": "markers+text", "x": [at], "y": [height.at(share)], "text": [words],
+                     "marker": {"color": track.design.hue, "symbol": "arrow-up", "size": 13}}
+        hovering = f"<b>{track.name}</b><br>{words}{reason}<extra></extra>"
+        traces.append(broken_off(at, words, across, height, track.design.hue, share, name=f"{track.name}, {words}",
+                                 hovertemplate=hovering) | arrow)
     return traces
 
 

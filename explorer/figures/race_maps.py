@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.kit import Axis, colorbar, compact, headline, masked, sheet
+from explorer.figures.kit import Axis, colorbar, compact, drawable, headline, masked, sheet
 from explorer.figures.palette import SEQUENTIAL
 from explorer.figures.race import Course, Track, series, stride
 from explorer.numbers import number
@@ -64,20 +64,15 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
         "hoverongaps": False, "colorbar": scale(low, high, row),
         "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
     }
-    return go.Figure({
-        "data": [heat] if z.size else [],
-        "layout": sheet(
-            course.axis.layout | {"showgrid": False},
-            Axis("depth (layers)", _rows(grid), counts=True).layout | {"showgrid": False},
-            words, **headline(heading),
-        ),
-    })
+    depth = Axis("depth (layers)", _rows(grid), counts=True)
+    across, up = (axis.layout | {"showgrid": False} for axis in (course.axis, depth))
+    return go.Figure({"data": [heat] if z.size else [], "layout": sheet(across, up, words, **headline(heading))})
 
 
 def extent(grids: list[Grid], log: bool) -> tuple[float, float]:
     """The ends of the color scale, exponents on a logarithmic one: all values but the last hundredth at each end."""
     finite = np.concatenate([np.empty(0), *(grid.values.ravel() for grid in grids)])
-    finite = finite[np.isfinite(finite) & ((finite > 0) if log else True)]
+    finite = finite[drawable(finite, log)]
     if not len(finite):
         return (-1.0, 0.0) if log else (0.0, 1.0)
     low, high = np.quantile(np.log10(finite) if log else finite, (0.01, 0.99)).tolist()
@@ -97,14 +92,9 @@ def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
     end = f", diverged at step {track.step:,}" if track.retired else ""
     if not grid.values.size:
         return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
-    first, last = (
-        f"{number(line[0])} in the first and {number(line[-1])} in the last layer"
-        for line in (grid.values[0], grid.values[-1])
-    )
-    return f"{track.name}{end}", (
-        f"{row.title} of {track.design.label}{end}. At step {grid.steps[0]:.0f}: {first}; "
-        f"at step {grid.steps[-1]:.0f}: {last}."
-    )
+    first, last = (f"step {grid.steps[at]:.0f}: {number(grid.values[at][0])} in the first and "
+                   f"{number(grid.values[at][-1])} in the last layer" for at in (0, -1))
+    return f"{track.name}{end}", f"{row.title} of {track.design.label}{end}. At {first}; at {last}."
 
 
 def _rows(grid: Grid) -> tuple[float, float]:

@@ -141,7 +141,6 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         _scattered(config, out, notes)
     if design.attends:
         _one_hot(config, notes, rows)
-        _turned(notes, rows)
         if any(place.on_read or place.on_heads or (place.on_output and place.on_sum) for place in design.sublayers):
             reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
             notes.setdefault("parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm")
@@ -319,7 +318,8 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
-    """Few near ties between keys in a batch, and tokens that are almost the same: single draws scatter widely."""
+    """Few near ties between keys in a batch, and tokens that are almost the same: single draws scatter widely. And
+    tokens that are told apart by slow turns."""
     ties = config.batch_size * config.n_heads * config.n_ctx * highest(config.n_ctx) / np.maximum(rows.s, FAR)
     if ((rows.s > FAR) & (ties < TIES)).any() and any(config.design.branches):
         reason = f"rough: logits far apart (spread {rows.s.max():.2g}): a few near ties between keys carry the gradient"
@@ -327,10 +327,6 @@ def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
     if len(almost := np.flatnonzero(rows.own < ALMOST)):
         reason = f"W_Q and W_K rough from layer {almost[0] + 1} on: tokens alike to {ALMOST:.1%}"
         notes.setdefault("parameter_gradient", reason)
-
-
-def _turned(notes: dict[str, str], rows: Rows) -> None:
-    """Tokens that are told apart by slow turns."""
     if (rows.spread * rows.turned**2 > TURNED).any():
         reason = ("rough: tokens that are alike are told apart by slow turns, which many keys share (largest weight "
                   "off by up to .12, squared gradients by W_Q and W_K by ×2)")

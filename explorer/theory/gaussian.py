@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,23 +190,14 @@ def _stored() -> tuple[Array, Array]:
         return file["activations"].astype(float), file["overlaps"].astype(float)
 
 
-class _Splines(NamedTuple):
-    """Over ln q: ln E φ² and ln E φ′², and over (ln q, v) the overlaps' share of these."""
-
-    single: tuple[CubicSpline, CubicSpline]
-    double: tuple[RectBivariateSpline, RectBivariateSpline]
-
-
 @cache
-def _splines(activation: str) -> _Splines:
+def _splines(activation: str) -> list[tuple[CubicSpline, RectBivariateSpline]]:
+    """Of E φ² and of E φ′²: over ln q its logarithm, and over (ln q, v) the overlaps' share of it."""
     if activation in TABULATED:
         single, double = (table[TABULATED.index(activation)] for table in _stored())
     else:  # a row without a closed form or a stored table: integrated now, a second or two, once
         single, double = integrals(activation)
-    return _Splines(
-        (CubicSpline(LOG_Q, single[:, 0]), CubicSpline(LOG_Q, single[:, 1])),
-        (RectBivariateSpline(LOG_Q, V_INPUT, double[..., 0]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., 1])),
-    )
+    return [(CubicSpline(LOG_Q, single[:, k]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., k])) for k in (0, 1)]
 
 
 def integrals(activation: str) -> tuple[Array, Array]:
@@ -228,16 +219,14 @@ def _single(spline: CubicSpline, inside: Array, beyond: Array) -> Array:
 
 
 def _tabulated(activation: str, factor: float) -> Kernel:
-    splines = _splines(activation)
-
-    def both(which: int, q: Array, rho: Array) -> tuple[Array, Array]:
+    def both(single: CubicSpline, double: RectBivariateSpline, q: Array, rho: Array) -> tuple[Array, Array]:
         log_q = np.log(np.maximum(q, 1e-300))
         inside = np.minimum(np.maximum(log_q, LOG_Q[0]), LOG_Q[-1])
-        same = factor * _single(splines.single[which], inside, log_q - inside)
-        share = splines.double[which].ev(inside, v_of(rho, np.exp(inside / 2)))
-        return same, same * share
+        same = factor * _single(single, inside, log_q - inside)
+        return same, same * double.ev(inside, v_of(rho, np.exp(inside / 2)))
 
-    return Kernel(lambda q, rho: both(0, q, rho), lambda q, rho: both(1, q, rho))
+    values, slopes = (partial(both, *splines) for splines in _splines(activation))
+    return Kernel(values, slopes)
 
 
 def _fixed(activation: str, factor: float, fixed_q: float) -> Kernel:

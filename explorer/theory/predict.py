@@ -112,7 +112,10 @@ class Recursion:
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
         s, std, variance, common = map(stack, zip(*columns, strict=True))
         q, p = self._means(stack([step.inside.y for step in self.steps[::2]]))
-        own, turned = self._distinguished(self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0)))
+        # the part of the keys that the last row's logits tell apart, and the share of it by turns
+        rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
+        own = 1 - place.turns.keys[-1] * rho
+        turned = 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
         weight = np.where(place.t > 1, place.mean, 0.0)
         weight /= weight.sum()
         s_max, uncapped, total = (part.max(axis=1) for part in (s, np.sqrt(variance), np.sqrt(variance + common)))
@@ -149,12 +152,6 @@ class Recursion:
         stream = by_site(self._means(back.site)[0])
         return {**{("activation_gradient", at): column for at, column in stream.items()},
                 **{("parameter_gradient", name): column for name, column in weights.items()}}
-
-    def _distinguished(self, rho: Array) -> tuple[Array, Array]:
-        """Part of the keys, of correlation ρ, that the last row's logits tell apart, and the share of it by turns."""
-        keys = self.place.turns.keys[-1]
-        own = 1 - keys * rho
-        return own, 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
 
     def _moments(self, states: list[State]) -> Moments:
         """The law of the tokens at some sites.

@@ -49,11 +49,6 @@ class Sunk(NamedTuple):
     shared: Array
     """E p₀² M²."""
 
-    @property
-    def kept(self) -> Array:
-        """E p₀ M."""
-        return self.mass - self.square
-
     def together(self, rho: Array, lift: Lift) -> Array:
         """E M M′ of two rows whose logits correlate by ρ."""
         mean = self.mass**2
@@ -61,7 +56,7 @@ class Sunk(NamedTuple):
 
     def away(self, rho: Array, lift: Lift) -> Array:
         """E p₀ M p₀′ M′ of two rows."""
-        mean = self.kept**2
+        mean = (self.mass - self.square) ** 2  # of E p₀ M
         return lift(mean) + rho * lift(np.maximum(self.shared - mean, 0.0))
 
 
@@ -75,41 +70,30 @@ def drain(rows: Row, lost: Sunk) -> Row:
     )
 
 
-class Shared(NamedTuple):
-    """Pairs of rows with a sink, and the gradient by the logits of what all values share, which does not cancel."""
-
-    together: Array
-    """E M M′."""
-    row: Array
-    """Energy of the gradient by a row's logits from the shared part of the values, over that of their own part."""
-    jacobian: Array
-    """Mean inner product of two rows' Jacobians, E ΣAA′(1 − A − A′ + ΣAA′) without a sink; the shared part included."""
-    alone: Array
-    """Part of a row's energy that cancels in the sum over its keys: see `logits.Capped.keys`."""
-    taken: Array
-    """E p₀ p₀′ o·o′ of two rows' outputs o, over E o·o′: for the gradient by the sink's logit."""
-
-
 def shared(lost: Sunk, rows: Row, overlap: Array, jacobian: Array, rho: Array, common: Array, lift: Lift
-           ) -> Shared:
-    """Averages of pairs of rows with a sink, and the gradient by the logits of what their values share.
+           ) -> tuple[Array, Array, Array, Array, Array]:
+    """Averages of pairs of rows with a sink, and the gradient by the logits of what their values share, which does not
+    cancel.
 
     Args:
         rows: averages of single rows, after `drain`.
-        overlap: E ΣAA′ of two rows; `jacobian` as in `Shared`, but without a sink.
+        overlap: E ΣAA′ of two rows.
+        jacobian: mean inner product of two rows' Jacobians, E ΣAA′(1 − A − A′ + ΣAA′), without a sink.
         rho: the correlation of two rows' logits.
         common: the shared part of the values over their own.
+    Returns:
+        E M M′; energy of the gradient by a row's logits from the shared part of the values, over that of their own
+        part; `jacobian` with a sink, the shared part included; part of a row's energy that cancels in the sum over its
+        keys, see `logits.Logits.keys`; and E p₀ p₀′ o·o′ of two rows' outputs o over E o·o′, for the gradient by the
+        sink's logit.
     """
     together, away = lost.together(rho, lift), lost.away(rho, lift)
     row = common * lost.own
-    energy = rows.jacobian + row
     own = overlap * away / together
     focused = (overlap / (together * lift(rows.square / lost.square))) ** 2
-    return Shared(
-        together, row,
-        jacobian * together + lift(np.maximum(lost.jacobian, 0.0) / lost.shared) * focused * away + lift(common) * own,
-        np.maximum(1 - (lost.own + common * lost.shared) / np.maximum(energy, 1e-300), 0.0), away / together,
-    )
+    apart = jacobian * together + lift(np.maximum(lost.jacobian, 0.0) / lost.shared) * focused * away
+    alone = np.maximum(1 - (lost.own + common * lost.shared) / np.maximum(rows.jacobian + row, 1e-300), 0.0)
+    return together, row, apart + lift(common) * own, alone, away / together
 
 
 class Sinks:

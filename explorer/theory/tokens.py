@@ -278,12 +278,3 @@ def scattered_by_attention(gains: Gains, v: float, overlap: float) -> float:
     each head.
     """
     return min(v + 1 / gains.d_model + 1 / gains.d_kv + overlap / gains.n_heads, 1.0)
-
-
-def scattered_by_mlp(gains: Gains, v: float, follows: float) -> float:
-    """Scatter of the overlaps of what an MLP's last matrix reads, from that of its tokens.
-
-    W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the variance of φ given
-    what two inputs share. For relu that is 1 at ρ = 0, 1.56 at ½ and 2 at 1: 1.6 stands for all of them.
-    """
-    return v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp

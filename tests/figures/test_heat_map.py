@@ -14,7 +14,7 @@ from handmade import traces
 from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.figures.data import table
-from explorer.figures.map import contour, heat_map, over
+from explorer.figures.map import contour, heat_map
 from explorer.figures.map.cells import SCALES, Side, colors
 from explorer.figures.palette import DIVERGING
 from explorer.profile import Array
@@ -317,16 +317,8 @@ def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
     assert "trained" in found
 
 
-def test_a_law_is_a_line_with_its_name_in_the_legend() -> None:
-    plain = drawn(made(growing()))
-    assert not plain.layout.showlegend  # dots are measured and lines theory on every page
-    figure = over(plain, [0.1, 1.0], [3.0, 4.0], "N^−½")
-    found = traces(figure)
-    assert figure.layout.showlegend
-    assert [trace.name for trace in figure.data if trace.type == "scatter" and trace.showlegend] == ["N^−½"]
-    np.testing.assert_array_equal(found["N^−½, line"].y, [3, 4])
-    _, rows = table(figure.to_dict())
-    assert [row[1:4] for row in rows if row[0] == "N^−½, line"] == [["theory", 0.1, 3.0], ["theory", 1.0, 4.0]]
+def test_contours_of_the_colors_own_statistic_need_no_legend() -> None:
+    assert not drawn(made(growing())).layout.showlegend  # dots are measured and lines theory on every page
 
 
 def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:

@@ -19,7 +19,7 @@ def drawn(x: list[float], y: list[float], *, log: bool = False) -> go.Figure:
     """A line in a frame from 0 to 10 across, and 1 to 100 up."""
     height = Axis("up", (0.0, 2.0), log=True) if log else Axis("up", (1.0, 100.0))
     line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": "#123456", "dash": "dot"}}
-    return picture([line], Axis("across", (0.0, 10.0)), height, "A line.", legend=False)
+    return picture([line], Axis("across", (0.0, 10.0)), height, "A line.")
 
 
 def points(markup: str) -> list[tuple[str, float, float]]:

@@ -214,7 +214,7 @@ def test_an_error_that_no_note_says_is_seen(table: list[dict[str, str]], monkeyp
         planted = plain | {"error": error, "standard_error": "0.01", "note": note}
         assert bare([*table[:20], planted]) == [planted]
     assert not bare([plain | {"error": "0.2", "standard_error": "0.1"}])
-    monkeypatch.setattr(coverage, "_table", lambda: ([], {}))
+    monkeypatch.setattr(coverage, "_measured", lambda: ([], {}))
     assert len(bare(table)) > 30
 
 

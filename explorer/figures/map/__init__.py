@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import ArrayLike
 
 from explorer.figures.data import HIDDEN
 from explorer.figures.kit import LEGEND, MARGIN, Trace, blank, compact, sheet
@@ -60,12 +59,6 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
     axes = _axis(grid.x, MOST_ACROSS), _axis(grid.y, MOST_UP)
     return go.Figure({"data": data, "layout": sheet(*axes, _in_words(grid), **above)})
-
-
-def over(figure: go.Figure, x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> go.Figure:
-    """The map with a law's line over it, `[point]` in the fields' units, which the legend names."""
-    return go.Figure([*figure.data, *border(x, y, words, dash)], figure.layout).update_layout(
-        showlegend=True, legend=LEGEND, margin_t=34)
 
 
 def _theory(grid: Cells) -> str:
@@ -289,8 +282,7 @@ def contours(cells: Cells, name: str = OWN) -> list[Trace]:
     for level, parts in crossed.items():
         x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
         width = 2.6 if level == cells.scale.healthy else 1.2
-        traces += _edged(x, y, f"predicted {number(level)}", name, width, hoverinfo=None,
-                         hovertemplate=f"{name}: {number(level)}<extra></extra>")
+        traces += _edged(x, y, number(level), name, width)
     entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
     return [*entry, *traces, _labels(cells, crossed, name)] if crossed else []
 
@@ -300,28 +292,23 @@ def _chained(*parts: list[Array]) -> list[Array]:
     return [np.concatenate([np.append(points, np.nan) for points in part])[:-1] for part in parts]
 
 
-def _edged(x: ArrayLike, y: ArrayLike, name: str, group: str, width: float, *, dash: str | None = None,
-           **more: object) -> list[Trace]:
-    """A dark line on a lighter, wider one; the latter is named as the edge of the group's line."""
-    base = {"type": "scatter", "mode": "lines", "x": compact(np.asarray(x, dtype=float)), "showlegend": False,
-            "y": compact(np.asarray(y, dtype=float)), "legendgroup": group, "hoverinfo": "skip"}
+def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Trace]:
+    """A dark line on a lighter, wider one."""
+    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "showlegend": False,
+            "legendgroup": group}
     return [
-        base | {"name": f"{name.removesuffix(', line')}, edge", "line": {"color": HALO, "width": width + 2},
+        base | {"name": f"predicted {level}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
                 "meta": {"kind": HIDDEN}},
-        base | {"name": name, "line": {"color": INK, "width": width, "dash": dash}, "meta": {"kind": "theory"}} | more,
+        base | {"name": f"predicted {level}", "line": {"color": INK, "width": width}, "meta": {"kind": "theory"},
+                "hovertemplate": f"{group}: {level}<extra></extra>"},
     ]
 
 
-def _legend_line(words: str, dash: str = "solid") -> Trace:
+def _legend_line(words: str) -> Trace:
     """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
     return {"type": "scatter", "mode": "lines", "name": words, "x": [None], "y": [None], "legendgroup": words,
-            "line": {"color": NEUTRAL, "width": 2, "dash": dash}, "showlegend": True, "hoverinfo": "skip",
+            "line": {"color": NEUTRAL, "width": 2, "dash": "solid"}, "showlegend": True, "hoverinfo": "skip",
             "meta": {"kind": HIDDEN}}
-
-
-def border(x: ArrayLike, y: ArrayLike, words: str, dash: str = "dash") -> list[Trace]:
-    """A law's line over a map, named in the legend."""
-    return [_legend_line(words, dash), *_edged(x, y, f"{words}, line", words, 2.5, dash=dash)]
 
 
 def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:
