@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def served() -> Iterator[str]:
                 return
         raise RuntimeError(f"the page must listen within {STARTUP:g} s; it does not")
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # at once, where SIGTERM waits for open pages
         process.wait(timeout=30)
 
 
