@@ -99,8 +99,6 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 """The phases that may follow each; only what computes can be stopped or paused."""
 
 
-
-
 class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
     """A widget that computes on a thread of its own. Subclasses define the jobs.
 
