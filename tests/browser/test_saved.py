@@ -186,7 +186,7 @@ def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path, addr
     expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
     expect(visit.entry("steps")).to_have_value("50")
     page.get_by_role("tab", name="Explore").click()
-    expect(page.locator(".ex-status-text:visible")).to_have_text("Measured 4 layers of width 32")
+    expect(page.locator(".ex-status-text:visible", has_text="Measured 4 layers of width 32")).to_be_visible()
     expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
     expect(page.locator(".ex-chart-title").first).to_have_text("Kurtosis of features")
     expect(visit.control("statistic").locator("select").first).to_have_value("kurtosis")
