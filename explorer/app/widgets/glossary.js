@@ -1,7 +1,7 @@
 /* The glossary: symbols in texts are buttons that open their entry in a popup, and papers are links.
 
-   The entries come once, with the page's script. One listener at the document hears all clicks. Popups are in the top layer, where
-   no box clips them. */
+   The entries come once, with the page's script. One listener at the document hears all clicks. Popups are in the
+   top layer, where no box clips them. */
 const glossary = { terms: [], lessons: {}, hosts: {}, indexBySymbol: new Map(), pattern: /$^/gu };
 const CITED = /(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)/gu;
 
