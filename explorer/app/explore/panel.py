@@ -16,6 +16,7 @@ import ipywidgets as widgets
 
 from explorer.app import home
 from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.diagram import Diagram
 from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
@@ -83,6 +84,7 @@ class Explore(Live[Job, Profile]):
         self.asking = Asking(charts)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
+        self.diagram = Diagram(self.lock)
         self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, self._computes,
                                  lambda: self._computes() and self.worker.busy_for < PATIENCE)
         self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._similar.words)
@@ -101,7 +103,8 @@ class Explore(Live[Job, Profile]):
                       for name, chart in self.charts.items()}
         grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
         self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
-        above = [self.verdict, self.sweep.card, self.comparison.box, self.comparison.table]
+        top = widgets.Box([self.verdict, self.diagram]).add_class("ex-top")
+        above = [top, self.sweep.card, self.comparison.box, self.comparison.table]
         main = widgets.Box([*above, grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
@@ -188,6 +191,7 @@ class Explore(Live[Job, Profile]):
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
         self._predicted, _ = self._theory_of(job.config)
+        self._draw_diagram()
         if not self.drawing.whole or (self._lags and (self._dragging or self._held or self._result is None)):
             self._draw(hurry=self._held)
         self.sweep.follow()
@@ -376,9 +380,16 @@ class Explore(Live[Job, Profile]):
         """
         if not hurry:
             self.pattern.fit(self.controls.config)
+        self._draw_diagram()
         dots = self._some or self._result
         ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for
         self.drawing.draw(self._line, dots, stale=self._stale, ahead=ahead, hurry=hurry, leave=lambda: self._hurried)
+
+    def _draw_diagram(self) -> None:
+        """Draws a layer of the design of the controls; what differs from the first pin, or from the default, is marked."""
+        profiles = [] if self.asking.stands else [self._predicted, self._some or self._result]
+        reference = next((pin.config for pin in self.comparison.pins), Config())
+        self.diagram.show(self.controls.config, profiles, reference)
 
 
 def theory_of(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:

@@ -315,6 +315,11 @@ class Card {
       this.guess.place();
     });
     this.plot.on("plotly_doubleclick", this.resetZoom);
+    this.plot.on("plotly_hover", ({ points }) => {
+      if (/^(depth|layer)/.test(this.plot.layout.xaxis.title.text) && points.length) {
+        this.el.dispatchEvent(new CustomEvent("ex-layer", { bubbles: true, detail: points[0].x }));
+      }
+    });
     this.plot.on("plotly_click", ({ points }) => {
       if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x, points[0].y]);
     });

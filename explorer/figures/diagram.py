@@ -1,0 +1,199 @@
+"""The diagram of a layer as SVG: residual line, branches, norms, factors, and the signal's size along them.
+
+It is drawn from `Design`, so every design has one. Each part names the fields that decide it: the page opens the first
+of them at a click. A branch is a drawing of its own, so that a narrow page can put one below the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from explorer.config import Config
+from explorer.numbers import number
+from explorer.profile import BRANCHES, STATISTICS, Profile
+from explorer.schemes.attention import DIVISORS
+from explorer.schemes.mlp import MLPS
+from explorer.schemes.residual import RESIDUALS
+
+NORMS = {"layer": ("LN", "LayerNorm"), "rms": ("RMS", "RMSNorm"), "dyt": ("DyT", "Dynamic Tanh"), "derf": ("Derf", "Derf")}
+"""By norm: its label and its name."""
+LOGITS = {"sqrt_d": "q·k / √d", "none": "q·k", "d": "q·k / d", "ssmax": "ln n · q·k / √d"}
+STREAM, LANE, HEIGHT = 92, 42, 124
+"""Pixels from the top: the residual line, the branch above it, and the whole drawing."""
+TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
+"""Pixels: from the left to where a branch leaves the stream, between two parts, of a letter, around a part's label."""
+SITES = {"attn_out": "resid_mid", "mlp_out": "resid_post"}
+"""The stream after each branch."""
+
+
+class Part(NamedTuple):
+    """A part of a layer: its label, the fields that decide it, and what it is in words."""
+
+    label: str
+    fields: tuple[str, ...]
+    words: str
+
+    @property
+    def width(self) -> float:
+        """Pixels."""
+        return LETTER * len(self.label) + ROOM
+
+
+class Branch(NamedTuple):
+    """A sublayer: the parts of its branch in their order, those on the stream before the sum, and those after it."""
+
+    site: str
+    """Of the branch's output."""
+    title: str
+    parts: Sequence[Part]
+    skip: Sequence[Part]
+    after: Sequence[Part]
+    has_stream: bool
+    """Whether the stream goes on beside the branch."""
+
+
+def branches(config: Config, layer: int) -> list[Branch]:
+    """The sublayers of a layer, 1 … N."""
+    return [_branch(config, layer, index) for index in (0, 1) if index or config.design.attends]
+
+
+def _branch(config: Config, layer: int, index: int) -> Branch:
+    design, number_of = config.design, 2 * layer - 2 + index
+    place, matrix = design.sublayers[number_of], ("W_O", "W_out")[index]
+    parts: list[Part] = []
+    if design.stream.mixes:
+        parts.append(Part("mix", ("stream", "n_streams"), "A learned mix of several streams or outputs"))
+    if place.on_input:
+        scale = "" if place.scale == 1 else f" × {number(place.scale)}"
+        parts.append(_norm(config, "the branch's input", scale))
+    parts += _mlp(config) if index else _attention(config)
+    if place.on_read:
+        variance = ("mlp_variance" if index else "attention_variance", "init_variance")
+        parts += [_norm(config, "what the branch's last matrix reads"), Part(matrix, variance, "The last matrix")]
+    if place.on_output:
+        parts.append(_norm(config, "the branch's output"))
+    skip = [] if design.profiled else _factor(config, place.skip, of_stream=True)
+    skip = [Part("× ω", ("residual",), "The stream times a factor found in a first pass")] if design.profiled else skip
+    after = [_norm(config, "the sum")] if place.on_sum else []
+    if design.final_norm and number_of == 2 * config.n_layers - 1:
+        label, name = NORMS[config.norm]
+        after.append(Part(f"final {label}", ("final_norm", "norm"), f"{name} after the last layer"))
+    title = ("Attention", "MLP, of the layer's input" if design.stream.parallel and design.attends else "MLP")[index]
+    parts += _factor(config, place.branch, of_stream=False)
+    return Branch(BRANCHES[index], title, parts, skip, after, place.skip != 0)
+
+
+def _norm(config: Config, where: str, scale: str = "") -> Part:
+    label, name = NORMS[config.norm]
+    return Part(label + scale, ("norm_placement", "norm"), f"{name} on {where}{scale}")
+
+
+def _attention(config: Config) -> Iterator[Part]:
+    """What attention does between its norms."""
+    design, earlier = config.design, "the earlier tokens" if config.causal else "all tokens"
+    if design.normalizes_heads:
+        fields = ("qk_norm", "norm_placement", "qk_norm_over", "qk_gain")
+        yield Part("QK-norm", fields, "Norm on queries and keys")
+    if design.rotates or design.slopes:
+        label = "rotary" if design.rotates else "ALiBi"
+        yield Part(label, ("position", "rope_base", "rope_fraction"), f"Positions: {label}")
+    divided = DIVISORS[config.attention_scale].formula
+    yield Part(LOGITS[config.attention_scale], ("attention_scale", "ssmax_scale"), f"Logits {divided}")
+    if design.inherits:
+        yield Part("+ earlier logits", ("residual_attention",), "Logits of earlier layers, added")
+    if config.logit_cap:
+        yield Part(f"cap {number(config.logit_cap)}", ("logit_cap",), "Soft cap on the logits")
+    yield Part("masked softmax" if config.causal else "softmax", ("causal",), f"Softmax over {earlier}")
+    if config.sink != "none":
+        yield Part("sink", ("sink",), "Attention sink")
+    if config.value_residual:
+        yield Part("+ first values", ("value_residual",), "Values of the first layer, added")
+    if design.gates:
+        yield Part("gate", ("attention_gate",), "Gate on attention's output")
+
+
+def _mlp(config: Config) -> Iterator[Part]:
+    label = config.activation.replace("_", " ") + (" ⊙ gate" if MLPS[config.mlp].gated else "")
+    yield Part(label, ("activation", "mlp"), f"{MLPS[config.mlp].formula}, φ = {config.activation}")
+
+
+def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
+    """The multiplier of the stream or of a branch, where it is chosen or is not 1; none of a stream that is not there."""
+    words = f"The {'stream' if of_stream else 'branch'} times {number(factor)}"
+    is_alpha = "alpha" in RESIDUALS[config.residual].uses and of_stream is (config.residual == "scaled_skip")
+    if is_alpha:
+        return [Part(f"α = {number(factor)}", ("alpha", "residual"), words)]
+    if factor == 1 or (of_stream and factor == 0):
+        return []
+    return [Part(f"× {number(factor)}", ("residual", "norm_placement", "parametrization"), words)]
+
+
+def moments(profile: Profile | None, layer: int) -> dict[str, str]:
+    """Second moment after each sublayer of a layer, of each branch, and of the layer's input (`input`), as text."""
+    if profile is None:
+        return {}
+    row = STATISTICS["second_moment"]
+    key, at = ("resid_post", layer - 2) if layer > 1 else ("embed", 0)
+    places = {"input": (key, at)} | {site: (site, layer - 1) for site in (*SITES, *SITES.values())}
+    return {name: number(float(row.mean(profile[row.name, site])[index]))
+            for name, (site, index) in places.items() if (row.name, site) in profile}
+
+
+def diagram(config: Config, layer: int, profile: Profile | None = None, reference: Config | None = None) -> str:
+    """The SVG of a layer, a drawing for each of its branches.
+
+    Args:
+        layer: 1 … N.
+        profile: gives second moments; drawn without numbers when left out.
+        reference: parts of which a field differs from this config's are marked.
+    """
+    changed = {name for name in Config.specs() if reference and getattr(config, name) != getattr(reference, name)}
+    numbers, drawn = moments(profile, layer), branches(config, layer)
+    return "".join(_svg(branch, numbers, changed, is_first=branch is drawn[0]) for branch in drawn)
+
+
+def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_first: bool) -> str:
+    x, boxes = float(TAP + GAP), []
+    for part in branch.parts:
+        boxes.append(_box(part, x, LANE, changed))
+        x += part.width + GAP
+    size = f"E F² = {numbers[branch.site]}" if branch.site in numbers else ""
+    total = max(x, TAP + GAP + LETTER * (len(branch.title) + len(size) + 2))  # where the sum is
+    between = sum(part.width + GAP for part in branch.skip) - GAP
+    at = (TAP + total - between) / 2
+    for part in branch.skip:
+        boxes.append(_box(part, at, STREAM, changed))
+        at += part.width + GAP
+    x = total + 2 * GAP
+    for part in branch.after:
+        boxes.append(_box(part, x, STREAM, changed))
+        x += part.width + GAP
+    width = max(x, total + 64)
+    stream = f"M0 {STREAM}H{width - 1}" if branch.has_stream else f"M0 {STREAM}H{TAP}M{total} {STREAM}H{width - 1}"
+    lines = (f'<path class="ex-block-line" d="{stream}m-7 -4l7 4l-7 4M{TAP} {STREAM}V{LANE}H{total}V{STREAM - 8}"/>'
+             f'<circle class="ex-block-sum" cx="{total}" cy="{STREAM}" r="8"/>')
+    if branch.has_stream:
+        lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
+    ends = [("input", 2, "start")] if is_first else []
+    texts = [_text(f"q = {numbers[site]}", across, STREAM + 28, anchor, "ex-block-number")
+             for site, across, anchor in (*ends, (SITES[branch.site], width, "end")) if site in numbers]
+    texts.append(_text(size, total, LANE - 24, "end", "ex-block-number"))
+    title = _text(branch.title, TAP + GAP, LANE - 24, "start", "ex-block-title")
+    spoken = ", ".join([branch.title, *(part.words for part in (*branch.parts, *branch.skip, *branch.after))])
+    return (f'<svg class="ex-block" role="group" aria-label="{escape(spoken)}" viewBox="0 0 {width:g} {HEIGHT}" '
+            f'width="{width:g}" height="{HEIGHT}">{lines}{title}{"".join(texts)}{"".join(boxes)}</svg>')
+
+
+def _text(words: str, x: float, y: float, anchor: str, css_class: str) -> str:
+    return f'<text class="{css_class}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _box(part: Part, x: float, y: float, changed: set[str]) -> str:
+    """A part at its left edge and its middle."""
+    marked = ' data-changed=""' if changed.intersection(part.fields) else ""
+    words = escape(f"{part.words}. Opens {Config.specs()[part.fields[0]].about.label}.")
+    return (f'<g class="ex-part" role="button" tabindex="-1" data-field="{part.fields[0]}"{marked} aria-label="{words}">'
+            f'<title>{words}</title><rect x="{x:g}" y="{y - 14:g}" width="{part.width:g}" height="28" rx="6"/>'
+            f'{_text(part.label, x + part.width / 2, y + 4.5, "middle", "")}</g>')
