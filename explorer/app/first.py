@@ -14,7 +14,7 @@ from typing import Any
 
 from explorer.app.explore.flatten import SOLVED, TARGETS
 from explorer.app.sentences import name_of, residual_words
-from explorer.app.stories.story import OFFER, STORIES
+from explorer.app.stories.story import OFFER
 from explorer.app.widgets.controls import sections
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.runtime import STYLE
@@ -23,10 +23,9 @@ from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import table
 from explorer.figures import FIGURES, Row
+from explorer.figures.diagram import diagram
 from explorer.figures.pages import sketch
-from explorer.figures.why import Why
 from explorer.figures.words import typeset
-from explorer.glossary.lessons import LESSONS
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
@@ -58,6 +57,7 @@ body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while
 .ex-first [data-waits] { display: grid; place-items: center; }
 """
 """Style where the first picture differs from the live page: it has words and numbers only, no controls."""
+WHY = '<details class="ex-chart-why"><summary>Why?</summary></details>'
 TOOLS = ("Stories", "Undo", "Redo", "Reset all", "Share", "Glossary")
 """Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
@@ -89,11 +89,11 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 <div class="ex-panel widget-box"><div class="ex-explore widget-box">
 <div class="ex-side widget-box"><div class="ex-controls"><div class="ex-section">{design}</div></div>
 <div class="ex-controls"><div class="ex-section">{controls}</div>{groups}</div></div>
-<div class="ex-main widget-box">{_verdict(predicted)}
+<div class="ex-main widget-box"><div class="ex-top widget-box">{_verdict(predicted)}{_diagram(config, predicted)}</div>
 <div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{name}</b>
 <span class="ex-pin-about">{about}</span></span><button class="ex-button ex-pin-button" data-later>Pin</button>
 <span class="ex-marks"><span>— predicted</span></span></div></div>
-<div class="ex-charts widget-box">{cells}</div></div>
+<div class="ex-charts ex-pictures widget-box">{cells}</div></div>
 </div></div></div>
 <div class="ex-status" data-state="computing"><span class="ex-mark"></span>
 <p class="ex-note" id="loading" role="status">Starting Python for this page…</p>
@@ -102,13 +102,11 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 
 
 def _stories() -> str:
-    """The strip of stories, for a browser that was never here."""
-    bold, plain, wide = map(html.escape, OFFER)
-    cards = "".join(f'<li><button class="ex-story"><span><b>{html.escape(story.title)}</b>{html.escape(story.words)}'
-                    "</span></button></li>" for story in STORIES.values())
-    return (f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}'
-            f'<span class="ex-wide">{wide}</span></p><button class="ex-link ex-unfold">New here? Take a tour</button>'
-            f'<button class="ex-link">Close</button><ul class="ex-story-cards">{cards}</ul></section></div>')
+    """The line that offers stories, for a browser that was never here."""
+    bold, plain = map(html.escape, OFFER)
+    return (f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}</p>'
+            '<button class="ex-link ex-unfold">New here? Take a tour</button><button class="ex-link">Close</button>'
+            "</section></div>")
 
 
 def _card(row: Row, predicted: Profile) -> str:
@@ -121,16 +119,8 @@ def _card(row: Row, predicted: Profile) -> str:
     return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
             f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3><span class="ex-chart-badge">{badge}</span></div>'
             f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
-            f'{_why(row.why(predicted))}<div class="ex-chart-tools"></div></figcaption>'
+            f'{WHY if any(row.why(predicted)) else ""}<div class="ex-chart-tools"></div></figcaption>'
             f'<div class="ex-chart-plot"{plot}</div></figure></div>{below}')
-
-
-def _why(why: Why) -> str:
-    """The line below a caption, as long as the live page has it."""
-    lesson = f"Lesson: {LESSONS[why.lesson].title}" if why.lesson else ""
-    more = html.escape(" · ".join(filter(None, (lesson, why.source))))
-    words = typeset(html.escape(why.words, quote=False))
-    return f'<p class="ex-chart-why">{words} <span class="ex-why-links">{more}</span></p>' if any(why) else ""
 
 
 def _hint(formula: str, source: str) -> str:
@@ -151,6 +141,14 @@ def _verdict(predicted: Profile) -> str:
                    f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(finding.evidence)}</p>'
                    f'{table("", ("Number", "Here", "Limit"), finding.numbers)}</details></div></div>'
                    for finding in findings)
+
+
+def _diagram(config: Config, predicted: Profile) -> str:
+    """The last layer, with the numbers that theory expects."""
+    n_layers = config.n_layers
+    return (f'<div class="ex-diagram"><p class="ex-diagram-head">Layer <input class="ex-entry" disabled '
+            f'value="{n_layers}"><span> of {n_layers}</span><span>q = mean x², predicted</span></p>'
+            f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>')
 
 
 def _list(label: str, value: str, place: str = "", below: str = "") -> str:

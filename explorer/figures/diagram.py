@@ -17,7 +17,8 @@ from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.residual import RESIDUALS
 
-NORMS = {"layer": ("LN", "LayerNorm"), "rms": ("RMS", "RMSNorm"), "dyt": ("DyT", "Dynamic Tanh"), "derf": ("Derf", "Derf")}
+NORMS = {"layer": ("LN", "LayerNorm"), "rms": ("RMS", "RMSNorm"), "dyt": ("DyT", "Dynamic Tanh"),
+         "derf": ("Derf", "Derf")}
 """By norm: its label and its name."""
 LOGITS = {"sqrt_d": "q·k / √d", "none": "q·k", "d": "q·k / d", "ssmax": "ln n · q·k / √d"}
 STREAM, LANE, HEIGHT = 92, 42, 124
@@ -91,7 +92,7 @@ def _norm(config: Config, where: str, scale: str = "") -> Part:
 
 
 def _attention(config: Config) -> Iterator[Part]:
-    """What attention does between its norms."""
+    """The parts of attention between its norms."""
     design, earlier = config.design, "the earlier tokens" if config.causal else "all tokens"
     if design.normalizes_heads:
         fields = ("qk_norm", "norm_placement", "qk_norm_over", "qk_gain")
@@ -120,7 +121,7 @@ def _mlp(config: Config) -> Iterator[Part]:
 
 
 def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
-    """The multiplier of the stream or of a branch, where it is chosen or is not 1; none of a stream that is not there."""
+    """The multiplier of the stream or of a branch, where it is chosen or is not 1; none of a missing stream."""
     words = f"The {'stream' if of_stream else 'branch'} times {number(factor)}"
     is_alpha = "alpha" in RESIDUALS[config.residual].uses and of_stream is (config.residual == "scaled_skip")
     if is_alpha:
@@ -191,9 +192,9 @@ def _text(words: str, x: float, y: float, anchor: str, css_class: str) -> str:
 
 
 def _box(part: Part, x: float, y: float, changed: set[str]) -> str:
-    """A part at its left edge and its middle."""
-    marked = ' data-changed=""' if changed.intersection(part.fields) else ""
+    """A part, from its left edge and its middle."""
+    css_class = "ex-part ex-changed" if changed.intersection(part.fields) else "ex-part"
     words = escape(f"{part.words}. Opens {Config.specs()[part.fields[0]].about.label}.")
-    return (f'<g class="ex-part" role="button" tabindex="-1" data-field="{part.fields[0]}"{marked} aria-label="{words}">'
+    return (f'<g class="{css_class}" role="button" tabindex="-1" data-field="{part.fields[0]}" aria-label="{words}">'
             f'<title>{words}</title><rect x="{x:g}" y="{y - 14:g}" width="{part.width:g}" height="28" rx="6"/>'
             f'{_text(part.label, x + part.width / 2, y + 4.5, "middle", "")}</g>')

@@ -16,11 +16,11 @@ export default {
     let wanted = 0, isAsking = false;
     const ask = () => {
       if (isAsking || wanted === model.get("layer")) return;
-      const asked = wanted;
+      const layer = wanted;
       isAsking = true;
-      sendAct(model, ["layer", asked], undefined, () => {
+      sendAct(model, ["layer", layer], undefined, () => {
         isAsking = false;
-        if (wanted !== asked) ask(); // the pointer has moved on
+        if (wanted !== layer) ask(); // the pointer has moved on
       });
     };
     const choose = (depth) => {

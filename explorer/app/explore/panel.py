@@ -101,11 +101,11 @@ class Explore(Live[Job, Profile]):
         self.pattern.add_class("ex-place")
         self.cells = {name: widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell")
                       for name, chart in self.charts.items()}
-        grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
+        self._grid = widgets.Box([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
         self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
         top = widgets.Box([self.verdict, self.diagram]).add_class("ex-top")
         above = [top, self.sweep.card, self.comparison.box, self.comparison.table]
-        main = widgets.Box([*above, grid, self.home]).add_class("ex-main")
+        main = widgets.Box([*above, self._grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
 
@@ -160,6 +160,7 @@ class Explore(Live[Job, Profile]):
         self.side.layout.display = None if view.shows(DESIGN) or self.controls.sections else "none"
         if self.remedies:
             self.remedies.show()
+        (self._grid.remove_class if view.charts else self._grid.add_class)("ex-pictures")  # the chosen ones are large
         for name, cell in self.cells.items():
             cell.layout.display = None if view.charts is None or name in view.charts else "none"
 
@@ -386,7 +387,7 @@ class Explore(Live[Job, Profile]):
         self.drawing.draw(self._line, dots, stale=self._stale, ahead=ahead, hurry=hurry, leave=lambda: self._hurried)
 
     def _draw_diagram(self) -> None:
-        """Draws a layer of the design of the controls; what differs from the first pin, or from the default, is marked."""
+        """Draws a layer of the controls' design; parts that differ from the first pin, or the default, are marked."""
         profiles = [] if self.asking.stands else [self._predicted, self._some or self._result]
         reference = next((pin.config for pin in self.comparison.pins), Config())
         self.diagram.show(self.controls.config, profiles, reference)

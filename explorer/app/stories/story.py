@@ -11,11 +11,9 @@ from explorer.profile import Profile
 
 VERDICT = "verdict"
 """Stands for the verdict, where a step says what to look at."""
-OFFER = (
-    "Move a slider: ", "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer. ",
-    "New here? Take a tour of a few minutes:",
-)
-"""The line above the cards: its bold part, its plain part, and the part shown only where there is room."""
+OFFER = ("Move a slider: ",
+         "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer.")
+"""The line that offers the stories: its bold part and its plain part."""
 
 
 class Step(NamedTuple):

@@ -3,9 +3,9 @@
 let questionCount = 0; // for ids
 const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty on the first visit
 
-/** The cards, and the button that unfolds them on a narrow page. */
+/** The offer in one line, and the button that unfolds its cards. */
 function storyCards(model) {
-  const [bold, plain, wide] = model.get("offer");
+  const [bold, plain] = model.get("offer");
   const card = ({ name, title, words }) => make("li", {},
     button(make("span", {}, make("b", {}, title), words), "ex-story", () => press(model, ["tell", name])));
   const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card));
@@ -15,8 +15,7 @@ function storyCards(model) {
   }, { "aria-expanded": "false" });
   const close = button("Close", "ex-link", () => press(model, ["cards", false]));
   const box = make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
-    make("p", {}, make("b", {}, bold), plain, make("span", { class: "ex-wide" }, wide)),
-    unfold, close, list);
+    make("p", {}, make("b", {}, bold), plain), unfold, close, list);
   return box;
 }
 

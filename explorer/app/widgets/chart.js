@@ -9,6 +9,7 @@
    only brings the hues of its data. */
 
 const NARROWEST_PLOT = 60; // pixels; on a narrower plot, plotly would place words at minus infinity
+const SMALLEST_CHART = 190; // pixels of height; below, a chart is a picture
 const REST = 150; // milliseconds without a new figure, after which plotly is told of the positions
 const MAX_RESTS = 6; // how often that is put off while the kernel computes, because plotly would take its processors
 
@@ -50,6 +51,13 @@ function dress(layout, [width, height], { surface, border, text, muted, grid, fa
     layout[name] = { ...colors, ticklabeloverflow: "allow", ...layout[name], uirevision };
   }
   return layout;
+}
+
+/** Takes away what a small picture has no room for: titles of axes, and what names the series and the colors. */
+function simplify(data, layout) {
+  Object.assign(layout, { title: undefined, showlegend: false, margin: { l: 34, r: 10, t: 20, b: 22 } });
+  for (const name of axisNames(layout)) layout[name].title = undefined;
+  for (const trace of data) if (trace.type === "heatmap") trace.showscale = false;
 }
 
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
@@ -102,7 +110,7 @@ class Card {
     this.stale = make("span", { class: "ex-chart-stale" }, "stale");
     this.badge = make("span", { class: "ex-chart-badge" });
     this.caption = make("p", { class: "ex-chart-caption" });
-    this.why = make("p", { class: "ex-chart-why" });
+    this.why = make("details", { class: "ex-chart-why" });
     this.legend = make("p", { class: "ex-chart-legend" });
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
@@ -110,7 +118,13 @@ class Card {
     this.el = make("figure", { class: "ex-chart" },
       make("figcaption", { class: "ex-chart-words" }, ...words), this.plot);
     // In plotly, a touch that scrolls the page would zoom by accident. A tap still arrives as mouse events.
+    this.plot.addEventListener("click", () => this.isPicture() && this.toggleSize());
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
+  }
+
+  /** Whether the chart is one of the small pictures, which have no room for the titles of axes. */
+  isPicture() {
+    return this.size[1] < SMALLEST_CHART;
   }
 
   buttons() {
@@ -120,10 +134,18 @@ class Card {
       ["−", "Zoom out", () => this.magnify(2)],
       ["Reset", "Reset zoom", () => this.resetZoom()],
     ].map(([label, title, zoom]) => chartButton(label, title, whenDrawn(zoom)));
-    return [...zoomButtons, ...saveMenu({
+    const enlarge = button("Enlarge", "ex-chart-tool ex-enlarge", () => this.toggleSize(), { "aria-pressed": "false" });
+    return [enlarge, ...zoomButtons, ...saveMenu({
       PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
       HTML: () => press(this.model, "html"), CSV: () => press(this.model, "csv"),
     })];
+  }
+
+  /** Makes a chart large that the page shows as a small picture, or small again. */
+  toggleSize() {
+    const isLarge = this.el.closest(".ex-cell").classList.toggle("ex-large"), enlarge = this.tools.firstChild;
+    enlarge.setAttribute("aria-pressed", String(isLarge));
+    enlarge.textContent = isLarge ? "Shrink" : "Enlarge";
   }
 
   /** Multiplies the range of each axis about its middle; a factor below 1 zooms in. */
@@ -296,6 +318,7 @@ class Card {
 
   async drawWhole({ data, layout }) {
     const dressed = dress(layout ?? {}, this.size, palette(this.el));
+    if (this.isPicture()) simplify(data, dressed);
     keepZoom(dressed, this.zoom, this.plot.layout);
     if (!this.isListening) this.plot.textContent = ""; // removes the message of an earlier failure
     await this.Plotly.react(this.plot, data, dressed, SETTINGS);
@@ -316,7 +339,7 @@ class Card {
     });
     this.plot.on("plotly_doubleclick", this.resetZoom);
     this.plot.on("plotly_hover", ({ points }) => {
-      if (/^(depth|layer)/.test(this.plot.layout.xaxis.title.text) && points.length) {
+      if (/^(depth|layer)/.test(this.model.get("figure").layout.xaxis.title.text) && points.length) {
         this.el.dispatchEvent(new CustomEvent("ex-layer", { bubbles: true, detail: points[0].x }));
       }
     });

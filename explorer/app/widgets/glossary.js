@@ -73,11 +73,12 @@ const lessonLink = (name) => {
 const separatedByDots = (groups) => groups.filter((group) => group.length)
   .flatMap((group, index) => (index ? [" · ", ...group] : group));
 
-/** Writes the line below a chart's caption: the reason, the lesson and the paper. */
+/** Writes the fold beside a chart's caption: the reason, the lesson and the paper. */
 function writeWhy(node, { why, lesson, source }) {
   node.hidden = !(why || lesson || source);
   const links = () => make("span", { class: "ex-why-links" }, ...separatedByDots([lessonLink(lesson), cited(source)]));
-  write(node, [why, lesson, source].join("\n"), () => [...explained(why), " ", links()]);
+  const words = () => make("p", {}, ...explained(why), " ", links());
+  write(node, [why, lesson, source].join("\n"), () => [make("summary", {}, "Why?"), words()]);
 }
 
 /** An entry as nodes: symbol and name, description, formula, values, lesson and paper. */
