@@ -193,7 +193,7 @@ class RosterBox(PageWidget):
         entries: `[{number, name, about, visible, selected, hue, symbol, dash}]`.
         choices: designs to add, `[{group, value, label}]`; without any, the current design can be pinned, and with
             them `about` is a button that selects an entry.
-        now: the current design, `{name, about, hue, symbol, dash}`.
+        now: the current design, `{name, hue, symbol, dash}`.
         marks: phrases beside it: what dots and lines mean.
         said: result of the last click, where it needs words; read out.
         longest: letters of a name that make sense.

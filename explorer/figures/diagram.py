@@ -13,7 +13,6 @@ from typing import NamedTuple
 from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import BRANCHES, STATISTICS, Profile
-from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.residual import RESIDUALS
 
@@ -21,7 +20,7 @@ NORMS = {"layer": ("LN", "LayerNorm"), "rms": ("RMS", "RMSNorm"), "dyt": ("DyT",
          "derf": ("Derf", "Derf")}
 """By norm: its label and its name."""
 LOGITS = {"sqrt_d": "q·k / √d", "none": "q·k", "d": "q·k / d", "ssmax": "ln n · q·k / √d"}
-STREAM, LANE, HEIGHT = 92, 42, 124
+STREAM, LANE, HEIGHT = 84, 39, 114
 """Pixels from the top: the residual line, the branch above it, and the whole drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
 """Pixels: from the left to where a branch leaves the stream, between two parts, of a letter, around a part's label."""
@@ -62,7 +61,7 @@ def branches(config: Config, layer: int) -> list[Branch]:
 
 def _branch(config: Config, layer: int, index: int) -> Branch:
     design, number_of = config.design, 2 * layer - 2 + index
-    place, matrix = design.sublayers[number_of], ("W_O", "W_out")[index]
+    place = design.sublayers[number_of]
     parts: list[Part] = []
     if design.stream.mixes:
         parts.append(Part("mix", ("stream", "n_streams"), "A learned mix of several streams or outputs"))
@@ -72,7 +71,8 @@ def _branch(config: Config, layer: int, index: int) -> Branch:
     parts += _mlp(config) if index else _attention(config)
     if place.on_read:
         variance = ("mlp_variance" if index else "attention_variance", "init_variance")
-        parts += [_norm(config, "what the branch's last matrix reads"), Part(matrix, variance, "The last matrix")]
+        parts.append(_norm(config, "what the branch's last matrix reads"))
+        parts.append(Part("last matrix", variance, "The branch's last matrix"))
     if place.on_output:
         parts.append(_norm(config, "the branch's output"))
     skip = [] if design.profiled else _factor(config, place.skip, of_stream=True)
@@ -100,8 +100,8 @@ def _attention(config: Config) -> Iterator[Part]:
     if design.rotates or design.slopes:
         label = "rotary" if design.rotates else "ALiBi"
         yield Part(label, ("position", "rope_base", "rope_fraction"), f"Positions: {label}")
-    divided = DIVISORS[config.attention_scale].formula
-    yield Part(LOGITS[config.attention_scale], ("attention_scale", "ssmax_scale"), f"Logits {divided}")
+    logits = LOGITS[config.attention_scale]
+    yield Part(logits, ("attention_scale", "ssmax_scale"), f"Attention logits {logits}")
     if design.inherits:
         yield Part("+ earlier logits", ("residual_attention",), "Logits of earlier layers, added")
     if config.logit_cap:
@@ -116,8 +116,8 @@ def _attention(config: Config) -> Iterator[Part]:
 
 
 def _mlp(config: Config) -> Iterator[Part]:
-    label = config.activation.replace("_", " ") + (" ⊙ gate" if MLPS[config.mlp].gated else "")
-    yield Part(label, ("activation", "mlp"), f"{MLPS[config.mlp].formula}, φ = {config.activation}")
+    name, gate = config.activation.replace("_", " "), " ⊙ gate" if MLPS[config.mlp].gated else ""
+    yield Part(name + gate, ("activation", "mlp"), f"{'Gated activation' if gate else 'Activation'} {name}")
 
 
 def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
@@ -195,6 +195,6 @@ def _box(part: Part, x: float, y: float, changed: set[str]) -> str:
     """A part, from its left edge and its middle."""
     css_class = "ex-part ex-changed" if changed.intersection(part.fields) else "ex-part"
     words = escape(f"{part.words}. Opens {Config.specs()[part.fields[0]].about.label}.")
-    return (f'<g class="{css_class}" role="button" tabindex="-1" data-field="{part.fields[0]}" aria-label="{words}">'
+    return (f'<g class="{css_class}" role="button" tabindex="-1" data-opens="{part.fields[0]}" aria-label="{words}">'
             f'<title>{words}</title><rect x="{x:g}" y="{y - 14:g}" width="{part.width:g}" height="28" rx="6"/>'
             f'{_text(part.label, x + part.width / 2, y + 4.5, "middle", "")}</g>')

@@ -35,8 +35,16 @@ def card(visit: Dashboard) -> Locator:
     """What a symbol opens."""
     visit.page.set_viewport_size({"width": 1440, "height": 1000})
     visit.page.get_by_role("tab", name="Explore", exact=True).click()
-    visit.page.locator(".ex-chart-why .ex-term").first.wait_for()
+    unfold(visit)
     return visit.page.locator(".ex-term-card")
+
+
+def unfold(visit: Dashboard) -> None:
+    """Opens the reasons below the charts, where most symbols stand; and makes pictures large enough to have some."""
+    while (small := visit.page.locator(".ex-enlarge[aria-pressed=false]:visible")).count():
+        small.first.click()
+    visit.page.locator(".ex-chart-why").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    visit.page.locator(".ex-chart-why .ex-term").first.wait_for()
 
 
 def figure(visit: Dashboard, title: str) -> Locator:
@@ -115,7 +123,7 @@ def test_the_first_stop_skips_to_the_results(visit: Dashboard, card: Locator, wi
     skip.focus()
     assert skip.evaluate(WITHIN)
     page.keyboard.press("Enter")
-    expect(page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main > {part}")).to_be_focused()
+    expect(page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main {part}")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator(".ex-finding summary").first).to_be_focused()
 
@@ -171,6 +179,7 @@ def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboa
 
 
 def test_a_caption_leads_to_its_lesson_and_its_paper(visit: Dashboard) -> None:
+    unfold(visit)
     caption = figure(visit, "Attention entropy").locator(".ex-chart-why")
     paper = caption.get_by_role("link", name="Zhai et al. 2023")
     assert (paper.get_attribute("href"), paper.get_attribute("target"), paper.get_attribute("rel")) == (

@@ -38,7 +38,7 @@ def test_each_part_opens_a_choice_that_matters(name: str) -> None:
     for layer in {1, config.n_layers}:
         parts = drawn(config, layer).findall(".//g")
         assert parts
-        assert all(config.matters(part.attrib["data-field"]) and part.attrib["aria-label"] for part in parts)
+        assert all(config.matters(part.attrib["data-opens"]) and part.attrib["aria-label"] for part in parts)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -96,7 +96,7 @@ def test_its_numbers_are_the_second_moments_of_the_profile() -> None:
 def test_what_differs_from_another_design_is_marked() -> None:
     config = Config(attention_scale="none", norm_placement="peri")
     svg = parsed(diagram(config, 5, None, Config()))
-    marked = {part.attrib["data-field"] for part in svg.iter("g") if "ex-changed" in part.attrib["class"]}
+    marked = {part.attrib["data-opens"] for part in svg.iter("g") if "ex-changed" in part.attrib["class"]}
     assert marked == {"attention_scale", "norm_placement"}
     assert "ex-changed" not in diagram(config, 5, None, config)
 

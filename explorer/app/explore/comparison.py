@@ -10,7 +10,7 @@ import traitlets
 
 from explorer.app.explore.pins import NOW, Pin, Pins
 from explorer.app.roster import RosterBox, RosterError, legend_entry, quoted, swatch
-from explorer.app.sentences import choice_words, marks, residual_words
+from explorer.app.sentences import choice_words, marks
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.app.widgets.verdict import Diagnose
@@ -175,8 +175,7 @@ class Comparison:
         """Updates the legend, after pins have changed or one was measured."""
         config = self._current().config
         with self.box.hold_sync():
-            name, about = self.pins.name_for(config), residual_words(config)
-            self.box.now = {"name": name, "about": about, **swatch(LegendEntry(NOW, config, ""))}
+            self.box.now = {"name": self.pins.name_for(config), **swatch(LegendEntry(NOW, config, ""))}
             self.box.show(self.pins, lambda pin: about_pin(pin, config))
 
     def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[LegendEntry]]:

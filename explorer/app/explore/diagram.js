@@ -39,7 +39,7 @@ export default {
       stop = Math.max(0, Math.min(index, parts().length - 1));
       parts().forEach((part, at) => part.setAttribute("tabindex", at === stop ? 0 : -1));
     };
-    const open = (part) => part && openControl(el.closest(".ex-explore"), part.dataset.field);
+    const open = (part) => part && openControl(el.closest(".ex-explore"), part.dataset.opens);
     blocks.addEventListener("click", ({ target }) => open(target.closest(".ex-part")));
     blocks.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -50,10 +50,17 @@ class Guess {
     listen(this.overlay, "pointerup pointercancel", () => { this.pointer = null; });
   }
 
-  /** A place on an axis in pixels of the sheet. Plotly's `l2p` takes the exponent on a logarithmic axis. */
+  /** Start, length and range of an axis, in pixels of the sheet and as exponents where the axis is logarithmic. */
+  scale(axisName) {
+    const area = this.plot.querySelector(".nsewdrag").getBoundingClientRect(); // takes plotly's drags of the plot area
+    const { left, top } = this.plot.getBoundingClientRect(), [from, to] = this.plot.layout[axisName].range;
+    return axisName === "xaxis" ? { start: area.left - left, length: area.width, from, to }
+      : { start: area.bottom - top, length: -area.height, from, to };
+  }
+
   pixel(axisName, value) {
-    const axis = this.plot._fullLayout[axisName];
-    return axis._offset + axis.l2p(value);
+    const { start, length, from, to } = this.scale(axisName);
+    return start + length * (value - from) / (to - from);
   }
 
   paint() {
@@ -76,8 +83,8 @@ class Guess {
 
   /** Sets the points between two positions of the pointer to the line between these, and the nearest point to `to`. */
   draw(from, to) {
-    const { yaxis } = this.plot._fullLayout;
-    const heightAt = (y) => yaxis.p2l(y - yaxis._offset);
+    const { start, length, from: low, to: high } = this.scale("yaxis");
+    const heightAt = (y) => low + (high - low) * (y - start) / length;
     const pixels = this.question.depths.map((depth) => this.pixel("xaxis", depth));
     pixels.forEach((x, index) => {
       const share = from.x === to.x ? 1 : (x - from.x) / (to.x - from.x);
@@ -92,7 +99,7 @@ class Guess {
   /** Places the guess over the plot; called after each drawing. */
   place() {
     const { plot, overlay } = this;
-    if (!this.question.depths || !plot._fullLayout?.xaxis?.l2p) return;
+    if (!this.question.depths || !plot.querySelector(".nsewdrag")) return;
     if (!overlay.isConnected) this.card.append(overlay);
     const box = { left: plot.offsetLeft, top: plot.offsetTop, width: plot.clientWidth, height: plot.clientHeight };
     for (const [name, value] of Object.entries(box)) overlay.style[name] = `${value}px`;

@@ -153,12 +153,18 @@ function messageLine(model) {
 /** The tools of the whole page: stories, undo, redo, reset, share, glossary, and the line of messages. */
 function tools(model, el) {
   const tool = (label, verb, title) => button(label, "ex-tool", () => press(model, [verb]), { title });
-  const undo = tool("Undo", "undo", "Undo the last change (Ctrl+Z)");
-  const redo = tool("Redo", "redo", "Make it again (Ctrl+Shift+Z)");
+  const icon = (sign, name) => make("span", {}, make("span", { "aria-hidden": "true" }, sign),
+    make("span", { class: "ex-spoken" }, name));
+  const undo = tool(icon("↶", "Undo"), "undo", "Undo the last change (Ctrl+Z)");
+  const redo = tool(icon("↷", "Redo"), "redo", "Make it again (Ctrl+Shift+Z)");
   const reset = tool("Reset all", "reset", "Everything as on the first visit; Undo brings it back");
-  const stories = tool("Stories", "stories", "Short tours of the page");
+  const stories = button("Stories", "ex-tool", () => {
+    const folded = el.closest(".ex-root").querySelector(".ex-stories-offer:not([hidden], .ex-unfolded) .ex-unfold");
+    if (folded) folded.click();
+    else press(model, ["stories"]);
+  }, { title: "Short tours of the page" });
   const box = shareBox(model);
-  const share = button("Share", "ex-tool", () => afterChanges(model, () => {
+  const share = button("Share", "ex-tool ex-share-open", () => afterChanges(model, () => {
     placeBelow(box, share);
     box.togglePopover();
   }), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });

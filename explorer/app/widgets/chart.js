@@ -1,8 +1,7 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
    The kernel sends the changes of a figure, see `applyPatch`. Drawings never queue: a new figure waits for the next
-   frame of the browser, and a newer one replaces it. Where only numbers changed, the rest of the drawing stays, and
-   their positions are written into it before plotly is told, see `writePositions`.
+   frame of the browser, and a newer one replaces it. Where only numbers changed, the rest of the drawing stays.
 
    A plot without a size (in a closed tab), or too narrow for its axes, is drawn once it has room. A plot that is
    not on the screen is drawn when the browser is idle. Colors come from the page's CSS variables; a figure itself
@@ -10,8 +9,6 @@
 
 const NARROWEST_PLOT = 60; // pixels; on a narrower plot, plotly would place words at minus infinity
 const SMALLEST_CHART = 190; // pixels of height; below, a chart is a picture
-const REST = 150; // milliseconds without a new figure, after which plotly is told of the positions
-const MAX_RESTS = 6; // how often that is put off while the kernel computes, because plotly would take its processors
 
 /** Plotly's settings: it sends nothing from this page, and adds no buttons or words of its own to the drawing. */
 const SETTINGS = {
@@ -53,11 +50,14 @@ function dress(layout, [width, height], { surface, border, text, muted, grid, fa
   return layout;
 }
 
-/** Takes away what a small picture has no room for: titles of axes, and what names the series and the colors. */
+/** Takes away what a small picture has no room for: titles of axes and all that names series, colors and levels. */
 function simplify(data, layout) {
-  Object.assign(layout, { title: undefined, showlegend: false, margin: { l: 34, r: 10, t: 20, b: 22 } });
+  Object.assign(layout, { title: undefined, showlegend: false, margin: { l: 34, r: 10, t: 8, b: 22 } });
   for (const name of axisNames(layout)) layout[name].title = undefined;
-  for (const trace of data) if (trace.type === "heatmap") trace.showscale = false;
+  for (const trace of data) {
+    if (trace.type === "heatmap") trace.showscale = false;
+    if (trace.mode === "lines+text") trace.mode = "lines"; // words at a level would lie over the data
+  }
 }
 
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
@@ -81,10 +81,7 @@ class Card {
     this.isListening = false; // to plotly's events, which it has once it has drawn the plot
     this.isScheduled = false; // to be drawn at the next frame
     this.changesAxes = false; // whether a change of axes is by this card and not by a person
-    this.drawnFigure = null;
-    this.plotlyFigure = null; // the last figure that plotly was given in the page's present colors and size
-    this.pendingTraces = new Set(); // the indices of traces whose written positions plotly does not know yet
-    this.restTimer = null;
+    this.drawnFigure = null; // in the page's present colors and size
     this.size = [0, 0];
     this.zoom = new Map(); // the name of an axis to the range that a person chose
     this.build();
@@ -118,7 +115,9 @@ class Card {
     this.el = make("figure", { class: "ex-chart" },
       make("figcaption", { class: "ex-chart-words" }, ...words), this.plot);
     // In plotly, a touch that scrolls the page would zoom by accident. A tap still arrives as mouse events.
-    this.plot.addEventListener("click", () => this.isPicture() && this.toggleSize());
+    this.plot.addEventListener("click", () => {
+      if (this.isPicture() && this.tools.firstChild.checkVisibility()) this.toggleSize();
+    });
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
   }
 
@@ -159,12 +158,18 @@ class Card {
     this.Plotly.relayout(this.plot, changes);
   }
 
-  async save(format) {
-    this.needsDrawing = true;
-    await this.draw(); // plotly may not know the newest positions yet
+  save(format) {
     const get = (name) => this.model.get(name);
     const captions = [get("caption"), get("marks")].filter(Boolean);
-    download(this.Plotly, this.plot, this.el, { title: get("title"), captions, designs: get("designs") }, format);
+    const words = { title: get("title"), captions, designs: get("designs") };
+    download(this.Plotly, this.dressed(), this.plot, this.el, words, format);
+  }
+
+  /** A copy of the figure with the page's colors and a person's zoom. */
+  dressed() {
+    const { data, layout = {} } = structuredClone(this.model.get("figure"));
+    keepZoom(dress(layout, this.size, palette(this.el)), this.zoom, this.plot.layout);
+    return { data, layout };
   }
 
   write() {
@@ -201,7 +206,7 @@ class Card {
 
   /** Gives the drawing a view box, by which it fits the width of printed paper. */
   scale() {
-    const { width, height } = this.plot._fullLayout;
+    const { width, height } = this.plot.layout;
     const viewBox = `0 0 ${width} ${height}`;
     for (const layer of this.plot.querySelectorAll(".main-svg")) layer.setAttribute("viewBox", viewBox);
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
@@ -221,11 +226,10 @@ class Card {
     }
   }
 
-  /** Draws the model's figure if it is another one than plotly's. */
+  /** Draws the model's figure if it is another one than the drawn one. */
   update() {
     applyPatch(this.model);
-    clearTimeout(this.restTimer);
-    if (this.model.get("figure") !== this.plotlyFigure) this.schedule();
+    if (this.model.get("figure") !== this.drawnFigure) this.schedule();
   }
 
   /** Draws at the next frame. The kernel is answered before, and makes the next figure while this one is drawn. */
@@ -243,7 +247,7 @@ class Card {
 
   /** Draws the figure as a whole. */
   redraw() {
-    this.plotlyFigure = null;
+    this.drawnFigure = null;
     this.schedule();
   }
 
@@ -265,63 +269,39 @@ class Card {
     } catch (error) {
       this.Plotly?.purge(this.plot);
       this.isListening = false;
-      this.drawnFigure = this.plotlyFigure = null;
+      this.drawnFigure = null;
       this.plot.textContent = `This chart could not be drawn: ${error.message}`;
       console.error(error);
     } finally {
       this.isDrawing = this.changesAxes = false;
-      if (!this.isScheduled && !this.pendingTraces.size) delete this.plot.dataset.waits;
+      if (!this.isScheduled) delete this.plot.dataset.waits;
     }
   }
 
-  /** Draws the figure in the fastest way: by writing positions, by plotly's partial updates, or as a whole. */
+  /** Draws the figure by plotly's partial updates where they suffice, or as a whole. */
   async paint() {
     const figure = this.model.get("figure");
     if (!figure.data) return;
-    const moved = this.zoom.size === 0 ? moves(this.plotlyFigure, figure, this.pendingTraces) : null;
-    const isDrawn = this.drawnFigure === figure;
+    const moved = this.zoom.size === 0 ? moves(this.drawnFigure, figure) : null;
     this.changesAxes = true;
-    const isWritten = moved && !isDrawn && await this.writeMoved(figure, moved);
-    this.drawnFigure = figure;
-    if (moved && !isWritten) {
+    if (moved) {
       await rescale(this.Plotly, this.plot, moved.scales);
       await move(this.Plotly, this.plot, figure, moved.traces);
+    } else {
+      await this.drawWhole();
     }
-    if (!moved) await this.drawWhole(structuredClone(figure));
     this.changesAxes = false;
-    this.plotlyFigure = isWritten ? { data: this.plotlyFigure.data, layout: figure.layout } : figure;
-    if (!isWritten) this.pendingTraces.clear();
-    if (moved && (isDrawn || nothingMoved(moved))) return; // the picture is the same as before
+    this.drawnFigure = figure;
+    if (moved && nothingMoved(moved)) return; // the picture is the same as before
     this.guess.place();
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);
   }
 
-  /** Moves the axes, and writes the positions of traces into the drawing. Returns whether it could.
-
-      Plotly is told of the traces when the slider rests. */
-  async writeMoved(figure, { traces, scales }) {
-    const hasScales = Object.keys(scales).length > 0;
-    if (hasScales ? !await slide(this.Plotly, this.plot, figure, scales) : !traces.length) return false;
-    const isMoved = (index) => hasScales || figure.data[index] !== this.drawnFigure.data[index];
-    const moved = [...figure.data.keys()].filter(isMoved);
-    if (!writePositions(this.plot, figure, moved)) return false;
-    moved.forEach((index) => this.pendingTraces.add(index));
-    this.drawAtRest(MAX_RESTS);
-    return true;
-  }
-
-  /** Draws after a rest, or after at most so many while the kernel computes. */
-  drawAtRest(rests) {
-    const mustWait = () => rests > 1 && document.querySelector(".ex-status[data-state=computing]");
-    this.restTimer = setTimeout(() => (mustWait() ? this.drawAtRest(rests - 1) : this.schedule()), REST);
-  }
-
-  async drawWhole({ data, layout }) {
-    const dressed = dress(layout ?? {}, this.size, palette(this.el));
-    if (this.isPicture()) simplify(data, dressed);
-    keepZoom(dressed, this.zoom, this.plot.layout);
+  async drawWhole() {
+    const { data, layout } = this.dressed();
+    if (this.isPicture()) simplify(data, layout);
     if (!this.isListening) this.plot.textContent = ""; // removes the message of an earlier failure
-    await this.Plotly.react(this.plot, data, dressed, SETTINGS);
+    await this.Plotly.react(this.plot, data, layout, SETTINGS);
     if (!this.isListening) this.listen();
     this.describe();
     this.scale();
@@ -363,7 +343,6 @@ class Card {
   remove() {
     this.isAlive = false;
     visibility.get(this.model)?.cards.delete(this);
-    clearTimeout(this.restTimer);
     this.stop();
     this.Plotly?.purge(this.plot);
   }

@@ -1,6 +1,7 @@
 /* Saves a chart as a picture: the plot with its title, its caption and the names of its designs. */
 
 const NARROWEST_PICTURE = 640; // pixels; on a narrower picture the legend takes more room than the data
+const LOWEST_PICTURE = 220;
 const LETTER = 6.5; // pixels of an average letter
 
 /** The page's colors and font, as they apply to a card. */
@@ -36,21 +37,21 @@ function legendTraces(designs, letters) {
   });
 }
 
-/** Saves the plot as it is, zoom included, in the card's colors. `title` and `captions` stand above it. */
-function download(Plotly, plot, card, { title, captions, designs }, format) {
+/** Saves a figure as large as its plot, in the card's colors. `title` and `captions` stand above it. */
+function download(Plotly, figure, plot, card, { title, captions, designs }, format) {
   const { surface, text, muted } = palette(card);
   const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);
   const lines = captions.flatMap((caption) => wrapped(caption, width / LETTER)).map(tagged);
-  lines.push(...[plot.layout.title?.text].filter(Boolean)); // the plot's own title: a layer and head, or a map's design
+  lines.push(...[figure.layout.title?.text].filter(Boolean)); // the plot's own title: a layer and head, or a map's design
   const traces = legendTraces(designs, (width - 160) / LETTER);
   const rows = traces.reduce((sum, { name }) => sum + name.split("<br>").length, 0);
   const above = 50 + 16 * lines.length + 19 * rows;
-  const height = plot.clientHeight + above;
-  const { showlegend, margin, legend } = plot.layout;
+  const height = Math.max(plot.clientHeight, LOWEST_PICTURE) + above;
+  const { showlegend, margin, legend } = figure.layout;
   const legendHeight = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;
-  const data = showlegend ? plot.data : plot.data.map((trace) => ({ ...trace, showlegend: false }));
+  const data = showlegend ? figure.data : figure.data.map((trace) => ({ ...trace, showlegend: false }));
   const layout = {
-    ...plot.layout, width, height, showlegend: true, paper_bgcolor: surface,
+    ...figure.layout, width, height, showlegend: true, paper_bgcolor: surface,
     margin: { ...margin, t: Math.max(margin?.t ?? 10, legendHeight) + above },
     legend: legendHeight ? { ...legend, yref: "paper", y: 1, yanchor: "bottom" } : legend,
     title: {

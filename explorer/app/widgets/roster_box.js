@@ -102,17 +102,17 @@ function chipList(model, list, refuge) {
 function currentDesign(model) {
   const mark = swatch();
   const name = make("b", { class: "ex-now-name" });
-  const about = make("span", { class: "ex-pin-about" });
+  const now = make("span", { class: "ex-pin-about" }, "now");
   const pin = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]), {
     "aria-label": "Pin the current design", title: "Keeps this design on every chart while the controls move on",
   });
-  const current = make("span", { class: "ex-now" }, mark.svg, name, about, pin);
+  const current = make("span", { class: "ex-now" }, mark.svg, name, now, pin);
   const marks = make("span", { class: "ex-marks" });
   const paint = () => {
     const design = model.get("now");
     mark.paint(design);
     setText(name, design.name ?? "");
-    write(about, `${model.get("entries").length ? "now · " : ""}${design.about ?? ""}`);
+    now.hidden = !model.get("entries").length;
     const texts = model.get("marks");
     write(marks, texts.join("\n"), () => texts.map((text) => make("span", {}, text)));
   };

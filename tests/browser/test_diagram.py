@@ -1,0 +1,97 @@
+"""The diagram of a layer, and the small pictures, under a pointer and by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from .dashboard import Dashboard, wait_until_still
+
+WHOLE = """(names) => names.filter((name) => {
+  const { top, bottom, width } = document.querySelector(name).getBoundingClientRect();
+  return !width || top < 0 || bottom > document.querySelector('.ex-status').getBoundingClientRect().top;
+})"""
+"""Those of the parts that do not lie whole in the window."""
+FOCUS = "() => document.activeElement.closest('.ex-control')?.dataset.field"
+NUMBERS = "(texts) => texts.map((text) => text.textContent)"
+
+
+@pytest.fixture
+def wide(visit: Dashboard) -> Dashboard:
+    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    visit.page.get_by_role("tab", name="Explore", exact=True).click()
+    wait_until_still(visit.page)
+    return visit
+
+
+def test_a_part_opens_its_control_wherever_it_is_folded_away(wide: Dashboard) -> None:
+    for label, field in (("LN", "norm_placement"), ("q·k / √d", "attention_scale"), ("softmax", "causal")):
+        wide.page.locator(".ex-part").filter(has_text=label).first.click()
+        wide.page.wait_for_function(f"(field) => ({FOCUS})() === field", arg=field)
+        expect(wide.control(field)).to_be_in_viewport()
+    wide.must_be_clean()
+
+
+def test_parts_are_one_stop_of_the_keyboard(wide: Dashboard) -> None:
+    entry = wide.page.get_by_label("Layer of the diagram")
+    entry.focus()
+    wide.page.keyboard.press("Tab")
+    parts = wide.page.locator(".ex-part")
+    expect(parts.first).to_be_focused()
+    wide.page.keyboard.press("ArrowRight")
+    expect(parts.nth(1)).to_be_focused()
+    with wide.redrawn():
+        wide.choose("norm_placement", "peri")
+    expect(parts.locator("visible=true").filter(has_text="LN")).to_have_count(5)
+    parts.nth(1).focus()
+    wide.page.keyboard.press("Enter")
+    wide.page.wait_for_function(f"() => ({FOCUS})() === 'attention_scale'")
+    wide.reset()
+
+
+def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
+    entry, numbers = wide.page.get_by_label("Layer of the diagram"), wide.page.locator(".ex-block-number")
+    last = numbers.evaluate_all(NUMBERS)
+    dots = wide.page.locator(".ex-chart-plot").first.locator(".points path")
+    at = next(dot for dot in dots.all() if dot.is_visible())
+    assert dots.count() == 25  # the embedding, and two for each of twelve layers
+    at = dots.nth(12)  # after layer 6
+    at.hover(force=True)
+    expect(entry).to_have_value("6")
+    assert numbers.evaluate_all(NUMBERS) != last
+    entry.fill("99")
+    entry.press("Enter")
+    entry.blur()
+    expect(entry).to_have_value("12")
+    expect(numbers).to_have_text(last)
+    wide.must_be_clean()
+
+
+def test_a_picture_is_enlarged_by_a_click_and_by_its_button(wide: Dashboard) -> None:
+    plots = wide.page.locator(".ex-chart-plot")
+    small = plots.nth(3).bounding_box()
+    plots.nth(3).click()
+    wait_until_still(wide.page)
+    large = plots.nth(3).bounding_box()
+    assert small is not None
+    assert large is not None
+    assert large["width"] > 1.8 * small["width"]
+    assert large["height"] > 1.5 * small["height"]
+    expect(plots.nth(3).locator(".xtitle")).to_have_text("depth (layers)")
+    card = wide.page.locator(".ex-chart").nth(3)
+    card.get_by_role("button", name="Shrink").press("Enter")
+    wait_until_still(wide.page)
+    assert plots.nth(3).bounding_box() == small
+    expect(plots.nth(3).locator(".xtitle")).to_have_count(0)
+
+
+def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    visit = Dashboard(page, "voila", first=True)
+    page.goto(voila)
+    visit.wait_until_drawn()
+    wait_until_still(page)
+    cells = [f".ex-charts > .ex-cell:nth-child({number})" for number in range(1, 7)]
+    assert page.evaluate(WHOLE, [".ex-stories-offer", ".ex-verdict", ".ex-diagram", *cells]) == []
+    visit.must_be_clean()
+    page.close()
