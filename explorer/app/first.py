@@ -1,6 +1,6 @@
 """The first picture: what a visitor sees while Python starts, as HTML without a script.
 
-It is the frame of the page with the theory's lines of its first design, made by the functions that draw the live page,
+It is the frame of the page with what theory says of its first design, made by the functions that draw the live page,
 under the live page's style sheet, so that nothing moves when that takes its place. `explorer serve` runs this module
 once, and hands the result to Voilà's template: the server itself need not import what draws it.
 """
@@ -19,7 +19,6 @@ from explorer.diagnosis import diagnose
 from explorer.display import table
 from explorer.figures import FIGURES, Row
 from explorer.figures.diagram import diagram
-from explorer.figures.pages import sketch
 from explorer.figures.words import typeset
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -29,19 +28,7 @@ OWN = """
 .ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
 .ex-first .ex-explore { --ex-verdict-height: 75px; }
 .ex-first .ex-chart-tools { width: 115px; height: 24px; }
-.ex-first .ex-chart-plot { position: relative; color: var(--ex-muted); font-size: 12px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
-.ex-sketch { position: absolute; }
-.ex-sketch svg { position: absolute; width: 100%; height: 100%; overflow: hidden; }
-.ex-sketch span { position: absolute; line-height: 1; white-space: nowrap; }
-.ex-sketch-tick[data-axis="x"] { top: calc(100% + 6px); transform: translateX(-50%); }
-.ex-sketch-tick[data-axis="y"] { right: 100%; transform: translateY(50%); padding-right: 6px; }
-.ex-sketch-grid { fill: none; stroke: var(--ex-grid); }
-.ex-sketch-title[data-axis="x"] { left: 50%; top: calc(100% + 25px); transform: translateX(-50%); }
-.ex-sketch-title[data-axis="y"] { top: 50%; left: -50px; transform: translate(-50%, -50%) rotate(-90deg); }
-@container explorer (max-width: 699.9px) {
-  .ex-first .ex-cell:first-child .ex-sketch-title { display: none; } /* as plotly's */
-}
 #ex-first .widget-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
 .ex-first [data-later] { visibility: hidden; }
 .ex-first :is(.ex-tabs, .ex-stories button, summary, .ex-entry) { opacity: .5; }
@@ -51,15 +38,12 @@ OWN = """
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 """
 """Style where the first picture differs from the live page: it has words and numbers only, no controls."""
-WHY = '<details class="ex-chart-why"><summary>Why?</summary></details>'
-LARGE = tuple(FIGURES)[:2]
-"""The charts that are drawn; the others stand below them as small pictures."""
 TOOLS = ("Stories", "↶", "↷", "Reset all", "Share", "Glossary")
 """Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
 
 def first_picture(config: Config, tabs: Sequence[str]) -> str:
-    """The frame of the page and the theory's lines of a design, with the style sheet that it needs.
+    """The frame of the page with the theory's verdict on a design and its last layer, and the style sheet for it.
 
     Args:
         config: the design.
@@ -68,7 +52,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
     predicted = predict(config)
     tools = "".join(f'<button class="ex-tool">{words}</button>' for words in TOOLS)
     names = "".join(f"<span>{html.escape(title)}</span>" for title in tabs)
-    cells = "".join(f'<div class="ex-cell widget-box">{_card(row, predicted)}</div>' for row in FIGURES.values())
+    cells = "".join(f'<div class="ex-cell widget-box">{_card(row)}</div>' for row in FIGURES.values())
     style = STYLE.replace(".ex-root", ".ex-first") + OWN
     return f"""<div id="ex-first"><style>{style}</style><div class="ex-first widget-box">
 <div inert aria-hidden="true">
@@ -85,7 +69,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 </div></div></div>
 <div class="ex-status" data-state="computing"><span class="ex-mark"></span>
 <p class="ex-note" id="loading" role="status">Starting Python for this page…</p>
-<span class="ex-status-detail">The lines are the theory's prediction for the default design.</span></div>
+<span class="ex-status-detail">Verdict and layer are the theory's prediction for the default design.</span></div>
 </div></div>"""
 
 
@@ -97,16 +81,14 @@ def _stories() -> str:
             "</section></div>")
 
 
-def _card(row: Row, predicted: Profile) -> str:
-    """A chart's card: title and caption, and the lines of the large ones."""
-    is_large, is_first = row.name in LARGE, row.name == LARGE[0]
-    drawn, badge = (sketch(row.draw([predicted])), "prediction") if is_large else ("", "")
-    below = '<div class="ex-place"></div>' if is_first else ""
+def _card(row: Row) -> str:
+    """A chart's card: title and caption, and room for the chart."""
+    below = '<div class="ex-place"></div>' if row.name == next(iter(FIGURES)) else ""
     return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
-            f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3><span class="ex-chart-badge">{badge}</span></div>'
+            f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3></div>'
             f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
-            f'{WHY if any(row.why(predicted)) else ""}<div class="ex-chart-tools"></div></figcaption>'
-            f'<div class="ex-chart-plot">{drawn}</div></figure></div>{below}')
+            '<details class="ex-chart-why"><summary>Why?</summary></details><div class="ex-chart-tools"></div>'
+            f'</figcaption><div class="ex-chart-plot"></div></figure></div>{below}')
 
 
 SIGNS = {"good": "✓", "warning": "!", "bad": "×"}

@@ -1,4 +1,4 @@
-"""Figures as data: drawn so, packed for a browser, what changed between two of them, and their numbers as a table.
+"""Figures as data: drawn so, packed for a browser, and their numbers as a table.
 
 `plotly.graph_objects.Figure` checks each of its properties, which takes a page longer than all else that it draws. The
 page therefore packs what was drawn as it is; the tests have plotly check it.
@@ -10,7 +10,6 @@ import base64
 import csv
 import html
 import io
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import update_wrapper
@@ -59,28 +58,6 @@ def packed(part: Any) -> Any:
         kind, data = f"{part.dtype.kind}{part.dtype.itemsize}", base64.b64encode(part.tobytes()).decode()
         return {"dtype": kind, "bdata": data} | ({"shape": ", ".join(map(str, part.shape))} if part.ndim > 1 else {})
     return part.item() if isinstance(part, np.generic) else part
-
-
-def changes(before: Any, after: Any) -> list[list[Any]]:
-    """Edits that make one packed figure the other: `[path, value]` for a new value, `[path]` for a removed one."""
-    return [[list(path), *value] for path, *value in _changes(before, after, ())]
-
-
-def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[Any, ...]]:
-    if type(before) is type(after) and before == after:
-        return
-    if isinstance(before, dict) and isinstance(after, dict):
-        yield from (((*path, name),) for name in before.keys() - after.keys())
-        for name, value in after.items():
-            if name in before:
-                yield from _changes(before[name], value, (*path, name))
-            else:
-                yield (*path, name), value
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after) and path[-1:] == ("data",):
-        for place, pair in enumerate(zip(before, after, strict=True)):
-            yield from _changes(*pair, (*path, place))
-    elif json.dumps(before) != json.dumps(after):  # as they travel: to Python, 1, 1.0 and True are the same
-        yield path, after
 
 
 # The numbers of a figure, a row each.

@@ -176,20 +176,6 @@ Mark = tuple[float, float]
 """A value of an axis, and its place in per cent."""
 
 
-def sketch(figure: go.Figure) -> str:
-    """The lines, the ticks and the titles of a figure's axes, in a box that fills whatever it is put into."""
-    layout = figure.layout
-    margin = layout.margin
-    box = f"inset: {margin.t}px {margin.r}px {margin.b}px {margin.l}px"
-    lines, across, up, grid = _parts(figure)
-    marks = "".join([*_ticks(across, "left", "x"), *_ticks(up, "bottom", "y")])
-    titles = "".join(f'<span class="ex-sketch-title" data-axis="{name}">{axis.title.text or ""}</span>'
-                     for name, axis in (("x", layout.xaxis), ("y", layout.yaxis)))
-    below = f'<path class="ex-sketch-grid" d="{grid}" vector-effect="non-scaling-stroke"/>'
-    return (f'<div class="ex-sketch" style="{box}">{marks}<svg viewBox="0 0 100 100" preserveAspectRatio="none" '
-            f'aria-hidden="true">{below}{lines}</svg>{titles}</div>')
-
-
 def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
     """A figure's lines as an `<img>` that needs neither style nor script, on white, with a description in words."""
     layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)
@@ -272,9 +258,3 @@ def hue(trace: Any) -> str:
     """The color of a series: of its dots where it has only these, else of its line."""
     color = trace.line.color if "lines" in (trace.mode or "") else trace.marker.color
     return color if isinstance(color, str) else "#1b1f24"
-
-
-def _ticks(marks: Sequence[Mark], side: str, axis: str) -> Iterator[str]:
-    """The numbers beside an axis, from their values and places."""
-    for value, at in marks:
-        yield f'<span class="ex-sketch-tick" data-axis="{axis}" style="{side}: {at:.2f}%">{number(value)}</span>'

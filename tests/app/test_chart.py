@@ -14,7 +14,6 @@ import plotly.graph_objects as go
 import pytest
 import traitlets
 from ipywidgets import Widget
-from plain_figures import applied
 from plotly.offline import get_plotlyjs
 
 from explorer import plotlyjs
@@ -77,27 +76,6 @@ def sent(monkeypatch):
                           if widget is chart and message["method"] == "update"]
 
 
-def test_only_what_changed_of_a_figure_is_sent_and_its_number(sent):
-    chart = Chart()
-    chart.show(figure(np.zeros(3, np.float32)))
-    first = chart.figure
-    chart.show(figure(np.array([0, 1, 2], np.float32)))
-    assert [state for state in sent(chart) if "figure" in state or "number" in state] == []
-    patches = [state["patch"] for state in sent(chart) if "patch" in state]
-    assert [(patch["start"], patch["end"]) for patch in patches] == [(0, 1), (1, 2)]
-    assert [path for path, *_ in patches[1]["changes"]] == [["data", 0, "y", "bdata"]]
-    assert applied(applied({}, patches[0]["changes"]), patches[1]["changes"]) == chart.figure != first
-
-
-def test_a_whole_figure_is_sent_once():
-    chart = Chart()
-    chart.show(figure(np.zeros(3)))
-    state = chart.get_state(("figure", "number", "patch"))
-    assert state["figure"] == chart.figure
-    assert state["patch"] == {"start": 0, "end": state["number"], "changes": []}
-    assert chart.get_state("patch")["patch"]["changes"]
-
-
 def test_the_same_figure_again_is_not_sent(sent):
     chart = Chart()
     chart.show(figure(np.zeros(3)))
@@ -106,25 +84,12 @@ def test_the_same_figure_again_is_not_sent(sent):
     assert len(sent(chart)) == before
 
 
-def test_a_page_that_lacks_a_figure_is_sent_the_whole_in_one_message(sent):
-    chart = Chart()
-    for length in range(3):
-        chart.show(figure(np.zeros(length)))
-    chart.set_state({})
-    chart._handle_custom_msg("whole", [])
-    state = sent(chart)[-1]
-    assert set(state) == {"figure", "number", "patch"}
-    assert (state["number"], state["patch"]["end"]) == (3, 3)
-    assert state["figure"] == chart.figure
-
-
 def test_a_view_that_opens_late_is_given_the_latest_whole():
     chart = Chart()
     for length in range(3):
         chart.show(figure(np.zeros(length)))
     state = chart.get_state()
     assert state["figure"] == chart.figure
-    assert state["number"] == state["patch"]["end"] == 3
 
 
 def test_a_figure_may_come_as_plain_data():

@@ -40,7 +40,7 @@ def test_it_says_what_the_theory_says() -> None:
     assert finding.meaning in page.words
     assert finding.evidence in page.words
     assert all(row.title in page.words for row in FIGURES.values())
-    assert page.words.count("Why?") == sum(any(row.why(predict(config))) for row in FIGURES.values())
+    assert page.words.count("Why?") == len(FIGURES)
     assert "A < B" in page.words
     assert "theory's prediction" in page.words
     assert page.open == 0
@@ -54,4 +54,3 @@ def test_a_server_draws_it_without_torch() -> None:
     drawn = done.stdout.decode()
     assert 'id="ex-first"' in drawn
     assert drawn.count('<svg class="ex-block"') == 2
-    assert drawn.count("<svg viewBox") == sum(bool(row.draw([predict(Config())]).data) for row in FIGURES.values())

@@ -274,14 +274,14 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     before = len(page.drawn()), len(page.drawn("token_correlation"))
     page.set(n_layers=3)
     page.until("idle", "Measured 3")
-    alone = unseen.number
+    alone = unseen.figure
     seeds.may_end.clear()
     assert len(page.drawn("token_correlation")) > before[1], "a single move draws them all"
     for layers in (4, 5, 6):
-        number = seen.number
+        before_move = seen.figure
         page.set(n_layers=layers)
-        assert seen.number > number or layers == 4, "at the drag's first move there may be nothing to draw ahead of"
-    assert unseen.number == alone
+        assert seen.figure != before_move or layers == 4, "at the first move there may be nothing to draw ahead of"
+    assert unseen.figure == alone
     if end == "refused":
         page.set(d_model=17)
     elif end == "stale":
@@ -290,7 +290,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     if end == "idle":
         seeds.may_end.set()
     page.until(end)
-    assert page.comes(lambda: unseen.number > alone or end != "idle")
+    assert page.comes(lambda: unseen.figure != alone or end != "idle")
     drawn = {len(page.drawn(name)) for name in ("second_moment", "token_correlation")}
     seeds.may_end.set()
     assert drawn == {13 if end == "idle" else 7}

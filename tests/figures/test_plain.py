@@ -1,20 +1,17 @@
-"""Plain figures: plotly accepts each and has the same, and a difference leads from any figure to any other."""
+"""Plain figures: plotly accepts each and has the same."""
 
 from __future__ import annotations
 
-import copy
 import json
 from functools import cache, partial
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given
-from plain_figures import FIGURE, applied
 
 from explorer import Config, Profile, measure, predict
 from explorer.figures import BY_CHOICE, FIGURES, gradient_by_matrix
-from explorer.figures.data import Picture, changes, packed
+from explorer.figures.data import Picture, packed
 
 ROWS = {**FIGURES, **BY_CHOICE}
 DESIGNS = (
@@ -52,23 +49,3 @@ def test_an_array_keeps_its_type_and_its_shape():
     assert packed(np.zeros((2, 3), np.float32))["shape"] == "2, 3"
     assert packed(np.zeros((2, 3), np.float32)[:, 1]) == {"dtype": "f4", "bdata": "AAAAAAAAAAA="}
     assert packed({"a": (1, np.float64(2.5))}) == {"a": [1, 2.5]}
-
-
-@given(FIGURE, FIGURE)
-def test_the_difference_leads_from_one_figure_to_the_other(before, after):
-    assert json.dumps(applied(before, changes(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
-
-
-@given(FIGURE)
-def test_nothing_new_is_no_difference(figure):
-    assert changes(figure, copy.deepcopy(figure)) == []
-
-
-def test_of_a_move_only_the_numbers_and_the_words_are_sent():
-    before, after = (packed(FIGURES["second_moment"].plain([predict(Config(init_variance=v))])) for v in (0.8, 1.0))
-    found = changes(before, after)
-    assert {tuple(path[:1] if path[0] == "data" else path[:2]) for path, *_ in found} == {
-        ("data",), ("layout", "meta"), ("layout", "yaxis")}
-    assert ["data", 1, "y", "bdata"] in [path for path, *_ in found]
-    assert all("y" in path for path, *_ in found if path[0] == "data")
-    assert len(json.dumps(found)) < len(json.dumps(after)) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.figures.kit import Axis, picture
-from explorer.figures.pages import place, sketch, ticks
+from explorer.figures.pages import image, place, ticks
 from explorer.theory import predict
 
 
@@ -20,6 +21,11 @@ def drawn(x: list[float], y: list[float], *, log: bool = False) -> go.Figure:
     height = Axis("up", (0.0, 2.0), log=True) if log else Axis("up", (1.0, 100.0))
     line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": "#123456", "dash": "dot"}}
     return picture([line], Axis("across", (0.0, 10.0)), height, "A line.")
+
+
+def sketch(figure: go.Figure) -> str:
+    """The SVG within an image."""
+    return base64.b64decode(image(figure, "A line").partition("base64,")[2]).decode()
 
 
 def points(markup: str) -> list[tuple[str, float, float]]:
@@ -55,5 +61,5 @@ def test_every_line_of_the_theory_is_drawn_in_its_hue() -> None:
         figure = row.draw([profile])
         if lines := [trace for trace in figure.data if "lines" in trace.mode]:
             markup = sketch(figure)
-            assert markup.count("<path d=") == len(lines)
+            assert markup.count("<path d=") == len(lines) + 1  # and the grid
             assert all(trace.line.color in markup for trace in lines)

@@ -10,6 +10,10 @@ function openControl(root, field) {
   control.querySelector("input:not(:disabled), select:not(:disabled)")?.focus({ preventScroll: true });
 }
 
+/** The drawings of a text. */
+const parsedSvg = (text) => (
+  new DOMParser().parseFromString(`<svg xmlns="${SVG}">${text}</svg>`, "image/svg+xml").documentElement.children);
+
 export default {
   render({ model, el }) {
     become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
@@ -54,7 +58,7 @@ export default {
       "ex-layer", ({ detail }) => choose(detail), { signal: listening.signal }));
     return callAll([() => listening.abort(), follow(model, "svg", () => {
       const hasFocus = blocks.contains(document.activeElement);
-      blocks.innerHTML = model.get("svg");
+      blocks.replaceChildren(...parsedSvg(model.get("svg")));
       makeStop(stop);
       if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
     }), follow(model, "layer layers words", () => {

@@ -1,6 +1,6 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
-   The kernel sends the changes of a figure, see `applyPatch`. Drawings never queue: a new figure waits for the next
+   Drawings never queue: a new figure waits for the next
    frame of the browser, and a newer one replaces it. Where only numbers changed, the rest of the drawing stays.
 
    A plot without a size (in a closed tab), or too narrow for its axes, is drawn once it has room. A plot that is
@@ -68,8 +68,6 @@ function onColors(callback) {
   return callAll([() => theme.disconnect(), listen(dark, "change", callback)]);
 }
 
-const visibility = new WeakMap(); // a model to its cards on the screen, and whether the kernel takes it for visible
-
 const TEXTS = "title caption why lesson source badge badge_tone badge_rule stale ahead designs";
 
 class Card {
@@ -89,14 +87,14 @@ class Card {
     this.redraw = this.redraw.bind(this);
     this.resetZoom = this.resetZoom.bind(this);
     this.place = onScreen(this.plot, (isVisible) => {
-      this.reportVisibility(isVisible);
+      this.reportVisibility(isVisible && !this.isPicture());
       if (isVisible) this.update();
     });
     this.resizes = new ResizeObserver(() => this.resize());
     this.resizes.observe(this.plot);
     this.stop = callAll([
       follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
-      follow(model, "patch figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
+      follow(model, "figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
       () => this.resizes.disconnect(), () => this.place.end(), saveIncomingFiles(model), this.guess.end,
     ]);
   }
@@ -212,15 +210,10 @@ class Card {
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
-  /** Tells the kernel whether any view of the chart is on the screen. A trait would send the figure along with it. */
+  /** Tells the kernel whether the chart is on the screen. A trait would send the figure along with it. */
   reportVisibility(isVisible) {
-    const state = visibility.get(this.model) ?? { cards: new Set(), isVisible: true };
-    visibility.set(this.model, state);
-    state.cards[isVisible ? "add" : "delete"](this);
-    if (state.isVisible === state.cards.size > 0) return;
-    state.isVisible = !state.isVisible;
     try {
-      this.model.send(["seen", state.isVisible]);
+      this.model.send(["seen", isVisible]);
     } catch {
       // JupyterLab leaves the charts of a kernel that has ended on the page; no kernel is left to receive this
     }
@@ -228,7 +221,6 @@ class Card {
 
   /** Draws the model's figure if it is another one than the drawn one. */
   update() {
-    applyPatch(this.model);
     if (this.model.get("figure") !== this.drawnFigure) this.schedule();
   }
 
@@ -251,9 +243,9 @@ class Card {
     this.schedule();
   }
 
-  /** Whether the plot has room. While figures change, a plot that is not on the screen waits until they rest. */
+  /** Whether the plot has room. While figures change, a picture or a plot off the screen waits until they rest. */
   canDraw() {
-    const isWanted = this.place.visible || !this.model.get("stale") || isPrinting();
+    const isWanted = (this.place.visible && !this.isPicture()) || !this.model.get("stale") || isPrinting();
     return isWanted && this.size[0] >= NARROWEST_PLOT;
   }
 
@@ -342,7 +334,6 @@ class Card {
 
   remove() {
     this.isAlive = false;
-    visibility.get(this.model)?.cards.delete(this);
     this.stop();
     this.Plotly?.purge(this.plot);
   }

@@ -1,16 +1,14 @@
 """`Chart`: one card of the page, a title, a sentence and a plotly figure.
 
-A whole figure is one trait, so a view that opens late shows the latest. A new one is sent as what changed, with the
-numbers of both: a page that missed one asks for the whole, and no update is lost. Arrays travel as typed arrays. Of
-what a browser says only that wish, whether the chart is on the screen, and the name of a format are read, and the chart
-is then sent as such a file; other messages go to the asker of a question.
+A figure is one trait, so a view that opens late shows the latest. Arrays travel as typed arrays. Of what a browser says
+only whether the chart is on the screen and the name of a format are read, and the chart is then sent as such a file;
+other messages go to the asker of a question.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import plotly.graph_objects as go
 import traitlets
@@ -18,14 +16,12 @@ import traitlets
 from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.runtime import PageWidget, view
 from explorer.diagnosis.agreement import agreement
-from explorer.figures.data import Plain, changes, packed, to_csv
+from explorer.figures.data import Plain, packed, to_csv
 from explorer.figures.pages import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
 from explorer.profile import Profile
 
-WHOLE = ("figure", "number", "patch")
-"""Together in one message, these are right however many came before."""
 TONES = ("", "good", "warn")
 
 
@@ -48,9 +44,6 @@ class Chart(PageWidget):
         marks: meaning of dots and lines, or their settings, as that picture says it.
         picks: a click on a point is the message `["pick", x, y]`.
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
-        number: of the figure; it rises with each.
-        patch: what the last one changed, `{start, end, changes}`: the numbers before and after, and
-            `figures.data.changes`.
     """
 
     _esm = view("chart")
@@ -69,8 +62,6 @@ class Chart(PageWidget):
     marks = traitlets.Unicode().tag(sync=True)
     picks = traitlets.Bool(False).tag(sync=True)
     figure = traitlets.Dict().tag(sync=True)
-    number = traitlets.Int().tag(sync=True)
-    patch = traitlets.Dict().tag(sync=True)
     ask = traitlets.Dict().tag(sync=True)
 
     def __init__(self, **traits: object) -> None:
@@ -82,10 +73,8 @@ class Chart(PageWidget):
         self.on_msg(lambda _, content, __: self._take(content))
 
     def _take(self, content: object) -> None:
-        """Handles a message: a page lacks a figure, what it shows, what is to be saved, or an answer to a question."""
+        """Handles a message: what the page shows, what is to be saved, or an answer to a question."""
         match content:
-            case "whole":
-                self.send_state(WHOLE)
             case ["seen", bool() as seen]:
                 self.seen = seen
             case "csv" | "html":
@@ -101,23 +90,6 @@ class Chart(PageWidget):
         else:
             page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
             hand_over(self, f"{name}.html", "text/html", page.encode())
-
-    def _should_send_property(self, key: str, value: object) -> bool:
-        """Keeps a new figure from being sent whole."""
-        return key not in ("figure", "number") and bool(super()._should_send_property(key, value))
-
-    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """The traits as they are sent; beside the whole figure, the last changes are not sent again."""
-        state: dict[str, Any] = super().get_state(key, drop_defaults)
-        if state.get("figure") and state.get("patch"):
-            state["patch"] = {**state["patch"], "changes": []}
-        return state
-
-    @traitlets.observe("figure")
-    def _tell(self, change: Any) -> None:
-        """Sends what changed of the figure."""
-        self.number += 1
-        self.patch = {"start": self.number - 1, "end": self.number, "changes": changes(change["old"], change["new"])}
 
     def explain(self, why: Why) -> Chart:
         """Replaces the line below the caption; returns the chart."""

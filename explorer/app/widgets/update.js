@@ -1,14 +1,13 @@
 /* Draws the difference between a chart's figure and the figure before, where that is faster than a whole drawing.
 
-   The kernel sends the difference as a patch between two numbered figures. All views of a model share its one
-   figure, which stays complete. A dragged slider mostly moves some lines and the ends of an axis. Plotly's
-   `relayout` and `animate` draw that in a third of the time of its `react`. */
+   A dragged slider mostly moves some lines and the ends of an axis. Plotly's `relayout` and `animate` draw that in a
+   third of the time of its `react`. */
 
 const MOVABLE = ["x", "y", "customdata", "hovertemplate"]; // what `animate` can change of a trace
 const SCALABLE = ["range", "nticks", "tickformat", "exponentformat", "tick0", "dtick"]; // and `relayout` of an axis
 const IMMEDIATE = { transition: { duration: 0 }, frame: { duration: 0, redraw: false }, mode: "immediate" };
 
-/** Whether two plain values are equal. Objects that a patch did not touch are identical, and cheap to compare. */
+/** Whether two plain values are equal. */
 function same(left, right) {
   if (left === right) return true;
   if (typeof left !== "object" || typeof right !== "object" || !left || !right) return false;
@@ -59,32 +58,4 @@ async function move(Plotly, plot, figure, traces) {
   const parts = animated.map((index) => MOVABLE.filter((name) => name in figure.data[index])
     .map((name) => [name, figure.data[index][name]]));
   await Plotly.animate(plot, { data: structuredClone(parts.map(Object.fromEntries)), traces: animated }, IMMEDIATE);
-}
-
-/** Applies the newest patch to a model's figure, unless another view has. Requests the figure if a patch is missing. */
-function applyPatch(model) {
-  const { start, end, changes } = model.get("patch");
-  if (end === undefined || end === model.get("number")) return;
-  if (start !== model.get("number")) {
-    model.send("whole");
-    return;
-  }
-  model.set("number", end); // before the figure, whose change makes the other views come here
-  model.set("figure", patched(model.get("figure"), changes));
-}
-
-/** A copy of a figure with changes applied. It shares with the figure whatever did not change.
-
-    A change is a path and the value there, or a path alone for a value that is removed. */
-function patched(figure, changes) {
-  return changes.reduce((partial, [path, ...value]) => replaced(partial, path, value), figure);
-}
-
-function replaced(whole, [key, ...path], value) {
-  if (key === undefined) return value[0];
-  const copy = Array.isArray(whole) ? [...whole] : { ...whole };
-  if (path.length) copy[key] = replaced(whole[key], path, value);
-  else if (value.length) [copy[key]] = value;
-  else delete copy[key];
-  return copy;
 }
