@@ -26,7 +26,7 @@ DATA = """() => {
 IN_VIEW = """(looks) => {
   const shown = (names) => [...document.querySelectorAll(names)].find((node) => node.checkVisibility());
   const box = (node) => node.getBoundingClientRect();
-  const look = shown('.ex-cell.ex-looked, .ex-main.ex-looked .ex-verdict');
+  const look = shown('.ex-cell.ex-looked, .ex-looked > .ex-verdict');
   const act = shown('.ex-guess-below .ex-primary') ?? shown('.ex-told .ex-primary');
   const status = shown('.ex-status'); // not there while a panel opens
   if (!act || Boolean(look) !== looks || looks && (!status || box(look).bottom > box(status).top)) return false;

@@ -67,7 +67,7 @@ class StoryStep {
 
   /** Scrolls to the part of the page that the step speaks of, and returns it. */
   scrollToTarget() {
-    const target = this.root()?.querySelector(".ex-cell.ex-looked, .ex-main.ex-looked .ex-verdict");
+    const target = this.root()?.querySelector(".ex-cell.ex-looked, .ex-looked > .ex-verdict");
     bringIntoView(target);
     return target;
   }

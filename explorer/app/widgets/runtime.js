@@ -5,7 +5,10 @@
 
     anywidget gives up on a model whose script is not there within two seconds, for example on a slow machine: it
     draws the model, but refuses every state from the kernel, earlier ones included. When such a model is drawn, it
-    subscribes to its messages itself and requests its whole state. */
+    subscribes to its messages itself and requests its whole state.
+
+    This is the only place that reads a private part: anywidget refuses custom messages to such a model as well, so
+    that no public call tells it anything, and any script may be late while the browser's thread is busy. */
 function requestMissedState(proxy) {
   const model = proxy.set({}); // Backbone's `set` returns the model, which anywidget hides behind a proxy
   model._handle_comm_msg({ content: { data: {} } }).catch(() => {
