@@ -51,13 +51,12 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln&v=1"
-            "&charts=second_moment,gradient_by_layer,attention_entropy,token_correlation", 1130),
+    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln&v=1", 1060),
     Picture("your_model", "?tab=yours&v=1", 1200),
     Picture("map", "?tab=map&v=1", 860),
 )
 DRAGGED = Picture("drag", "?embed=1&show=alpha,norm_placement&charts=second_moment,attention_entropy"
-                  "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1", 660, 1160)
+                  "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1", 780, 1160)
 FIELD, HELD = "alpha", ((*range(6, 27), *[27] * 10), (*range(26, 9, -1), *[9] * 10))
 """The slider that is dragged, and where the mouse holds it in each frame of two drags, in per cent of its width."""
 FRAME_MS, REST_MS, COLORS = 100, 2500, 128
