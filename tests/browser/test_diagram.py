@@ -53,7 +53,6 @@ def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
     entry, numbers = wide.page.get_by_label("Layer of the diagram"), wide.page.locator(".ex-block-number")
     last = numbers.evaluate_all(NUMBERS)
     dots = wide.page.locator(".ex-chart-plot").first.locator(".points path")
-    at = next(dot for dot in dots.all() if dot.is_visible())
     assert dots.count() == 25  # the embedding, and two for each of twelve layers
     at = dots.nth(12)  # after layer 6
     at.hover(force=True)
@@ -95,3 +94,36 @@ def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(browser: Bro
     assert page.evaluate(WHOLE, [".ex-stories-offer", ".ex-verdict", ".ex-diagram", *cells]) == []
     visit.must_be_clean()
     page.close()
+
+
+HELD = """async (steps) => {
+  const slider = document.querySelector('[data-field=init_variance] input[type=range]');
+  const drawn = () => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn));
+  const before = drawn();
+  for (let step = 0; step < steps; step += 1) {
+    slider.value = Number(slider.value) + 1;
+    slider.dispatchEvent(new Event('input', { bubbles: true }));
+    await new Promise((go) => setTimeout(go, 150));
+  }
+  const during = drawn().map((count, at) => count - before[at]);
+  slider.dispatchEvent(new Event('change', { bubbles: true }));
+  return during;
+}"""
+"""How often each chart is drawn while a slider is dragged and held."""
+
+
+@pytest.mark.parametrize(("width", "height", "picture"), [(1440, 900, True), (390, 844, False)])
+def test_while_a_slider_is_dragged_charts_follow_and_pictures_rest(
+    wide: Dashboard, width: int, height: int, picture: bool,
+) -> None:
+    wide.page.set_viewport_size({"width": width, "height": height})
+    wait_until_still(wide.page)
+    with wide.redrawn():
+        wide.write("init_variance", "2")  # the plots have their sizes
+    before = wide.drawn()
+    with wide.redrawn():
+        during = wide.page.evaluate(HELD, 12)
+        assert during[0] > 2
+        assert not picture or during[2] <= 1, "at most what was still to be drawn"
+    assert wide.drawn()[2] > before[2]
+    wide.reset()

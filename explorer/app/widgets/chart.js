@@ -1,7 +1,7 @@
 /* One chart: a card whose plot shows the `figure` trait, drawn by the page's only copy of plotly.js.
 
-   Drawings never queue: a new figure waits for the next
-   frame of the browser, and a newer one replaces it. Where only numbers changed, the rest of the drawing stays.
+   Drawings never queue: a new figure waits for the next frame of the browser, and a newer one replaces it. Where only
+   numbers changed, the rest of the drawing stays. While a slider moves, the small pictures wait until it rests.
 
    A plot without a size (in a closed tab), or too narrow for its axes, is drawn once it has room. A plot that is
    not on the screen is drawn when the browser is idle. Colors come from the page's CSS variables; a figure itself
@@ -86,8 +86,9 @@ class Card {
     this.guess = new Guess(model, this.plot, this.el);
     this.redraw = this.redraw.bind(this);
     this.resetZoom = this.resetZoom.bind(this);
+    this.isSeen = true; // as far as the kernel knows
     this.place = onScreen(this.plot, (isVisible) => {
-      this.reportVisibility(isVisible && !this.isPicture());
+      this.reportVisibility();
       if (isVisible) this.update();
     });
     this.resizes = new ResizeObserver(() => this.resize());
@@ -112,16 +113,19 @@ class Card {
     const words = [header, this.caption, this.why, this.tools, this.legend];
     this.el = make("figure", { class: "ex-chart" },
       make("figcaption", { class: "ex-chart-words" }, ...words), this.plot);
+    this.plot.addEventListener("click", () => this.isPicture() && this.toggleSize());
     // In plotly, a touch that scrolls the page would zoom by accident. A tap still arrives as mouse events.
-    this.plot.addEventListener("click", () => {
-      if (this.isPicture() && this.tools.firstChild.checkVisibility()) this.toggleSize();
-    });
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
   }
 
-  /** Whether the chart is one of the small pictures, which have no room for the titles of axes. */
-  isPicture() {
+  /** Whether there is no room for the titles of axes. */
+  isSmall() {
     return this.size[1] < SMALLEST_CHART;
+  }
+
+  /** Whether the chart is one of the small pictures that can be enlarged. */
+  isPicture() {
+    return this.isSmall() && this.tools.firstChild.checkVisibility();
   }
 
   buttons() {
@@ -210,10 +214,13 @@ class Card {
     this.plot.style.setProperty("--chart-shape", `${width} / ${height}`);
   }
 
-  /** Tells the kernel whether the chart is on the screen. A trait would send the figure along with it. */
-  reportVisibility(isVisible) {
+  /** Tells the kernel whether the chart is to follow a slider. A trait would send the figure along with it. */
+  reportVisibility() {
+    const isSeen = this.place.visible && !this.isPicture();
+    if (isSeen === this.isSeen) return;
+    this.isSeen = isSeen;
     try {
-      this.model.send(["seen", isVisible]);
+      this.model.send(["seen", isSeen]);
     } catch {
       // JupyterLab leaves the charts of a kernel that has ended on the page; no kernel is left to receive this
     }
@@ -291,7 +298,7 @@ class Card {
 
   async drawWhole() {
     const { data, layout } = this.dressed();
-    if (this.isPicture()) simplify(data, layout);
+    if (this.isSmall()) simplify(data, layout);
     if (!this.isListening) this.plot.textContent = ""; // removes the message of an earlier failure
     await this.Plotly.react(this.plot, data, layout, SETTINGS);
     if (!this.isListening) this.listen();
@@ -329,7 +336,9 @@ class Card {
     const earlierSize = String(this.size);
     this.size = [this.plot.clientWidth, this.plot.clientHeight];
     // Plotly's own resizing would leave a legend where the margin of the earlier size had it.
-    if (String(this.size) !== earlierSize && this.size[0] >= NARROWEST_PLOT) this.redraw();
+    if (String(this.size) === earlierSize) return;
+    this.reportVisibility();
+    if (this.size[0] >= NARROWEST_PLOT) this.redraw();
   }
 
   remove() {
