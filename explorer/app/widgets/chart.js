@@ -135,7 +135,9 @@ class Card {
       ["−", "Zoom out", () => this.magnify(2)],
       ["Reset", "Reset zoom", () => this.resetZoom()],
     ].map(([label, title, zoom]) => chartButton(label, title, whenDrawn(zoom)));
-    const enlarge = button("Enlarge", "ex-chart-tool ex-enlarge", () => this.toggleSize(), { "aria-pressed": "false" });
+    const enlarge = button("Enlarge", "ex-chart-tool ex-enlarge", () => this.toggleSize(), {
+      title: "Large or small", "aria-pressed": "false",
+    });
     return [enlarge, ...zoomButtons, ...saveMenu({
       PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
       HTML: () => press(this.model, "html"), CSV: () => press(this.model, "csv"),
