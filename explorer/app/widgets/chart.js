@@ -56,7 +56,7 @@ function simplify(data, layout) {
   for (const name of axisNames(layout)) layout[name].title = undefined;
   for (const trace of data) {
     if (trace.type === "heatmap") trace.showscale = false;
-    if (trace.mode === "lines+text") trace.mode = "lines"; // words at a level would lie over the data
+    if (trace.mode === "lines+text") trace.text = []; // words at a level would lie over the data
   }
 }
 
