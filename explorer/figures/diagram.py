@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from explorer.config import Config
+from explorer.config import Config, differences
 from explorer.numbers import number
 from explorer.profile import BRANCHES, STATISTICS, Profile
 from explorer.schemes.mlp import MLPS
@@ -75,8 +75,8 @@ def _branch(config: Config, layer: int, index: int) -> Branch:
         parts.append(Part("last matrix", variance, "The branch's last matrix"))
     if place.on_output:
         parts.append(_norm(config, "the branch's output"))
-    skip = [] if design.profiled else _factor(config, place.skip, of_stream=True)
-    skip = [Part("× ω", ("residual",), "The stream times a factor found in a first pass")] if design.profiled else skip
+    profiled = Part("× ω", ("residual",), "The stream times a factor found in a first pass")
+    skip = [profiled] if design.profiled else _factor(config, place.skip, of_stream=True)
     after = [_norm(config, "the sum")] if place.on_sum else []
     if design.final_norm and number_of == 2 * config.n_layers - 1:
         label, name = NORMS[config.norm]
@@ -150,7 +150,7 @@ def diagram(config: Config, layer: int, profile: Profile | None = None, referenc
         profile: gives second moments; drawn without numbers when left out.
         reference: parts of which a field differs from this config's are marked.
     """
-    changed = {name for name in Config.specs() if reference and getattr(config, name) != getattr(reference, name)}
+    changed = set(differences(config, reference)) if reference else set()
     numbers, drawn = moments(profile, layer), branches(config, layer)
     return "".join(_svg(branch, numbers, changed, is_first=branch is drawn[0]) for branch in drawn)
 

@@ -192,9 +192,10 @@ class Explore(Live[Job, Profile]):
         processors from measuring. A theory that breaks does not keep the measurement from the page.
         """
         self._predicted, _ = self._theory_of(job.config)
-        self._draw_diagram()
         if not self.drawing.whole or (self._lags and (self._dragging or self._held or self._result is None)):
             self._draw(hurry=self._held)
+        else:
+            self._draw_diagram()
         self.sweep.follow()
 
     @property

@@ -76,8 +76,7 @@ const separatedByDots = (groups) => groups.filter((group) => group.length)
 /** Writes the fold beside a chart's caption: the reason, the lesson and the paper. */
 function writeWhy(node, { why, lesson, source }) {
   node.hidden = !(why || lesson || source);
-  const links = () => make("span", { class: "ex-why-links" }, ...separatedByDots([lessonLink(lesson), cited(source)]));
-  const words = () => make("p", {}, ...explained(why), " ", links());
+  const words = () => make("p", {}, ...explained(why), " ", ...separatedByDots([lessonLink(lesson), cited(source)]));
   write(node, [why, lesson, source].join("\n"), () => [make("summary", {}, "Why?"), words()]);
 }
 
