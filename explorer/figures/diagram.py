@@ -107,7 +107,7 @@ def _attention(config: Config) -> Iterator[Part]:
     if config.logit_cap:
         yield Part(f"cap {number(config.logit_cap)}", ("logit_cap",), "Soft cap on the logits")
     yield Part("masked softmax" if config.causal else "softmax", ("causal",), f"Softmax over {earlier}")
-    if config.sink != "none":
+    if design.sink.logit is not None:
         yield Part("sink", ("sink",), "Attention sink")
     if config.value_residual:
         yield Part("+ first values", ("value_residual",), "Values of the first layer, added")

@@ -17,6 +17,8 @@ from explorer.trials import WEIGHTS, Evidence, Trial, trials
 PAGE = (Path(__file__).parents[2] / "docs" / "trainability.md").read_text(encoding="utf-8")
 CHEAP = (7, 1)
 """Two trainings of a second or two: one that trains, one that is not finite."""
+UNTRAINED = (*CHEAP, 11)
+"""Designs that do not magnify rounding: the table's gradient of design 9 differs by .4 % from processor to processor."""
 
 
 def test_the_table_is_whole_and_its_designs_are_those_that_are_drawn() -> None:
@@ -47,7 +49,7 @@ def test_a_training_made_again_gives_its_row(number: int) -> None:
     assert again["failure"] == known["failure"]
 
 
-@pytest.mark.parametrize("number", [*CHEAP, 9])
+@pytest.mark.parametrize("number", UNTRAINED)
 def test_what_the_untrained_model_shows_is_what_the_table_says(number: int) -> None:
     now, known = shown(random_design(number)), read()[number]
     assert (now["verdict"], now["rules"]) == (known["verdict"], known["rules"])
