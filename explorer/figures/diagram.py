@@ -13,13 +13,11 @@ from typing import NamedTuple
 from explorer.config import Config, differences
 from explorer.numbers import number
 from explorer.profile import BRANCHES, STATISTICS, Profile
+from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
+from explorer.schemes.placement import NORMS
 from explorer.schemes.residual import RESIDUALS
 
-NORMS = {"layer": ("LN", "LayerNorm"), "rms": ("RMS", "RMSNorm"), "dyt": ("DyT", "Dynamic Tanh"),
-         "derf": ("Derf", "Derf")}
-"""By norm: its label and its name."""
-LOGITS = {"sqrt_d": "q·k / √d", "none": "q·k", "d": "q·k / d", "ssmax": "ln n · q·k / √d"}
 STREAM, LANE, HEIGHT = 84, 39, 114
 """Pixels from the top: the residual line, the branch above it, and the whole drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
@@ -79,16 +77,16 @@ def _branch(config: Config, layer: int, index: int) -> Branch:
     skip = [profiled] if design.profiled else _factor(config, place.skip, of_stream=True)
     after = [_norm(config, "the sum")] if place.on_sum else []
     if design.final_norm and number_of == 2 * config.n_layers - 1:
-        label, name = NORMS[config.norm]
-        after.append(Part(f"final {label}", ("final_norm", "norm"), f"{name} after the last layer"))
+        norm = NORMS[config.norm]
+        after.append(Part(f"final {norm.short}", ("final_norm", "norm"), f"{norm.title} after the last layer"))
     title = ("Attention", "MLP, of the layer's input" if design.stream.parallel and design.attends else "MLP")[index]
     parts += _factor(config, place.branch, of_stream=False)
     return Branch(BRANCHES[index], title, parts, skip, after, place.skip != 0)
 
 
 def _norm(config: Config, where: str, scale: str = "") -> Part:
-    label, name = NORMS[config.norm]
-    return Part(label + scale, ("norm_placement", "norm"), f"{name} on {where}{scale}")
+    norm = NORMS[config.norm]
+    return Part(norm.short + scale, ("norm_placement", "norm"), f"{norm.title} on {where}{scale}")
 
 
 def _attention(config: Config) -> Iterator[Part]:
@@ -100,7 +98,7 @@ def _attention(config: Config) -> Iterator[Part]:
     if design.rotates or design.slopes:
         label = "rotary" if design.rotates else "ALiBi"
         yield Part(label, ("position", "rope_base", "rope_fraction"), f"Positions: {label}")
-    logits = LOGITS[config.attention_scale]
+    logits = DIVISORS[config.attention_scale].short
     yield Part(logits, ("attention_scale", "ssmax_scale"), f"Attention logits {logits}")
     if design.inherits:
         yield Part("+ earlier logits", ("residual_attention",), "Logits of earlier layers, added")
@@ -123,8 +121,7 @@ def _mlp(config: Config) -> Iterator[Part]:
 def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
     """The multiplier of the stream or of a branch, where it is chosen or is not 1; none of a missing stream."""
     words = f"The {'stream' if of_stream else 'branch'} times {number(factor)}"
-    is_alpha = "alpha" in RESIDUALS[config.residual].uses and of_stream is (config.residual == "scaled_skip")
-    if is_alpha:
+    if config.matters("alpha") and of_stream is RESIDUALS[config.residual].scales_stream:
         return [Part(f"α = {number(factor)}", ("alpha", "residual"), words)]
     if factor == 1 or (of_stream and factor == 0):
         return []

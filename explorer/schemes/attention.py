@@ -34,17 +34,19 @@ ATTENTIONS: dict[str, AttentionKind] = {
 class Divisor(Option):
     """Divisor of q·k, from the width of a head."""
 
+    short: str
+    """The logits in a drawing."""
     of: Callable[[int], float]
     row: Callable[[Settings, int], float] = lambda config, n: 1.0
     """Factor on the logits of a row that sees n keys."""
 
 
 DIVISORS: dict[str, Divisor] = {
-    "sqrt_d": Divisor("q·k / √d_head", "Vaswani et al. 2017", of=math.sqrt),
-    "none": Divisor("q·k", of=lambda d_head: 1.0),
-    "d": Divisor("q·k / d_head", "μP: Yang et al. 2022", of=float),
+    "sqrt_d": Divisor("q·k / √d_head", "Vaswani et al. 2017", short="q·k / √d", of=math.sqrt),
+    "none": Divisor("q·k", short="q·k", of=lambda d_head: 1.0),
+    "d": Divisor("q·k / d_head", "μP: Yang et al. 2022", short="q·k / d", of=float),
     "ssmax": Divisor("s ln n q·k / √d_head, n the keys that a row sees", "SSMax: Nakanishi 2025", ("ssmax_scale",),
-                     of=math.sqrt, row=lambda config, n: config.ssmax_scale * math.log(n)),
+                     short="ln n · q·k / √d", of=math.sqrt, row=lambda config, n: config.ssmax_scale * math.log(n)),
 }
 
 

@@ -186,6 +186,9 @@ FINAL_NORMS: dict[str, FinalNorm] = {
 class Norm(Option):
     """Division of each token by its size, or a function of each coordinate in its place."""
 
+    title: str
+    short: str
+    """Its title in a drawing."""
     centers: bool = False
     """Whether the token's mean is subtracted first."""
     point: str = ""
@@ -194,8 +197,9 @@ class Norm(Option):
 
 EPSILON, SLOPE = ("norm_epsilon",), ("norm_alpha",)
 NORMS: dict[str, Norm] = {
-    "layer": Norm("(x − mean) / std", "Ba et al. 2016", EPSILON, centers=True),
-    "rms": Norm("x / √(mean x²)", "Zhang & Sennrich 2019", EPSILON),
-    "dyt": Norm("tanh(α x)", "Dynamic Tanh: Zhu et al. 2025, section 4", SLOPE, point="tanh"),
-    "derf": Norm("erf(α x + s), s = 0", "Derf: Chen et al. 2025", SLOPE, point="erf"),
+    "layer": Norm("(x − mean) / std", "Ba et al. 2016", EPSILON, title="LayerNorm", short="LN", centers=True),
+    "rms": Norm("x / √(mean x²)", "Zhang & Sennrich 2019", EPSILON, title="RMSNorm", short="RMS"),
+    "dyt": Norm("tanh(α x)", "Dynamic Tanh: Zhu et al. 2025, section 4", SLOPE, title="Dynamic Tanh", short="DyT",
+                point="tanh"),
+    "derf": Norm("erf(α x + s), s = 0", "Derf: Chen et al. 2025", SLOPE, title="Derf", short="Derf", point="erf"),
 }

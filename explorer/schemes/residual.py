@@ -41,6 +41,8 @@ class ResidualRule(Option):
     """
     plain: bool = False
     """Adds both as they are, but for α: what a placement needs that has factors on them of its own."""
+    scales_stream: bool = False
+    """α is a factor on the stream in place of the branch."""
     profiled: bool = False
     """Factors on the stream are found in a first pass, see `profiled_factor`: until then they are 1."""
     shrinks_last: bool = False
@@ -80,7 +82,7 @@ RESIDUALS: dict[str, ResidualRule] = {
     ),
     "scaled_skip": ResidualRule(
         "α x + F(x)", "Highway form, without gates: Srivastava et al. 2015", ALPHA,
-        multipliers=lambda config: Rule(config.alpha, 1.0),
+        multipliers=lambda config: Rule(config.alpha, 1.0), scales_stream=True,
     ),
     "rezero": ResidualRule(
         "x + α F(x), one α a layer, learned from 0", "ReZero: Bachlechner et al. 2020, eq. 2",

@@ -125,11 +125,11 @@ ROWS: dict[str, tuple[dict[str, Any], Any]] = {
     "norm_placement": (PLACEMENTS, PlacementRule(*WORDS, final=False, sublayer=lambda index, n_layers: Placement(
         on_input=index != 3, on_sum=True, on_heads=index % 2 == 0, on_read=True, skip=0.7 + 0.1 * index,
         branch=0.5, scale=0.9))),
-    "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), point="elu")),
+    "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), title="ELU", short="ELU", point="elu")),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6, {"W_V": 1.7}))),
     "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
     "mlp": (MLPS, MLPKind(*WORDS, gated=True, shift=2.0)),
-    "attention_scale": (DIVISORS, Divisor(*WORDS, of=lambda d_head: 0.5 * d_head**0.75)),
+    "attention_scale": (DIVISORS, Divisor(*WORDS, short="q·k", of=lambda d_head: 0.5 * d_head**0.75)),
     "sink": (SINKS, Sink(*WORDS, logit=2.0)),
     "attention_gate": (ATTENTION_GATES, OutputGate(*WORDS, per_head=lambda d_head: d_head // 2)),
 }
@@ -144,7 +144,7 @@ def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("field", "table", "row"), [
-    ("attention_scale", DIVISORS, Divisor(*WORDS, of=float, row=lambda config, n: n**0.1)),
+    ("attention_scale", DIVISORS, Divisor(*WORDS, short="q·k", of=float, row=lambda config, n: n**0.1)),
     ("norm_placement", PLACEMENTS, PlacementRule(
         *WORDS, final=False, sublayer=lambda index, n_layers: Placement(on_sum=True, on_heads=index == 0))),
     ("activation", ACTIVATIONS, Activation(*WORDS, value=np.sin, slope=np.cos, torch=lambda F, z: z.sin())),

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 import explorer as ex
 from explorer.config import Config
-from explorer.figures.diagram import NORMS, Part, branches, diagram
+from explorer.figures.diagram import Part, branches, diagram
 from explorer.model import batch
 from explorer.model.transformer import Transformer
 from explorer.numbers import number
-from explorer.schemes.placement import PLACEMENTS
+from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
 
 DESIGNS = {name: ex.preset(name) for name in PRESETS}
@@ -66,7 +66,7 @@ def test_it_has_the_norms_of_the_model(name: str, monkeypatch: pytest.MonkeyPatc
         x, _ = module(x)
         labels = [part.label for part in parts(config, layer)]
         by_head = 3 if config.design.sublayers[2 * layer - 2].on_heads else 2  # values, too
-        norms = sum(label.startswith(NORMS["layer"][0]) for label in labels) + by_head * labels.count("QK-norm")
+        norms = sum(label.startswith(NORMS["layer"].short) for label in labels) + by_head * labels.count("QK-norm")
         assert norms == len(calls), (layer, labels)
 
 

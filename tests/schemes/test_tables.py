@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "norm_placement": (PLACEMENTS, PlacementRule(  # wherever one may be but on the branch's output
         *WORDS, sublayer=lambda index, n_layers: Placement(
             on_input=True, on_sum=True, on_heads=index % 2 == 0, on_read=True, skip=0.7), final=False)),
-    "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), point="elu")),
+    "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), title="ELU", short="ELU", point="elu")),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6))),
     "stream": (STREAMS, StreamRule(*WORDS, parallel=True)),
     "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
@@ -55,7 +55,7 @@ ROWS: dict[str, tuple[dict[str, Any], Option]] = {
         *WORDS, value=lambda x: np.sin(x), slope=lambda x: np.cos(x), torch=lambda F, z: z.sin())),
     "mlp": (MLPS, MLPKind(*WORDS, gated=True, shift=2.0)),
     "attention_scale": (DIVISORS, Divisor(
-        *WORDS, of=lambda d_head: 0.5 * d_head**0.75, row=lambda config, n: n**0.1)),
+        *WORDS, short="q·k", of=lambda d_head: 0.5 * d_head**0.75, row=lambda config, n: n**0.1)),
     "qk_norm_over": (NORMALIZED, Normalized(*WORDS, joins=True)),
     "position": (POSITIONS, Position(*WORDS, rotates=True, embeds_vectors=True)),
     "residual_attention": (INHERITANCES, Inheritance(*WORDS, adds="scores")),

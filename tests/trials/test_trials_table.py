@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "trainability.md").read_text(encodi
 CHEAP = (7, 1)
 """Two trainings of a second or two: one that trains, one that is not finite."""
 UNTRAINED = (*CHEAP, 11)
-"""Designs that do not magnify rounding: the table's gradient of design 9 differs by .4 % from processor to processor."""
+"""Designs that do not magnify rounding: the gradient of design 9 differs by .4 % from processor to processor."""
 
 
 def test_the_table_is_whole_and_its_designs_are_those_that_are_drawn() -> None:
