@@ -24,7 +24,7 @@ from explorer.app.page import HasPart, Page
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
-from explorer.app.view import WHOLE, View
+from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.panel import send_again
 from explorer.app.widgets.runtime import LISTENERS
@@ -68,7 +68,7 @@ PANELS: Mapping[str, Tab] = MappingProxyType({
     "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
     "map": Tab("Map", lambda _: MapPanel()),
     "race": Tab("Race", lambda _: RacePanel()),
-    "lessons": Tab("Lessons", lambda _: lessons()),
+    "lessons": Tab("Learn", lambda _: lessons()),
     "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
 })
 
@@ -92,7 +92,8 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
         """Parts of panels that are not built yet."""
         self._following = threading.RLock()
         self.telling = Telling(self, self._links, self._following)
-        self.header = Header(stories=bool(self.telling.strip.cards), tabs=[row.title for row in panels.values()])
+        titles = {name: row.title for name, row in panels.items()}
+        self.header = Header(stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles))
         super().__init__(children=[self.header, self.telling.strip])
         self.header.observe(self._select, names="selected")
         self.show(next(iter(self._rows)))
@@ -248,6 +249,8 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
                     self._arrive(query)
                 case ["open", str() as link]:
                     self.open_link(link)
+                case ["code", str() as link]:
+                    self.header.draw_code(link)
                 case ["stories"]:
                     self.telling.strip.shown = not self.telling.strip.shown
                 case ["undo"]:

@@ -27,7 +27,7 @@ OWN = """
 #ex-first { position: fixed; z-index: 900; inset: 0; overflow-y: auto; background: var(--ex-paper); }
 .ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
 .ex-first .ex-explore { --ex-verdict-height: 75px; }
-.ex-first .ex-chart-tools { width: 115px; height: 24px; }
+.ex-first .ex-chart-tools { width: 135px; height: 24px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
 #ex-first .widget-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
 .ex-first [data-later] { visibility: hidden; }
@@ -38,7 +38,7 @@ OWN = """
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 """
 """Style where the first picture differs from the live page: it has words and numbers only, no controls."""
-TOOLS = ("Stories", "↶", "↷", "Reset all", "Share", "Glossary")
+TOOLS = ("Stories", "↶", "↷", "Share", "☰")
 """Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
 

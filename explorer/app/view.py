@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from explorer.app.sentences import lowered
 from explorer.config import Config
@@ -71,6 +72,20 @@ def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: b
                  for part, names in lists.items() for name in names if name not in known[part]]
     visible = {part: tuple(name for name in names if name in known[part]) for part, names in lists.items()}
     return View(**visible, embed=embed), sentences
+
+
+def parts(panels: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The parts of the page that a link can show: `{list: {title, parts}}`, a part as `[name, words, other name]`.
+
+    Args:
+        panels: titles by name.
+    """
+    controls = [[item.name, item.about.label, label(item)] for item in Config.specs().values()]
+    return {
+        "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()]},
+        "charts": {"title": "Charts", "parts": [[row.name, row.title] for row in FIGURES.values()]},
+        "show": {"title": "Controls", "parts": [[DESIGN, "Model or design"], *controls]},
+    }
 
 
 def _controls() -> tuple[str, ...]:

@@ -58,6 +58,14 @@ def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
     at.hover(force=True)
     expect(entry).to_have_value("6")
     assert numbers.evaluate_all(NUMBERS) != last
+    marks = wide.page.locator(".ex-chart-layer")
+    assert marks.evaluate_all("(marks) => marks.map((mark) => mark.hidden)") == [False] * 5 + [True]  # not the pattern
+    mark, dot = marks.first.bounding_box(), at.bounding_box()
+    assert mark is not None
+    assert dot is not None
+    assert mark["x"] == pytest.approx(dot["x"] + dot["width"] / 2, abs=1.5)
+    wide.page.mouse.move(5, 5)
+    expect(wide.page.locator(".ex-chart-layer:visible")).to_have_count(0)
     entry.fill("99")
     entry.press("Enter")
     entry.blur()

@@ -135,6 +135,7 @@ def test_no_symbol_is_a_button_within_another(visit: Dashboard, card: Locator) -
 
 def test_all_rows_open_from_the_header_and_from_a_symbol(visit: Dashboard, card: Locator) -> None:
     dialog = visit.page.get_by_role("dialog", name="Glossary")
+    visit.page.get_by_role("button", name="Menu").click()
     visit.page.get_by_role("button", name="Glossary").click()
     expect(dialog.locator("dt")).to_have_count(len(TERMS))
     visit.page.keyboard.press("Escape")
@@ -149,9 +150,10 @@ def test_all_rows_open_from_the_header_and_from_a_symbol(visit: Dashboard, card:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_what_opens(visit: Dashboard, card: Locator, scheme: Literal["light", "dark"]) -> None:
     visit.page.emulate_media(color_scheme=scheme)
-    glossary = visit.page.get_by_role("button", name="Glossary")
-    for button in (visit.page.locator(".ex-chart-why .ex-term").first, glossary):
-        button.click()
+    glossary, menu = (visit.page.get_by_role("button", name=name) for name in ("Glossary", "Menu"))
+    for buttons in ([visit.page.locator(".ex-chart-why .ex-term").first], [menu], [menu, glossary]):
+        for button in buttons:
+            button.click()
         visit.page.get_by_role("dialog").wait_for()
         found = Axe().run(visit.page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"]})
         assert found.violations_count == 0, found.generate_report()

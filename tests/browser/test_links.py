@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,14 +106,40 @@ def test_eleven_quick_backs_end_where_they_lead(linked: Dashboard) -> None:
 def test_share_gives_the_address_and_takes_another(linked: Dashboard) -> None:
     page = linked.page
     page.locator(".ex-tool", has_text="Share").click()
-    other = page.locator(".ex-link-text").nth(1)
+    other = page.get_by_label("Another link")
     page.wait_for_function("() => document.querySelector('.ex-link-text').value === location.href")
-    page.get_by_role("button", name="Copy").click()
-    expect(page.locator(".ex-share [role=status]")).not_to_be_empty()
+    page.get_by_role("button", name="Copy: Link to this page").click()
+    expect(page.locator(".ex-share [role=status]").first).not_to_be_empty()
     other.fill(START)
     other.press("Enter")
     page.wait_for_function(SEARCH, arg=START)
     expect(depth(linked)).to_have_value("3")
+
+
+def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(linked: Dashboard, browser: Browser) -> None:
+    page, share = linked.page, linked.page.get_by_role("dialog", name="Share this page")
+    page.locator(".ex-tool", has_text="Share").click()
+    share.get_by_text("For a lesson").click()
+    for part in ("Map", "Race", "Learn", "Your model", "Token correlation", "Width"):
+        share.get_by_label(part, exact=True).uncheck()
+    link = share.get_by_label("Link to this page").first.input_value()
+    frame = share.get_by_label("Code of a frame with this page").first.input_value()
+    share.get_by_role("button", name="QR code").click()
+    image = share.locator(".ex-share-code svg")
+    image.wait_for()
+    assert image.evaluate("(svg) => svg.outerHTML").count("<path") > 0
+    assert html.unescape(frame).split('"')[1] == f"{link}&embed=1"
+    page.keyboard.press("Escape")
+    fresh = browser.new_page()
+    fresh.goto(link)
+    fresh.locator("[data-field=n_layers]").wait_for()
+    expect(fresh.get_by_role("tab")).to_have_count(0)  # a single one has no bar
+    expect(fresh.locator("[data-field=d_model]")).to_have_count(0)
+    expect(fresh.locator(".ex-chart-title:visible", has_text="Token correlation")).to_have_count(0)
+    fresh.goto(html.unescape(frame).split('"')[1])
+    fresh.locator("[data-field=n_layers]").wait_for()
+    expect(fresh.locator(".ex-header")).to_be_hidden()
+    fresh.close()
 
 
 def test_broken_links_end_on_a_page_that_works(linked: Dashboard) -> None:

@@ -148,6 +148,7 @@ def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act
     page = visit.page
     with unanswered(line, "stopped"):
         if act == "a button":
+            page.get_by_role("button", name="Menu").click()
             page.get_by_role("button", name="Reset all").click()
         elif act == "a tab":
             page.get_by_role("tab", name="Race", exact=True).click()

@@ -10,10 +10,6 @@ function openControl(root, field) {
   control.querySelector("input:not(:disabled), select:not(:disabled)")?.focus({ preventScroll: true });
 }
 
-/** The drawings of a text. */
-const parsedSvg = (text) => (
-  new DOMParser().parseFromString(`<svg xmlns="${SVG}">${text}</svg>`, "image/svg+xml").documentElement.children);
-
 export default {
   render({ model, el }) {
     become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
@@ -53,10 +49,8 @@ export default {
       makeStop(parts().indexOf(event.target) + step);
       parts()[stop].focus();
     });
-    const listening = new AbortController();
-    requestAnimationFrame(() => el.closest(".ex-explore")?.addEventListener( // once it is on the page
-      "ex-layer", ({ detail }) => choose(detail), { signal: listening.signal }));
-    return callAll([() => listening.abort(), follow(model, "svg", () => {
+    const stopListening = listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail));
+    return callAll([stopListening, follow(model, "svg", () => {
       const hasFocus = blocks.contains(document.activeElement);
       blocks.replaceChildren(...parsedSvg(model.get("svg")));
       makeStop(stop);

@@ -92,38 +92,103 @@ async function copyText(field) {
   }
 }
 
-/** The popup of the Share button: the page's link with a button that copies it, and an entry for another link. */
-function shareBox(model) {
-  const entry = (label, attributes) => make("input", {
-    class: "ex-entry ex-link-text", type: "text", "aria-label": label, ...OWN_KEYS, ...attributes });
-  const link = entry("Link to this page", { readonly: "true" });
+/** A line of text that can be copied: `paint` shows the text that `write` makes. */
+function copyRow(title, words, label, write) {
   const status = make("p", { class: "ex-hint", role: "status" });
-  const otherLink = entry("Another link", {
+  const text = make("input", {
+    class: "ex-entry ex-link-text", type: "text", "aria-label": label, readonly: "true", ...OWN_KEYS });
+  const copy = button("Copy", "ex-button ex-primary", async () => {
+    status.textContent = await copyText(text) ? "Copied." : "Selected: copy it with Ctrl+C.";
+  }, { "aria-label": `Copy: ${label}` });
+  const node = make("div", {}, make("p", {}, make("b", {}, title), ` ${words}`),
+    make("div", { class: "ex-row" }, text, copy), status);
+  const paint = () => { status.textContent = ""; text.value = write(); };
+  return { node, text, paint };
+}
+
+/** The parts of the page to tick that a link shows: tabs, charts and controls. `apply` writes them into a link. */
+function partsChoice(model, onChange) {
+  const lists = Object.entries(model.get("parts")).map(([name, { title, parts }]) => {
+    const boxes = parts.map(([value]) => make("input", { type: "checkbox", value, ...OWN_KEYS, onchange: onChange }));
+    const labels = parts.map(([, label], index) => make("label", {}, boxes[index], ` ${label}`));
+    return { name, parts, boxes, node: make("fieldset", {}, make("legend", {}, title), ...labels) };
+  });
+  const tick = (link) => lists.forEach(({ name, parts, boxes }) => {
+    const shown = new URLSearchParams(link).get(name)?.split(",");
+    boxes.forEach((box, index) => { box.checked = !shown || parts[index].some((word) => shown.includes(word)); });
+  });
+  const apply = (link) => lists.reduce((text, { name, boxes }) => {
+    const shown = boxes.filter((box) => box.checked).map((box) => box.value).join(",");
+    return text.replace(RegExp(`([?&])${name}=[^&]*&?`), "$1") + (
+      boxes.every((box) => box.checked) ? "" : `&${name}=${shown || "none"}`);
+  }, link || "?v=1");
+  const node = make("details", { class: "ex-share-parts" }, make("summary", {}, "For a lesson: choose what it shows"),
+    ...lists.map((list) => list.node));
+  return { node, tick, apply };
+}
+
+/** The link as a QR code, drawn by the kernel when asked for. */
+function codeBox(model, link) {
+  const drawing = make("div", { class: "ex-share-code", role: "img", "aria-label": "QR code of the link" });
+  const ask = button("QR code", "ex-link", () => sendAct(model, ["code", link()]),
+    { title: "The link as a picture, for a telephone" });
+  const end = follow(model, "code", () => {
+    drawing.replaceChildren(...parsedSvg(model.get("code")));
+    if (drawing.children.length) bringIntoView(drawing);
+  });
+  return { node: make("div", {}, ask, drawing), paint: () => drawing.replaceChildren(), end };
+}
+
+/** The popup of the Share button: the page's link, what it shows, the code of a frame and a picture of it; and an entry
+    for another link. */
+function shareBox(model) {
+  const paint = () => rows.forEach((row) => row.paint());
+  const parts = partsChoice(model, paint);
+  const link = () => shareable(parts.apply(model.get("link") ?? ""));
+  const page = copyRow("Link to this page.", hasAddress() ? "Whoever opens it sees this page as it is now."
+    : "In a notebook: ex.dashboard(\"…\"), with this text.", "Link to this page", link);
+  const code = codeBox(model, link);
+  const rows = [page, ...hasAddress() ? [
+    copyRow("Within another page.", "The code of a frame.", "Code of a frame with this page", () => (
+      `<iframe src="${link().replaceAll("&", "&amp;")}&amp;embed=1" title="${model.get("name")}" width="100%" height="800">`
+      + "</iframe>")), code] : []];
+  const otherLink = make("input", {
+    class: "ex-entry ex-link-text", type: "text", "aria-label": "Another link", ...OWN_KEYS,
     placeholder: "?design=post_ln&n_layers=24", onkeydown: (event) => event.key === "Enter" && open(),
   });
-  const copy = async () => {
-    status.textContent = await copyText(link) ? "Copied." : "Selected: copy it with Ctrl+C.";
-  };
   const open = () => {
     if (!otherLink.value.trim()) return;
     press(model, ["open", otherLink.value.trim()]);
     otherLink.value = "";
     box.hidePopover();
   };
-  const usage = hasAddress() ? "Whoever opens it sees this page as it is now."
-    : "In a notebook: ex.dashboard(\"…\"), with this text.";
   const box = make("div", { class: "ex-share", popover: "auto", role: "dialog", "aria-label": "Share this page" },
-    make("p", {}, make("b", {}, "Link to this page. "), usage),
-    make("div", { class: "ex-row" }, link, button("Copy", "ex-button ex-primary", copy)), status,
+    page.node, parts.node, ...rows.slice(1).map((row) => row.node),
     make("p", {}, make("b", {}, "Open a link. "), "Yours stays one step back, under Undo."),
     make("div", { class: "ex-row" }, otherLink, button("Open", "ex-button", open)));
   box.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
-    status.textContent = "";
-    link.value = shareable(model.get("link") ?? "");
-    link.focus();
-    link.setSelectionRange(0, link.value.length, "backward"); // scrolls to the beginning of the link
+    parts.tick(model.get("link") ?? "");
+    paint();
+    page.text.focus();
+    page.text.setSelectionRange(0, page.text.value.length, "backward"); // scrolls to the beginning of the link
   });
+  return { box, end: code.end };
+}
+
+const THEMES = { "": "As the system", light: "Light", dark: "Dark", projector: "Projector" };
+
+/** The popup of the menu: these buttons, and the choice of colors, which the browser keeps between visits. */
+function menuBox(el, items) {
+  const stored = browserStorage("transformer-signal-explorer: colors");
+  const paint = () => requestAnimationFrame(() => { el.closest(".ex-root").dataset.theme = select.value; });
+  const select = make("select", { id: "ex-theme", ...OWN_KEYS, onchange: () => { stored.set(select.value); paint(); } },
+    ...Object.entries(THEMES).map(([value, words]) => new Option(words, value)));
+  select.value = stored.get() in THEMES ? stored.get() : "";
+  paint();
+  const box = make("div", { class: "ex-share ex-menu", popover: "auto", role: "dialog", "aria-label": "Menu" }, ...items,
+    make("label", {}, "Colors ", select));
+  items.forEach((item) => item.addEventListener("click", () => box.hidePopover()));
   return box;
 }
 
@@ -150,7 +215,16 @@ function messageLine(model) {
   return { line, end: follow(model, "said", paint), withdrawOffer: () => isOffered && withdrawOffer() };
 }
 
-/** The tools of the whole page: stories, undo, redo, reset, share, glossary, and the line of messages. */
+/** A button that opens a popup below it. */
+function popupButton(model, label, className, box, title) {
+  const opener = button(label, `ex-tool ${className}`, () => afterChanges(model, () => {
+    placeBelow(box, opener);
+    box.togglePopover();
+  }), { title, "aria-haspopup": "dialog" });
+  return opener;
+}
+
+/** The tools of the whole page: stories, undo, redo, share, the menu, and the line of messages. */
 function tools(model, el) {
   const tool = (label, verb, title) => button(label, "ex-tool", () => press(model, [verb]), { title });
   const icon = (sign, name) => make("span", {}, make("span", { "aria-hidden": "true" }, sign),
@@ -163,21 +237,20 @@ function tools(model, el) {
     if (folded) folded.click();
     else press(model, ["stories"]);
   }, { title: "Short tours of the page" });
-  const box = shareBox(model);
-  const share = button("Share", "ex-tool ex-share-open", () => afterChanges(model, () => {
-    placeBelow(box, share);
-    box.togglePopover();
-  }), { title: "A link to the page as it is now", "aria-haspopup": "dialog" });
+  const { box, end: endShare } = shareBox(model);
+  const share = popupButton(model, "Share", "ex-share-open", box, "A link to the page as it is now");
   const glossaryButton = button("Glossary", "ex-tool ex-glossary-open", () => openGlossary(el.closest(".ex-root")),
     { "aria-haspopup": "dialog" });
+  const menu = menuBox(el, [reset, glossaryButton]);
+  const menuButton = popupButton(model, icon("☰", "Menu"), "ex-menu-open", menu, "Reset, glossary, colors");
   const { line, end, withdrawOffer } = messageLine(model);
-  const ends = [end, followKeys(model, el), follow(model, "undoes redoes", () => {
+  const ends = [end, endShare, followKeys(model, el), follow(model, "undoes redoes", () => {
     undo.disabled = !model.get("undoes");
     redo.disabled = !model.get("redoes");
     if (model.get("undoes")) withdrawOffer();
   }), follow(model, "stories", () => { stories.hidden = !model.get("stories"); })];
   if (hasAddress()) ends.push(followAddress(model));
   const bar = make("div", { class: "ex-tools", role: "group", "aria-label": "The whole page" },
-    stories, undo, redo, reset, share, glossaryButton);
-  return { nodes: [bar, line, box], end: callAll(ends) };
+    stories, undo, redo, share, menuButton);
+  return { nodes: [bar, line, box, menu], end: callAll(ends) };
 }

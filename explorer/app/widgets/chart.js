@@ -36,11 +36,11 @@ function keepZoom(layout, zoom, previousLayout) {
 }
 
 /** Gives a bare layout the page's colors. Settings of the figure itself stay. */
-function dress(layout, [width, height], { surface, border, text, muted, grid, family }) {
+function dress(layout, [width, height], { surface, border, text, muted, grid, family, size }) {
   Object.assign(layout, { autosize: false, width, height }); // or plotly would measure its box at every change
   layout.uirevision = "kept"; // series that were hidden in a legend stay hidden
-  layout.font = { family, size: 12, color: muted, ...layout.font };
-  layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: 12 } };
+  layout.font = { family, color: muted, ...layout.font, size };
+  layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size } };
   for (const name of axisNames(layout)) {
     const uirevision = performance.now(); // keeps plotly from restoring ranges, which `keepZoom` does
     const colors = { gridcolor: grid, zerolinecolor: grid, linecolor: border };
@@ -53,6 +53,7 @@ function dress(layout, [width, height], { surface, border, text, muted, grid, fa
 /** Takes away what a small picture has no room for: titles of axes and all that names series, colors and levels. */
 function simplify(data, layout) {
   Object.assign(layout, { title: undefined, showlegend: false, margin: { l: 34, r: 10, t: 8, b: 22 } });
+  layout.font.size = 12;
   for (const name of axisNames(layout)) layout[name].title = undefined;
   for (const trace of data) {
     if (trace.type === "heatmap") trace.showscale = false;
@@ -63,7 +64,9 @@ function simplify(data, layout) {
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
 function onColors(callback) {
   const theme = new MutationObserver(callback);
-  theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  theme.observe(document.body, { // the notebook's, and what is chosen in the page's menu
+    attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "data-theme"], subtree: true,
+  });
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   return callAll([() => theme.disconnect(), listen(dark, "change", callback)]);
 }
@@ -96,6 +99,7 @@ class Card {
     this.stop = callAll([
       follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
       follow(model, "figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
+      listenInPanel(this.plot, "ex-layer", ({ detail }) => this.mark(detail)),
       () => this.resizes.disconnect(), () => this.place.end(), saveIncomingFiles(model), this.guess.end,
     ]);
   }
@@ -111,11 +115,27 @@ class Card {
     this.plot = make("div", { class: "ex-chart-plot", "data-drawn": 0 });
     const header = make("div", { class: "ex-chart-header" }, this.title, this.stale, this.badge);
     const words = [header, this.caption, this.why, this.tools, this.legend];
+    this.layerMark = make("div", { class: "ex-chart-layer", hidden: true });
     this.el = make("figure", { class: "ex-chart" },
-      make("figcaption", { class: "ex-chart-words" }, ...words), this.plot);
+      make("figcaption", { class: "ex-chart-words" }, ...words), this.plot, this.layerMark);
     this.plot.addEventListener("click", () => this.isPicture() && this.toggleSize());
     // In plotly, a touch that scrolls the page would zoom by accident. A tap still arrives as mouse events.
     this.plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true });
+  }
+
+  /** Whether the axis across is the depth, by its title. */
+  isByDepth() {
+    return /^(depth|layer)/.test(this.model.get("figure").layout?.xaxis?.title?.text);
+  }
+
+  /** Marks the layer under the pointer, in whatever chart of the panel it is; `null` takes the mark away. */
+  mark(depth) {
+    this.layerMark.hidden = depth === null || !this.isListening || !this.isByDepth();
+    if (this.layerMark.hidden) return;
+    const { offsetLeft, offsetTop, offsetHeight } = this.plot, { start, length, from, to } = this.guess.scale("xaxis");
+    const across = offsetLeft + start + length * (depth - from) / (to - from);
+    this.layerMark.hidden = depth < from || depth > to; // a person has zoomed in elsewhere
+    Object.assign(this.layerMark.style, { left: `${across}px`, top: `${offsetTop}px`, height: `${offsetHeight}px` });
   }
 
   /** Whether there is no room for the titles of axes. */
@@ -134,7 +154,8 @@ class Card {
       ["+", "Zoom in", () => this.magnify(0.5)],
       ["−", "Zoom out", () => this.magnify(2)],
       ["Reset", "Reset zoom", () => this.resetZoom()],
-    ].map(([label, title, zoom]) => chartButton(label, title, whenDrawn(zoom)));
+      ["⤢", "Full screen", () => (document.fullscreenElement ? document.exitFullscreen() : this.el.requestFullscreen())],
+    ].map(([label, title, act]) => chartButton(label, title, whenDrawn(act)));
     const enlarge = button("Enlarge", "ex-chart-tool ex-enlarge", () => this.toggleSize(), {
       title: "Large or small", "aria-pressed": "false",
     });
@@ -319,11 +340,10 @@ class Card {
       this.guess.place();
     });
     this.plot.on("plotly_doubleclick", this.resetZoom);
-    this.plot.on("plotly_hover", ({ points }) => {
-      if (/^(depth|layer)/.test(this.model.get("figure").layout.xaxis.title.text) && points.length) {
-        this.el.dispatchEvent(new CustomEvent("ex-layer", { bubbles: true, detail: points[0].x }));
-      }
-    });
+    const point = (depth) => this.isByDepth() && this.el.dispatchEvent(
+      new CustomEvent("ex-layer", { bubbles: true, detail: depth }));
+    this.plot.on("plotly_hover", ({ points }) => points.length && point(points[0].x));
+    this.plot.on("plotly_unhover", () => point(null));
     this.plot.on("plotly_click", ({ points }) => {
       if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x, points[0].y]);
     });

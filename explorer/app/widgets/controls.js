@@ -293,24 +293,51 @@ function moreButton(model, sectionTitle, nodes) {
   return { more, paint };
 }
 
+/** The words by which a control is found: its own, and those of its options, their formulas and papers. */
+const wordsOf = (field) => normalized(joined([field.label, field.symbol, field.name.replaceAll("_", " "),
+  field.description, ...field.options.flatMap(Object.values)], " "))
+  .split(/\s+/);
+
+/** An entry that shows, of the folded sections, only the controls with words that begin like those in it. */
+function finder(el, folds) {
+  const status = make("p", { class: "ex-hint", role: "status" });
+  const find = () => {
+    const parts = normalized(input.value).split(/\s+/).filter(Boolean), isFinding = parts.length > 0, found = [];
+    if (isFinding && !el.classList.contains("ex-searching")) folds.forEach((fold) => { fold.wasOpen = fold.node.open; });
+    el.classList.toggle("ex-searching", isFinding);
+    for (const { node, controls, wasOpen } of folds) {
+      const matches = controls.filter(({ words }) => parts.every((part) => words.some((word) => word.startsWith(part))));
+      controls.forEach((control) => control.root.classList.toggle("ex-missed", !matches.includes(control)));
+      node.classList.toggle("ex-missed", !matches.length);
+      node.open = isFinding ? matches.length > 0 : wasOpen ?? node.open;
+      found.push(...matches);
+    }
+    setText(status, isFinding ? (found.length ? `${found.length} found` : "No control has these words.") : "");
+    if (isFinding) bringIntoView(found[0]?.root);
+  };
+  const input = make("input", { class: "ex-search", type: "search", "aria-label": "Find a control", autocomplete: "off",
+    spellcheck: "false", placeholder: "Find a control: cap, rotary, seeds", oninput: find });
+  return make("div", { class: "ex-find" }, input, status);
+}
+
 /** Makes all sections; a section with a title can be folded. Returns the function that paints the fields. */
 function makeSections(model, el) {
   const opened = [...el.querySelectorAll("details[open]")].map((node) => node.dataset.section);
-  const paints = [];
+  const paints = [], folds = [];
   const sections = model.get("sections").map((section) => {
-    const nodes = section.fields.map((field) => {
-      const { root, paint } = control(model, field);
-      paints.push(paint);
-      return root;
-    });
+    const controls = section.fields.map((field) => ({ ...control(model, field), words: wordsOf(field) }));
+    const nodes = controls.map(({ root }) => root);
+    paints.push(...controls.map(({ paint }) => paint));
     if (!section.title) return make("div", { class: "ex-section" }, ...nodes);
     const { more, paint } = moreButton(model, section.title, nodes);
     paints.push(paint);
     const fold = make("details", { class: "ex-section", "data-section": section.title },
       make("summary", {}, section.title), ...nodes, more);
     fold.open = opened.includes(section.title);
+    folds.push({ node: fold, controls });
     return fold;
   });
+  if (folds.length) sections.splice(sections.findIndex((node) => node === folds[0].node), 0, finder(el, folds));
   const summary = make("p", { class: "ex-summary" });
   el.replaceChildren(...sections, summary);
   el.querySelectorAll("input, select, summary").forEach((node) => { node.dataset.lmSuppressShortcuts = "true"; });

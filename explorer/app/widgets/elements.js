@@ -66,6 +66,13 @@ function listen(target, events, listener, options) {
   return () => names.forEach((name) => target.removeEventListener(name, listener, options));
 }
 
+/** Listens to an event of the panel around a view's element, which is on the page from the next frame on. */
+function listenInPanel(el, event, listener) {
+  const listening = new AbortController();
+  requestAnimationFrame(() => el.closest(".ex-explore")?.addEventListener(event, listener, listening));
+  return () => listening.abort();
+}
+
 /** One function that calls all of these, each of which stops something. */
 const callAll = (stops) => () => stops.forEach((stop) => stop());
 
@@ -79,6 +86,10 @@ function bringIntoView(node) {
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** The drawings of a text. */
+const parsedSvg = (text) => (
+  new DOMParser().parseFromString(`<svg xmlns="${SVG}">${text}</svg>`, "image/svg+xml").documentElement.children);
 
 function makeSvg(tag, attributes, ...children) {
   const node = document.createElementNS(SVG, tag);

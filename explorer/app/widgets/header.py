@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import segno
 import traitlets
 
 from explorer.app.widgets.runtime import PageWidget, view
@@ -21,9 +22,11 @@ class Header(PageWidget):
         undoes, redoes: whether there is a step back, or again.
         said: a sentence about the last link.
         stories: whether the page has stories to tell.
+        parts: what a link can show of the page, as `view.parts` gives it.
+        code: the QR code that was asked for, as SVG.
 
     Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`.
+    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, `["code", link]`.
     """
 
     _esm = view("header")
@@ -36,6 +39,16 @@ class Header(PageWidget):
     redoes = traitlets.Bool(False).tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
     stories = traitlets.Bool(False).tag(sync=True)
+    parts = traitlets.Dict().tag(sync=True)
+    code = traitlets.Unicode().tag(sync=True)
+
+    def draw_code(self, link: str) -> None:
+        """Draws the QR code of a link, or says that it is too long for one."""
+        self.code = ""  # or the code of the same link, asked for again, would not be sent
+        try:
+            self.code = segno.make(link).svg_inline(omitsize=True, dark="#000", light="#fff")
+        except segno.DataOverflowError:
+            self.said = f"A QR code holds up to 2,953 bytes; this link has {len(link.encode()):,}"
 
     def on_act(self, call: Callable[[object], None]) -> None:
         """Registers what handles the messages; it believes none of them."""

@@ -9,7 +9,7 @@ function palette(card) {
   const style = getComputedStyle(card);
   const color = (name) => style.getPropertyValue(`--ex-${name}`).trim();
   const [surface, border, text, muted, grid] = ["surface", "border", "text", "muted", "grid"].map(color);
-  return { surface, border, text, muted, grid, family: style.fontFamily };
+  return { surface, border, text, muted, grid, family: style.fontFamily, size: Number(color("letters")) };
 }
 
 /** The text in lines of at most so many letters, broken between words. */
