@@ -18,7 +18,7 @@ from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import NORMS
 from explorer.schemes.residual import RESIDUALS
 
-STREAM, LANE, HEIGHT = 84, 39, 114
+STREAM, LANE, HEIGHT = 84, 39, 117
 """Pixels from the top: the residual line, the branch above it, and the whole drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
 """Pixels: from the left to where a branch leaves the stream, between two parts, of a letter, around a part's label."""

@@ -9,7 +9,7 @@ from .axe import look
 from .dashboard import Dashboard, wait_until_still
 
 
-@pytest.mark.parametrize(("words", "scheme", "size"), [("Dark", "dark", "12px"), ("Projector", "light", "14px")])
+@pytest.mark.parametrize(("words", "scheme", "size"), [("Dark", "dark", "13px"), ("Projector", "light", "14px")])
 def test_colors_are_chosen_and_kept(visit: Dashboard, words: str, scheme: str, size: str) -> None:
     page = visit.page
     page.get_by_role("button", name="Menu").click()

@@ -316,7 +316,7 @@ function finder(el, folds) {
     if (isFinding) bringIntoView(found[0]?.root);
   };
   const input = make("input", { class: "ex-search", type: "search", "aria-label": "Find a control", autocomplete: "off",
-    spellcheck: "false", placeholder: "Find a control: cap, rotary, seeds", oninput: find });
+    spellcheck: "false", placeholder: "Find: cap, rotary, seeds", oninput: find });
   return make("div", { class: "ex-find" }, input, status);
 }
 
