@@ -13,11 +13,11 @@ from explorer.figures import kit
 from explorer.figures.palette import Look
 
 if TYPE_CHECKING:
-    from explorer.own.coordinates import CoordCheck, Size
+    from explorer.own.coordinates import Axis, CoordCheck
 
 
-def plot(check: CoordCheck, axis: str = "width") -> go.Figure:
-    """Geometric means over seeds after the last step; the dotted line is no change of them, as μP and CompleteP ask.
+def plot(check: CoordCheck, axis: Axis = "width") -> go.Figure:
+    """Changes after the last step, geometric means over seeds; the dotted line is what μP and CompleteP ask for.
 
     Args:
         check: what was measured.
@@ -25,31 +25,23 @@ def plot(check: CoordCheck, axis: str = "width") -> go.Figure:
     Raises:
         ValueError: the axis is another one, or has one size only.
     """
-    slopes = [row for row in check.slopes if row.axis == axis and row.asked is not None] if axis != "head" else []
-    if not slopes:
-        axes = dict.fromkeys(row.axis for row in check.slopes if row.axis != "head")
-        raise ValueError(f"axis must be one over which slopes are: {', '.join(axes)}; got {shown(axis)}")
-    last, other = max(row.step for row in slopes), "depth" if axis == "width" else "width"
-    smallest = min(getattr(row, other) for row in check.sizes)
-    rows = [row for row in check.sizes if row.step == last and getattr(row, other) == smallest]
-    sizes = sorted({getattr(row, axis) for row in rows})
-    series = {slope.quantity: _means(rows, slope.quantity, axis, sizes) for slope in slopes if slope.step == last}
-    across = kit.axis(axis, [sizes], log=True)
-    height = kit.axis(f"change, over that at {axis} {sizes[0]}", [*series.values(), [1.0]], log=True, least=1.0)
-    traces = []
-    for index, (quantity, values) in enumerate(series.items()):
-        name = html.escape(quantity)
-        words = kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}")
-        traces += [kit.dots(sizes, values, Look(index), name, words, log=True),
-                   kit.line(sizes, values, Look(index), name, words, log=True)]
-    traces.append(kit.level(1.0, "asked for", across, height))
-    figure = kit.picture(traces, across, height, kit.described(f"Changes over {axis}", traces[:-1:2]))
+    last = max(row.step for row in check.sizes)
+    names = [row.quantity for row in check.slopes if (row.axis, row.step) == (axis, last)]
+    if not names:
+        axes = dict.fromkeys(row.axis for row in check.slopes if row.step == last)
+        raise ValueError(f"axis must be one with two sizes or more: {', '.join(axes)}; got {shown(axis)}")
+    series = []
+    for name in names:
+        points = check.points(name, axis, last)
+        sizes = sorted({getattr(row, axis) for row in points})
+        with np.errstate(all="ignore"):
+            logs = [np.mean(np.log([row.change for row in points if getattr(row, axis) == size])) for size in sizes]
+            series.append((html.escape(name), sizes, np.exp(np.array(logs) - logs[0])))
+    across = kit.axis(axis, [sizes for _, sizes, _ in series], log=True)
+    height = kit.axis("change, over that at the smallest", [[1.0], *(y for *_, y in series)], log=True, least=1.0)
+    words = [kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}") for name, *_ in series]
+    dots = [kit.dots(x, y, Look(index), name, words[index], log=True) for index, (name, x, y) in enumerate(series)]
+    lines = [kit.line(x, y, Look(index), name, words[index], log=True) for index, (name, x, y) in enumerate(series)]
+    figure = kit.picture([*lines, *dots, kit.level(1.0, "asked for", across, height)], across, height,
+                         kit.described(f"Changes over {axis}", dots))
     return kit.alone(figure, "Coordinate check", f"changes after {last} steps, over {axis}")
-
-
-def _means(rows: list[Size], quantity: str, axis: str, sizes: list[int]) -> list[float]:
-    """Geometric means of a quantity's change at each size, over that at the first; nan where there is none."""
-    with np.errstate(all="ignore"):
-        means = [np.exp(np.mean(np.log([row.change for row in rows if row.quantity == quantity
-                                        and getattr(row, axis) == size] or [np.nan]))) for size in sizes]
-        return [float(mean / means[0]) for mean in means]

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.own.coordinates import Size, _findings, _slopes, fitted
+from explorer.own.coordinates import CoordCheck, Size, fitted
 
 BASE, HEADS, VOCABULARY, RATE = 64, 4, 32, 0.01
 WIDTHS = (64, 128, 256, 512)
