@@ -197,7 +197,8 @@ def test_public_face() -> None:
     documented = {
         "PRESETS", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe",
         "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "coord_check", "dashboard", "diagnose",
-        "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
+        "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin",
+        "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

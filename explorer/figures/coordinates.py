@@ -30,18 +30,18 @@ def plot(check: CoordCheck, axis: Axis = "width") -> go.Figure:
     if not names:
         axes = dict.fromkeys(row.axis for row in check.slopes if row.step == last)
         raise ValueError(f"axis must be one with two sizes or more: {', '.join(axes)}; got {shown(axis)}")
-    series = []
+    shapes = []
     for name in names:
         points = check.points(name, axis, last)
         sizes = sorted({getattr(row, axis) for row in points})
         with np.errstate(all="ignore"):
             logs = [np.mean(np.log([row.change for row in points if getattr(row, axis) == size])) for size in sizes]
-            series.append((html.escape(name), sizes, np.exp(np.array(logs) - logs[0])))
-    across = kit.axis(axis, [sizes for _, sizes, _ in series], log=True)
-    height = kit.axis("change, over that at the smallest", [[1.0], *(y for *_, y in series)], log=True, least=1.0)
-    words = [kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}") for name, *_ in series]
-    dots = [kit.dots(x, y, Look(index), name, words[index], log=True) for index, (name, x, y) in enumerate(series)]
-    lines = [kit.line(x, y, Look(index), name, words[index], log=True) for index, (name, x, y) in enumerate(series)]
-    figure = kit.picture([*lines, *dots, kit.level(1.0, "asked for", across, height)], across, height,
+            shapes.append((html.escape(name), sizes, np.exp(np.array(logs) - logs[0])))
+    across = kit.axis(axis, [sizes for _, sizes, _ in shapes], log=True)
+    height = kit.axis("change, over that at the smallest", [[1.0], *(y for *_, y in shapes)], log=True, least=1.0)
+    dots = [kit.dots(x, y, Look(index), name, kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}"), log=True, size=6)
+            | {"mode": "lines+markers", "line": {"color": Look(index).hue}}
+            for index, (name, x, y) in enumerate(shapes)]
+    figure = kit.picture([*dots, kit.level(1.0, "asked for", across, height)], across, height,
                          kit.described(f"Changes over {axis}", dots))
     return kit.alone(figure, "Coordinate check", f"changes after {last} steps, over {axis}")

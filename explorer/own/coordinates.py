@@ -6,15 +6,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+from scipy.stats import linregress
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,10 +46,8 @@ Factory = Callable[[int, int], Any]
 Optimize = Callable[[nn.Module], Optimizer | Sequence[Optimizer]]
 
 INPUT, STREAM = "input of the layers", "stream after the last layer"
-POOLED: Mapping[str, str] = MappingProxyType({
-    INPUT: "embedding", "attention logits": "attention", STREAM: "stream", "readout": "readout", "biases": "bias",
-    "gains": "bias",
-})
+POOLED: Mapping[str, str] = MappingProxyType({INPUT: "embedding", "biases": "bias", "gains": "bias", STREAM: "stream",
+                                              "attention logits": "attention", "readout": "readout"})
 """Quantities that have one name in every model, and their kinds; others are matrices and embeddings by their names."""
 KINDS = ("embedding", "bias", "matrix", "attention", "stream", "readout")
 """In the order of findings: a cause before what follows from it."""
@@ -155,22 +154,16 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, model: nn.Module, blocks: str | Sequence[str] | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.model = model
-        try:
+        self.model, stacks = model, list[list[Block]]()
+        with suppress(ValueError) if blocks is None else nullcontext():  # without layers matrices have their full names
             stacks = find_stacks(model, blocks)
-        except ValueError:
-            if blocks is not None:
-                raise
-            stacks = []  # without layers every matrix has its own name
-        self.layers: list[Block] = stacks[0] if stacks else []
-        self.names = {weight: plain(name) for name, weight in model.named_parameters()}
-        inner = {weight: plain(name) for stack in stacks for block in stack
+        self.layers = stacks[0] if stacks else []
+        inner = {weight: name for stack in stacks for block in stack
                  for name, weight in block.module.named_parameters()}
-        self.names |= inner
-        self.inner = set(inner) if inner else {weight for weight in self.names if weight.ndim < 2}
-        self.first: dict[tuple[str, int], Tensor] = {}
-        self.kinds, self.starts = dict(POOLED), dict[str, float]()
-        self.uneven: set[str] = set()
+        self.names = {weight: name for name, weight in model.named_parameters()} | inner
+        self.inner = inner or {weight: name for weight, name in self.names.items() if weight.ndim < 2}
+        self.first, self.kinds, self.starts = dict[tuple[str, int], Tensor](), dict(POOLED), dict[str, float]()
+        self.uneven = set[str]()
         """Quantities whose shapes changed from step to step."""
 
     def read(self, step: int, batch: Batch) -> Any:
@@ -180,9 +173,9 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.sums: defaultdict[str, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
         self.owners = {address(weight): [weight] for weight in self.names if weight.ndim > 1}
         self.copies: list[Tensor] = []  # or their memory would be another's
-        for weight in self.inner:
+        for weight, name in self.inner.items():
             if weight.ndim < 2 and weight.requires_grad:
-                self.take("biases" if re.search(r"(bias|\bb_)[^.]*$", self.names[weight]) else "gains", weight)
+                self.take("biases" if re.search(r"(bias|\bb_)[^.]*$", name) else "gains", weight)
         with ExitStack() as hooks:
             if self.layers:
                 hooks.callback(self.layers[0].module.register_forward_pre_hook(
@@ -191,8 +184,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     lambda _, __, out: self.take(STREAM, first_floating(out))).remove)
             with self:
                 output = called(self.model, batch)
-        if not self.layers:
-            self.sums.pop(self.last, None)  # the readout, before what multiplies it
+        if not self.passed:  # no layers were called: the last matrix is the readout, before what multiplies it
+            self.sums.pop(self.last, None)
         self.take("readout", output_of(output))
         return output
 
@@ -223,10 +216,10 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sizes = [len(weight) for weight in weights] if len(weights) > 1 else [out.shape[-1]]
         if sum(sizes) != out.shape[-1] or (self.passed and weights[0] not in self.inner):
             return
-        for weight, part in zip(weights, out.split(sizes, dim=-1), strict=True):
-            self.last = self.names[weight].removesuffix(".weight")
-            is_matrix = weight in self.inner or not (gathered or self.layers)
-            self.kinds[self.last] = "matrix" if is_matrix else "embedding"
+        for weight, part in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
+            name = plain(self.names[weight]).removesuffix(".weight")
+            self.last = f"{name} (matrix)" if name in POOLED else name
+            self.kinds[self.last] = "embedding" if weight not in self.inner and (gathered or self.layers) else "matrix"
             self.take(self.last, part)
 
     @torch.no_grad()
@@ -245,16 +238,15 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.uneven.add(quantity)
             return
         size, change = (torch.linalg.vector_norm(part, dtype=wide_on(x.device)).square() for part in (x, x - first))
-        self.sums[quantity].append((x.numel() if count is None else count, size, change))
+        self.sums[quantity].append((max(1, x.numel() if count is None else count), size, change))
 
     def sizes(self, width: int, depth: int, seed: int) -> Iterator[Size]:
         """The quantities of the pass."""
         for quantity, sums in self.sums.items():
             total, size, change = (float(sum(parts)) for parts in zip(*sums, strict=True))
-            size, change, kind = math.sqrt(size / max(1, total)), math.sqrt(change / max(1, total)), self.kinds[quantity]
-            start = self.starts.setdefault(quantity, size)
-            head = self.head if kind == "attention" else 0
-            yield Size(quantity, kind, width, depth, seed, self.step, size, change, start, head)
+            size, change, kind = math.sqrt(size / total), math.sqrt(change / total), self.kinds[quantity]
+            yield Size(quantity, kind, width, depth, seed, self.step, size, change,
+                       self.starts.setdefault(quantity, size), self.head if kind == "attention" else 0)
 
 
 def address(tensor: Tensor) -> int:
@@ -329,28 +321,25 @@ def _made(factory: Factory | Config, width: int, depth: int, seed: int, optimize
           ) -> tuple[nn.Module, Batch, Loss | None, list[Optimizer]]:
     """Model, batch, loss and optimizers of a run."""
     made = factory.replace(d_model=width, n_layers=depth) if isinstance(factory, Config) else factory(width, depth)
-    config = made if isinstance(made, Config) else None
-    if config is not None:
-        made = _of_config(config.replace(seed=seed))
+    if isinstance(made, Config):
+        config = Task().fit(made.replace(seed=seed))
+        made, recipe = _of_config(config), Recipe() if optimizer is None else optimizer
+        optimizer = partial(optimizers, config=config, recipe=recipe) if isinstance(recipe, Recipe) else optimizer
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
         raise TypeError("factory must return (model, batch), (model, batch, loss) or a Config; it returned "
                         f"{shown(made)} of type {type(made).__name__}")
-    model = unwrapped(made[0])
-    if isinstance(optimizer, Recipe) and config is None:
+    if isinstance(optimizer, Recipe):
         raise TypeError("optimizer must be a function of the model where the model is no Config's; got a Recipe")
-    if config is not None and not callable(optimizer):
-        return model, made[1], None, optimizers(model, Task().fit(config), optimizer or Recipe())
-    given = optimizer(model) if callable(optimizer) else torch.optim.Adam(model.parameters(), lr=1e-3)
-    steppers = [given] if not isinstance(given, Sequence) else list(given)
+    model = unwrapped(made[0])
+    given = optimizer(model) if optimizer else torch.optim.Adam(model.parameters(), lr=1e-3)
+    steppers = list(given) if isinstance(given, Sequence) else [given]
     return model, made[1], made[2] if len(made) == 3 else None, [
         must_be(Optimizer, "the result of optimizer", stepper) for stepper in steppers]
 
 
 def _of_config(config: Config) -> tuple[nn.Module, Callable[[nn.Module], Any]]:
     """The model of a config, and what runs it on the first batch of the race's text."""
-    task = Task()
-    config = task.fit(config)
-    data = of_prose(task, config.n_ctx, config.batch_size)
+    data = of_prose(Task(), config.n_ctx, config.batch_size)
     window, model = data.batch(0), build(config, data)
     batch = Codes(torch.from_numpy(window.inputs), torch.from_numpy(window.targets))
 
@@ -398,9 +387,8 @@ class CoordCheck(Copied):
     def points(self, quantity: str, axis: Axis, step: int) -> list[Size]:
         """A quantity's rows over an axis, at the smallest size of the other."""
         other = "width" if axis == "depth" else "depth"
-        rows = [row for row in self.sizes if (row.quantity, row.step) == (quantity, step)]
-        smallest = min(getattr(row, other) for row in self.sizes)
-        rows = [row for row in rows if getattr(row, other) == smallest]
+        place = quantity, step, min(getattr(row, other) for row in self.sizes)
+        rows = [row for row in self.sizes if (row.quantity, row.step, getattr(row, other)) == place]
         return rows if len({getattr(row, axis) for row in rows}) > 1 else []
 
     @cached_property
@@ -475,21 +463,19 @@ def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
 def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
     """Slope of log y over log x by least squares, and its standard error; see `Slope`."""
     with np.errstate(all="ignore"):
-        across, up = np.log(np.array(x)), np.log(y)
+        across, up = np.log(x), np.log(y)
     if not np.isfinite(up).all():
         return math.nan, math.nan
-    across, up, free = across - across.mean(), up - up.mean(), len(x) - 2
-    slope = float(across @ up / (across @ across))
-    rest = up - slope * across
-    return slope, math.sqrt(float(rest @ rest / (across @ across)) / free) if free else math.nan
+    fit = linregress(across, up)
+    return float(fit.slope), float(fit.stderr) if len(x) > 2 else math.nan
 
 
 def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
     """A slope that is not right, in words; `cause` is the kind of quantity that it may follow from."""
     grows = slope.slope > 0 or slope.axis == "head"
-    error = f"{slope.error:.2f}" if math.isfinite(slope.error) else text("coordinates", "unknown")
     key = "head" if slope.axis == "head" else "start" if not slope.step else "grows" if grows else "shrinks"
-    meaning = text("coordinates", key, name=slope.quantity, axis=slope.axis, slope=slope.slope, error=error)
+    meaning = text("coordinates", key, name=slope.quantity, axis=slope.axis, slope=slope.slope,
+                   error=slope.error)
     evidence = text("coordinates", "evidence" if slope.step else "at_start", step=slope.step, axis=slope.axis,
                     least=least, most=most)
     if cause:
