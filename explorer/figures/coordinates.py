@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.display import shown
 from explorer.figures import kit
 from explorer.figures.palette import Look
 
@@ -28,8 +27,8 @@ def plot(check: CoordCheck, axis: Axis = "width") -> go.Figure:
     last = max(row.step for row in check.sizes)
     names = [row.quantity for row in check.slopes if (row.axis, row.step) == (axis, last)]
     if not names:
-        axes = dict.fromkeys(row.axis for row in check.slopes if row.step == last)
-        raise ValueError(f"axis must be one with two sizes or more: {', '.join(axes)}; got {shown(axis)}")
+        axes = ", ".join(dict.fromkeys(row.axis for row in check.slopes if row.step == last))
+        raise ValueError(f"axis must be one with two sizes or more: {axes}; got {axis!r}")
     shapes = []
     for name in names:
         points = check.points(name, axis, last)

@@ -10,11 +10,12 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy.stats import linregress
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
@@ -32,6 +33,7 @@ from explorer.own.probe import run_eagerly
 from explorer.own.sums import HALF, wide_on
 from explorer.own.window import plain
 from explorer.profile import Array
+from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.training.optimize import optimizers
 from explorer.training.recipe import Recipe
 from explorer.training.runner import build
@@ -55,32 +57,26 @@ CAUSES: Mapping[str, str] = MappingProxyType({"width": "matrix", "depth": "strea
 """By axis, the kind of quantity from whose growth that of others may follow."""
 
 
-class Asked(NamedTuple):
-    """Powers of width or depth in the change of a quantity; None where it depends on more than the parametrization."""
-
-    standard: float | None
-    ntk: float | None
-    mup: float | None
-    completep: float | None
-
-
-STEPPED: Mapping[tuple[Axis, str], Asked] = MappingProxyType({
-    **{("depth", kind): Asked(None, None, None, 0) for kind in KINDS},
-    **dict.fromkeys([("depth", "bias"), ("width", "bias"), ("width", "embedding")], Asked(0, 0, 0, 0)),
-    **dict.fromkeys([("width", "matrix"), ("width", "readout")], Asked(1, 0.5, 0, 0)),
-    **dict.fromkeys([("width", "attention"), ("width", "stream")], Asked(None, None, 0, 0)),
-    ("head", "attention"): Asked(0, 0, -0.5, -0.5),
+STEPPED: Mapping[tuple[Axis, str], tuple[float | None, ...]] = MappingProxyType({
+    **{("depth", kind): (None, None, None, 0) for kind in KINDS},
+    **dict.fromkeys([("depth", "bias"), ("width", "bias"), ("width", "embedding")], (0, 0, 0, 0)),
+    **dict.fromkeys([("width", "matrix"), ("width", "readout")], (1, 0.5, 0, 0)),
+    **dict.fromkeys([("width", "attention"), ("width", "stream")], (None, None, 0, 0)),
+    ("head", "attention"): (0, 0, -0.5, -0.5),
 })
-"""Powers under Adam. μP: the changes of all activations are Θ(1) in the width (Yang et al. 2022, table 3 and appendix
-D.1); CompleteP adds the depth (Dey et al. 2025, stable initialization and maximal update of the residual stream).
+"""Powers in the changes, and of logits at step 0 over the head's width, under Adam, by parametrization.
+
+μP: all activations move by Θ(1) at every width (Yang et al. 2022, table 3 and appendix D.1); CompleteP: at every depth,
+too (Dey et al. 2025: stable initialization, and maximal update of the residual stream). q·k is divided by d, so that
+logits are Θ(1) when q and k align, and d^−½ at initialization, where they are independent (Yang et al. 2022, table 3).
 
 The others follow from one step of a parameter, its input Θ(1): each entry moves by η, along the input, so a product of
-fan_in = width moves by η · width, one with a row of a table or a bias by η. NTK's factor 1/√width
-comes on top. What else depends on norms and heads is None.
-Over the head's width: logits at initialization, where q and k are independent, under the divisor √d and under μP's d.
+fan_in = width moves by η · width, one with a row of a table or a bias by η. NTK's factor 1/√width comes on top. What
+also depends on norms or heads is None.
 """
 GRID = 0.5
-"""Powers of a parametrization are multiples of it: a slope nearer to another multiple than to a right one is a finding.
+"""Powers of a parametrization are multiples of it: a slope nearer to another multiple than to a right one, by
+two standard errors, is a finding.
 
 A step moves a product along some inputs and at random along others: the aligned part is Θ(1), the other falls as
 width^−½, or as depth^−½ over a sum of layers. The other prevails where tokens outnumber coordinates (compare Everett et
@@ -101,7 +97,7 @@ class Size(NamedTuple):
     size: float
     """Root mean square of all entries, in all layers."""
     change: float
-    """The same of the difference from step 0."""
+    """Root mean square of the difference from step 0."""
     start: float
     """The size at step 0."""
     head: int = 0
@@ -120,8 +116,8 @@ class Slope(NamedTuple):
     """nan where a value is 0 or not finite."""
     error: float
     """Standard error from the residuals; nan of two points."""
-    asked: Asked | None
-    """Under the parametrizations; None at initialization, but for logits over the head's width."""
+    asked: Mapping[str, float | None]
+    """By parametrization, None where it depends on more than that; empty at step 0, but over the head's width."""
 
     @property
     def deviation(self) -> float:
@@ -129,11 +125,6 @@ class Slope(NamedTuple):
         highest = -GRID if self.axis == "head" else 0.0 if self.step or self.kind != "matrix" else math.inf
         lowest = -math.inf if not self.step else 0.0 if self.kind in ("embedding", "bias") else -GRID
         return max(self.slope - highest, lowest - self.slope)
-
-    @property
-    def is_off(self) -> bool:
-        """Whether it is nearer to another multiple of ½ than to the right ones, by two standard errors."""
-        return self.deviation > GRID / 2 and not self.deviation - GRID / 2 < 2 * self.error
 
 
 # What passes the operations of a model, and its difference from what passed them before the first step.
@@ -157,22 +148,19 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.model, stacks = model, list[list[Block]]()
         with suppress(ValueError) if blocks is None else nullcontext():  # without layers matrices have their full names
             stacks = find_stacks(model, blocks)
-        self.layers = stacks[0] if stacks else []
         inner = {weight: name for stack in stacks for block in stack
                  for name, weight in block.module.named_parameters()}
         self.names = {weight: name for name, weight in model.named_parameters()} | inner
         self.inner = inner or {weight: name for weight, name in self.names.items() if weight.ndim < 2}
         self.first, self.kinds, self.starts = dict[tuple[str, int], Tensor](), dict(POOLED), dict[str, float]()
-        self.uneven = set[str]()
-        """Quantities whose shapes changed from step to step."""
+        self.layers, self.uneven = stacks[0] if stacks else [], set[str]()
 
-    def read(self, step: int, batch: Batch) -> Any:
+    def run(self, step: int, batch: Batch) -> Any:
         """Runs the model, and takes its quantities; returns its output."""
         self.step, self.passed, self.last, self.head, self.coordinates = step, False, "", 0, 0
-        self.calls: Counter[str] = Counter()
-        self.sums: defaultdict[str, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
+        self.calls, self.sums = Counter[str](), defaultdict[str, list[tuple[int, Tensor, Tensor]]](list)
         self.owners = {address(weight): [weight] for weight in self.names if weight.ndim > 1}
-        self.copies: list[Tensor] = []  # or their memory would be another's
+        self.copies = list[Tensor]()  # or their memory would be another's
         for weight, name in self.inner.items():
             if weight.ndim < 2 and weight.requires_grad:
                 self.take("biases" if re.search(r"(bias|\bb_)[^.]*$", name) else "gains", weight)
@@ -191,16 +179,15 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation, and takes what it gives if it is one of attention, or applies a matrix."""
-        kwargs = kwargs or {}
-        out, op = func(*args, **kwargs), func.overloadpacket.__name__
+        out, op = func(*args, **kwargs or {}), func.overloadpacket.__name__
         if op in FUSED | SOFTMAX:
-            named = named_arguments(func, args, kwargs)
+            named = named_arguments(func, args, kwargs or {})
             for scores, _ in logits(named):
                 self.head = named["query"].shape[-1] if "query" in named else self.coordinates
                 keys = visible(scores)
                 self.take("attention logits", scores.masked_fill(~keys, 0), int(keys.sum()))
         elif op in MATRIX | GATHERED | COPIES and isinstance(out, Tensor):
-            operands = [tensor for tensor in tensors_in((args, kwargs)) if tensor.numel() > 1]
+            operands = [tensor for tensor in tensors_in((args, kwargs or {})) if tensor.numel() > 1]
             owned = [self.owners[address(tensor)] for tensor in operands if address(tensor) in self.owners]
             if op in COPIES and owned and len(owned) == len(operands):
                 self.owners[address(out)] = [weight for weights in owned for weight in weights]
@@ -294,10 +281,10 @@ def coord_check(factory: Factory | Config, *, widths: Sequence[int] = (64, 128, 
     for (width, depth), seed in product(runs, range(seeds)):
         with torch.random.fork_rng(), ExitStack() as stack:
             torch.manual_seed(seed)
-            model, batch, its_loss, steppers = _made(factory, width, depth, seed, optimizer)
+            model, batch, its_loss, steppers = _made(factory, width, depth, seed, optimizer, loss)
             run_eagerly(stack, is_compiled(model))
             sizes = Sizes(model, blocks)
-            rows += _trained(sizes, (width, depth, seed), batch, its_loss or loss, steppers, steps)
+            rows += _trained(sizes, (width, depth, seed), batch, its_loss, steppers, steps)
             uneven |= sizes.uneven
     return CoordCheck(tuple(row for row in rows if row.quantity not in uneven), tuple(sorted(uneven)))
 
@@ -317,8 +304,8 @@ def _check(factory: object, optimizer: object, widths: object, depths: object, s
             raise ValueError(f"{name} must be {rule} from 1 on; got {shown(value)}")
 
 
-def _made(factory: Factory | Config, width: int, depth: int, seed: int, optimizer: Optimize | Recipe | None
-          ) -> tuple[nn.Module, Batch, Loss | None, list[Optimizer]]:
+def _made(factory: Factory | Config, width: int, depth: int, seed: int, optimizer: Optimize | Recipe | None,
+          loss: Loss | None) -> tuple[nn.Module, Batch, Loss | None, list[Optimizer]]:
     """Model, batch, loss and optimizers of a run."""
     made = factory.replace(d_model=width, n_layers=depth) if isinstance(factory, Config) else factory(width, depth)
     if isinstance(made, Config):
@@ -332,22 +319,17 @@ def _made(factory: Factory | Config, width: int, depth: int, seed: int, optimize
         raise TypeError("optimizer must be a function of the model where the model is no Config's; got a Recipe")
     model = unwrapped(made[0])
     given = optimizer(model) if optimizer else torch.optim.Adam(model.parameters(), lr=1e-3)
-    steppers = list(given) if isinstance(given, Sequence) else [given]
-    return model, made[1], made[2] if len(made) == 3 else None, [
-        must_be(Optimizer, "the result of optimizer", stepper) for stepper in steppers]
+    steppers = [must_be(Optimizer, "the result of optimizer", stepper)
+                for stepper in (given if isinstance(given, Sequence) else [given])]
+    return model, made[1], made[2] if len(made) == 3 else loss, steppers
 
 
-def _of_config(config: Config) -> tuple[nn.Module, Callable[[nn.Module], Any]]:
-    """The model of a config, and what runs it on the first batch of the race's text."""
+def _of_config(config: Config) -> tuple[nn.Module, Batch, Loss]:
+    """The model of a config, what runs it on the first batch of the race's text, and its loss."""
     data = of_prose(Task(), config.n_ctx, config.batch_size)
-    window, model = data.batch(0), build(config, data)
-    batch = Codes(torch.from_numpy(window.inputs), torch.from_numpy(window.targets))
-
-    def run(_: nn.Module) -> SimpleNamespace:
-        output = model(model.embed(batch))
-        return SimpleNamespace(loss=model.loss(output, batch), logits=model.logits(output))
-
-    return model, run
+    model, codes = build(config, data), Codes(*map(torch.from_numpy, data.batch(0)[:2]))
+    return (model, lambda _: model.logits(model(model.embed(codes))),
+            lambda logits: F.cross_entropy(logits.flatten(0, 1), codes.target.flatten()))
 
 
 def _trained(sizes: Sizes, run: tuple[int, int, int], batch: Batch, loss: Loss | None, steppers: list[Optimizer],
@@ -355,13 +337,12 @@ def _trained(sizes: Sizes, run: tuple[int, int, int], batch: Batch, loss: Loss |
     """Sizes of a run at each step; what is not finite goes on as such."""
     for step in range(steps + 1):
         torch.manual_seed(run[2])
-        output = sizes.read(step, batch)
+        output = sizes.run(step, batch)
         yield from sizes.sizes(*run)
         if step == steps:
             return
         value, scale = loss_of(output, loss)
-        for stepper in steppers:
-            stepper.zero_grad()
+        sizes.model.zero_grad()
         (value / scale**2).backward()  # type: ignore[no-untyped-call]  # of a projection, the mean over the output
         for stepper in steppers:
             stepper.step()
@@ -395,9 +376,9 @@ class CoordCheck(Copied):
     def slopes(self) -> tuple[Slope, ...]:
         """Slopes of every quantity over both axes: at step 0 of its size, then of its change."""
         names = dict.fromkeys((row.quantity, row.kind) for row in self.sizes)
-        steps = max(row.step for row in self.sizes) + 1
+        steps = range(max(row.step for row in self.sizes) + 1)
         return tuple(_slope(points, axis) for name, _ in sorted(names, key=lambda pair: KINDS.index(pair[1]))
-                     for axis, step in product(get_args(Axis), range(steps))
+                     for axis, step in product(get_args(Axis), steps)
                      if (axis != "head" or not step) and (points := self.points(name, axis, step)))
 
     @cached_property
@@ -406,36 +387,25 @@ class CoordCheck(Copied):
 
         Empty where every slope is one that μP allows over the width, and CompleteP over the depth.
         """
-        lost: dict[str, Size] = {}
-        for row in sorted(self.sizes, key=lambda row: row.step):
-            if not math.isfinite(row.size + row.change):
-                lost.setdefault(row.quantity, row)
-        remedy = text("coordinates", "smaller")
+        rows = sorted(self.sizes, key=lambda row: (row.step, row.width, row.depth), reverse=True)
+        last = rows[0].step
+        lost = {row.quantity: row for row in rows if not math.isfinite(row.size + row.change)}
         findings = [Finding("bad", text("coordinates", "not_finite", name=name, width=row.width, depth=row.depth,
-                                        step=row.step), "", remedy) for name, row in lost.items()]
-        off = self._off()
-        grown = {(slope.axis, slope.kind) for slope in off if slope.slope > 0}
-        for slope in sorted(off, key=lambda slope: (slope.axis == "depth", slope.kind != CAUSES.get(slope.axis))):
-            cause = CAUSES.get(slope.axis, "")
-            follows = (slope.axis, cause) in grown and KINDS.index(slope.kind) > 1 and slope.kind != cause
-            sizes = [getattr(row, slope.axis) for row in self.points(slope.quantity, slope.axis, slope.step)]
-            findings.append(_finding(slope, cause if follows else "", min(sizes), max(sizes)))
+                                        step=row.step), "", text("coordinates", "smaller"))
+                    for name, row in lost.items()]
+        off = [row for row in self.slopes if row.step in (0, last) and row.deviation > GRID / 2
+               and not row.deviation - GRID / 2 < 2 * row.error]
+        grown = {(row.axis, row.kind) for row in off if row.slope > 0}
+        for row in sorted(off, key=lambda row: (row.axis == "depth", row.kind != CAUSES.get(row.axis), not row.step)):
+            cause = CAUSES.get(row.axis, "")
+            follows = (row.axis, cause) in grown and KINDS.index(row.kind) > 1 and row.kind != cause
+            sizes = [getattr(size, row.axis) for size in self.points(row.quantity, row.axis, row.step)]
+            findings.append(_finding(row, cause if follows else "", min(sizes), max(sizes)))
         return Findings(findings)
-
-    def _off(self) -> list[Slope]:
-        """Slopes that are not right: of the changes after the last step, else of the sizes before the first."""
-        last = max(row.step for row in self.sizes)
-        off = [slope for slope in self.slopes if slope.step == last and slope.is_off]
-        if any(slope.kind == "embedding" and slope.quantity != INPUT for slope in off):
-            off = [slope for slope in off if slope.quantity != INPUT]
-        explained = {(slope.quantity, slope.axis) for slope in off}
-        return off + [slope for slope in self.slopes if slope.step == 0 and slope.is_off
-                      and (slope.quantity, "width" if slope.axis == "head" else slope.axis) not in explained]
 
     def plot(self, axis: Axis = "width") -> go.Figure:
         """The changes after the last step over widths or depths, each over its own at the smallest."""
-        figure: go.Figure = draw(self, axis)
-        return figure
+        return draw(self, axis)
 
     def __str__(self) -> str:
         return str(self.findings) or text("coordinates", "none")
@@ -443,8 +413,8 @@ class CoordCheck(Copied):
     def _repr_html_(self) -> str:
         last = max(row.step for row in self.sizes)
         header = ("Change of", "over", "slope", "±", "standard", "NTK", "μP", "CompleteP")
-        rows = [(row.quantity, row.axis, row.slope, row.error, *("" if power is None else power for power in row.asked))
-                for row in self.slopes if row.step == last and row.asked is not None]
+        rows = [(row.quantity, row.axis, row.slope, row.error, *("" if x is None else x for x in row.asked.values()))
+                for row in self.slopes if row.step == last]
         return table(text("coordinates", "caption", step=last), header, rows) + self.findings._repr_html_()
 
 
@@ -453,7 +423,7 @@ def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
     quantity, kind, *_, step = rows[0][:6]
     x = [float(getattr(row, axis)) for row in rows]
     y = np.array([row.change if step else row.size for row in rows])
-    asked = STEPPED[axis, kind] if step or axis == "head" else None
+    asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, kind] if step or axis == "head" else (), strict=False))
     starts = np.array([row.start for row in rows])
     both = [y, y / starts] if kind == "matrix" and step and starts.all() else [y]
     slopes = [Slope(quantity, kind, axis, step, *fitted(x, values), asked) for values in both]
@@ -478,10 +448,7 @@ def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
                    error=slope.error)
     evidence = text("coordinates", "evidence" if slope.step else "at_start", step=slope.step, axis=slope.axis,
                     least=least, most=most)
-    if cause:
-        remedy = text("follows", cause)
-    elif slope.axis == "depth":
-        remedy = text("depth", "grows" if grows else "shrinks")
-    else:
-        remedy = text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity)
+    remedy = (text("follows", cause) if cause else text("depth", "grows" if grows else "shrinks")
+              if slope.axis == "depth" else
+              text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity))
     return Finding("bad" if grows else "warning", meaning, evidence, remedy)
