@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "lessons": Room(425, 5),
     "measuring": Room(483, 6),
     "model": Room(591, 9),
-    "own": Room(3697, 23),
+    "own": Room(3694, 23),
     "schemes": Room(774, 12),
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),

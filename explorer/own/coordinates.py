@@ -158,9 +158,9 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def run(self, step: int, batch: Batch) -> Any:
         """Runs the model, and takes its quantities; returns its output."""
         self.step, self.passed, self.last, self.head, self.coordinates = step, False, "", 0, 0
-        self.calls, self.sums = Counter[str](), defaultdict[str, list[tuple[int, Tensor, Tensor]]](list)
+        self.calls, self.copies = Counter[str](), list[Tensor]()
+        self.sums = defaultdict[str, list[tuple[int, Tensor, Tensor]]](list)
         self.owners = {address(weight): [weight] for weight in self.names if weight.ndim > 1}
-        self.copies = list[Tensor]()  # or their memory would be another's
         for weight, name in self.inner.items():
             if weight.ndim < 2 and weight.requires_grad:
                 self.take("biases" if re.search(r"(bias|\bb_)[^.]*$", name) else "gains", weight)
@@ -191,11 +191,11 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             owned = [self.owners[address(tensor)] for tensor in operands if address(tensor) in self.owners]
             if op in COPIES and owned and len(owned) == len(operands):
                 self.owners[address(out)] = [weight for weights in owned for weight in weights]
-                self.copies.append(out)
+                self.copies.append(out)  # or its memory would be another's
             elif op in MATRIX | GATHERED and owned:
                 self.apply(owned[-1], op in GATHERED, out)
-            elif op in MATRIX:
-                self.coordinates = args[0].shape[-1]  # of queries and keys, where a softmax follows
+            elif op in MATRIX and operands and operands[-1].ndim > 1:
+                self.coordinates = operands[-1].shape[-2]  # of queries and keys, where a softmax follows
         return out
 
     def apply(self, weights: list[nn.Parameter], gathered: bool, out: Tensor) -> None:
@@ -291,10 +291,9 @@ def coord_check(factory: Factory | Config, *, widths: Sequence[int] = (64, 128, 
 
 def _check(factory: object, optimizer: object, widths: object, depths: object, steps: object, seeds: object) -> None:
     """Raises TypeError or ValueError if an argument will not do."""
-    if not callable(factory):
-        must_be(Config, "factory", factory)
-    if not callable(optimizer):
-        must_be(Recipe, "optimizer", Recipe() if optimizer is None else optimizer)
+    for name, kind, value in (("factory", Config, factory), ("optimizer", Recipe, optimizer or Recipe())):
+        if not callable(value):
+            must_be(kind, name, value)
     for name, value, least, rule in (
             ("widths", widths, 2, "two or more increasing whole numbers"), ("steps", steps, 1, "a whole number"),
             ("depths", depths, 1, "one or more increasing whole numbers"), ("seeds", seeds, 1, "a whole number")):
@@ -376,9 +375,8 @@ class CoordCheck(Copied):
     def slopes(self) -> tuple[Slope, ...]:
         """Slopes of every quantity over both axes: at step 0 of its size, then of its change."""
         names = dict.fromkeys((row.quantity, row.kind) for row in self.sizes)
-        steps = range(max(row.step for row in self.sizes) + 1)
         return tuple(_slope(points, axis) for name, _ in sorted(names, key=lambda pair: KINDS.index(pair[1]))
-                     for axis, step in product(get_args(Axis), steps)
+                     for axis, step in product(get_args(Axis), range(1 + max(row.step for row in self.sizes)))
                      if (axis != "head" or not step) and (points := self.points(name, axis, step)))
 
     @cached_property
@@ -388,12 +386,11 @@ class CoordCheck(Copied):
         Empty where every slope is one that μP allows over the width, and CompleteP over the depth.
         """
         rows = sorted(self.sizes, key=lambda row: (row.step, row.width, row.depth), reverse=True)
-        last = rows[0].step
         lost = {row.quantity: row for row in rows if not math.isfinite(row.size + row.change)}
         findings = [Finding("bad", text("coordinates", "not_finite", name=name, width=row.width, depth=row.depth,
                                         step=row.step), "", text("coordinates", "smaller"))
                     for name, row in lost.items()]
-        off = [row for row in self.slopes if row.step in (0, last) and row.deviation > GRID / 2
+        off = [row for row in self.slopes if row.step in (0, rows[0].step) and row.deviation > GRID / 2
                and not row.deviation - GRID / 2 < 2 * row.error]
         grown = {(row.axis, row.kind) for row in off if row.slope > 0}
         for row in sorted(off, key=lambda row: (row.axis == "depth", row.kind != CAUSES.get(row.axis), not row.step)):
@@ -421,13 +418,12 @@ class CoordCheck(Copied):
 def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
     """The slope of some rows of one quantity at one step; of a matrix the better one of change and relative change."""
     quantity, kind, *_, step = rows[0][:6]
-    x = [float(getattr(row, axis)) for row in rows]
     y = np.array([row.change if step else row.size for row in rows])
     asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, kind] if step or axis == "head" else (), strict=False))
     starts = np.array([row.start for row in rows])
     both = [y, y / starts] if kind == "matrix" and step and starts.all() else [y]
-    slopes = [Slope(quantity, kind, axis, step, *fitted(x, values), asked) for values in both]
-    return min(slopes, key=lambda slope: slope.deviation)
+    fits = (fitted([getattr(row, axis) for row in rows], values) for values in both)
+    return min((Slope(quantity, kind, axis, step, *fit, asked) for fit in fits), key=lambda slope: slope.deviation)
 
 
 def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
