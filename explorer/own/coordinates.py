@@ -55,8 +55,6 @@ KINDS = ("embedding", "bias", "matrix", "attention", "stream", "readout")
 """In the order of findings: a cause before what follows from it."""
 CAUSES: Mapping[str, str] = MappingProxyType({"width": "matrix", "depth": "stream"})
 """By axis, the kind of quantity from whose growth that of others may follow."""
-
-
 STEPPED: Mapping[tuple[Axis, str], tuple[float | None, ...]] = MappingProxyType({
     **{("depth", kind): (None, None, None, 0) for kind in KINDS},
     **dict.fromkeys([("depth", "bias"), ("width", "bias"), ("width", "embedding")], (0, 0, 0, 0)),
@@ -68,7 +66,7 @@ STEPPED: Mapping[tuple[Axis, str], tuple[float | None, ...]] = MappingProxyType(
 
 μP: all activations move by Θ(1) at every width (Yang et al. 2022, table 3 and appendix D.1); CompleteP: at every depth,
 too (Dey et al. 2025: stable initialization, and maximal update of the residual stream). q·k is divided by d, so that
-logits are Θ(1) when q and k align, and d^−½ at initialization, where they are independent (Yang et al. 2022, table 3).
+logits are Θ(1) when q and k align, and d^−½ at initialization, where they are independent (definition 4.1).
 
 The others follow from one step of a parameter, its input Θ(1): each entry moves by η, along the input, so a product of
 fan_in = width moves by η · width, one with a row of a table or a bias by η. NTK's factor 1/√width comes on top. What
