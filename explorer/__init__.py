@@ -20,6 +20,7 @@ from explorer.display import DRAWERS, GLANCES
 DRAWERS.update(
     Profile=lambda: import_module("explorer.figures").plot,
     Race=lambda: import_module("explorer.figures.race").plot,
+    CoordCheck=lambda: import_module("explorer.figures.coordinates").plot,
 )
 GLANCES.update(Profile=lambda: import_module("explorer.figures.pages").glance)
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from explorer.lessons.live import live
     from explorer.lessons.settings import slider
     from explorer.measuring import measure
+    from explorer.own.coordinates import CoordCheck, coord_check
     from explorer.own.probe import probe, twin
     from explorer.own.twin import Twin
     from explorer.own.watch import Watch, watch
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
     from explorer.training.tasks import Task
 
 __all__ = [
-    "PRESETS", "Config", "ConfigError", "Contender", "Finding", "Profile", "Race", "Recipe", "Solution", "Stopped",
-    "Sweep", "Task", "Twin", "Watch", "check", "dashboard", "diagnose", "live", "measure", "predict", "preset",
-    "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
+    "PRESETS", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe", "Solution",
+    "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "coord_check", "dashboard", "diagnose", "live", "measure",
+    "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
@@ -59,6 +61,7 @@ _MODULES = {
     "lessons.live": ("live",),
     "lessons.settings": ("slider",),
     "measuring": ("measure",),
+    "own.coordinates": ("CoordCheck", "coord_check"),
     "own.probe": ("probe", "twin"),
     "own.twin": ("Twin",),
     "own.watch": ("Watch", "watch"),

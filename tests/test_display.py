@@ -131,7 +131,7 @@ def test_a_table_escapes_every_part_of_it() -> None:
 
 
 def test_whoever_draws_a_record_is_known_from_the_start() -> None:
-    assert set(DRAWERS) == {"Profile", "Race"}
+    assert set(DRAWERS) == {"CoordCheck", "Profile", "Race"}
 
 
 @pytest.mark.parametrize("name", ["second_moment", "activation_gradient", "gradient_by_layer", "attention_entropy",

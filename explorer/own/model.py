@@ -231,8 +231,7 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
     elif isinstance(own, Tensor) and own.numel() == 1:
         value = own
     else:
-        tensors = tensors_in((_plain(output),))
-        floating = next((tensor for tensor in tensors if tensor.is_floating_point() and tensor.requires_grad), None)
+        tensors, floating = tensors_in((_plain(output),)), output_of(output, single=True)
         if floating is None:
             kinds = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in tensors[:3])
             raise ValueError("loss must be given, for the model's output has no floating tensor with a gradient; "
@@ -244,6 +243,12 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
     if not value.requires_grad:
         raise ValueError("loss must depend on the model's parameters; it has no gradient")
     return value.reshape(()), scale
+
+
+def output_of(output: Any, single: bool = False) -> Tensor | None:
+    """The first floating tensor with a gradient in a model's output; `single`: whether it may be a single number."""
+    return next((tensor for tensor in tensors_in((_plain(output),)) if tensor.is_floating_point()
+                 and tensor.requires_grad and (single or tensor.numel() > 1)), None)
 
 
 def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:

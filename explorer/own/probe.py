@@ -45,7 +45,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
         stack.enter_context(torch.random.fork_rng(devices))
         stack.callback(random.setstate, random.getstate())
         stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
-        _switch(stack, is_compiled(model))
+        run_eagerly(stack, is_compiled(model))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         yield
@@ -61,7 +61,7 @@ def _put_back(buffers: dict[str, Tensor | None], held: dict[str, Tensor | None],
             buffer.copy_(number)
 
 
-def _switch(stack: ExitStack, compiled: bool) -> None:
+def run_eagerly(stack: ExitStack, compiled: bool) -> None:
     """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
     stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
     torch.backends.mha.set_fastpath_enabled(False)
