@@ -27,6 +27,7 @@ from explorer.measuring import measure
 from explorer.measuring.sharing import torch_threads
 from explorer.measuring.statistics import Signal, second_moment
 from explorer.profile import Profile
+from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
 
 Array = NDArray[np.float64]
@@ -57,8 +58,6 @@ class Foreign(NamedTuple):
     """Parameters that the preset has no counterpart for, as it says; zero here."""
     normalized: bool = False
     """Its embedding is normalized, so that all tokens have one length, and ours scatter by 2/d."""
-    by_width: bool = False
-    """Its embedding is multiplied by √d, so that the preset's second moment is that of `WIDTH`."""
 
 
 def rope(theta: float, **more: Any) -> dict[str, Any]:
@@ -86,11 +85,11 @@ MODELS = {
     "qwen3_next": Foreign("Qwen3NextModel", "layers", {
         "full_attention_interval": 1, "num_experts": 0, **rope(1e7, partial_rotary_factor=0.25)}),
     "olmo2": Foreign("Olmo2Model", "layers", {"rms_norm_eps": 1e-6, **rope(5e5)}),
-    "gemma2": Foreign("Gemma2Model", "layers", by_width=True),
+    "gemma2": Foreign("Gemma2Model", "layers"),
     # with the base of five layers in six in all of them
     "gemma3": Foreign("Gemma3TextModel", "layers", {"rope_parameters": {
         kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")
-    }}, by_width=True),
+    }}),
     # one expert for 128, no YaRN
     "gpt_oss": Foreign("GptOssModel", "layers", {"num_local_experts": 1, "num_experts_per_tok": 1, **rope(1.5e5)}),
     "command_r": Foreign("CohereModel", "layers", rope(8e6)),
@@ -199,7 +198,8 @@ def ours_of(name: str, **sizes: Any) -> Config:
     row = MODELS[name]
     config = preset(name, **sizes, **row.changes)
     # the embeddings are drawn as the layers are
-    factor = (config.d_model / WIDTH if row.by_width else 1.0) * (1.0 if row.normalized else config.init_variance)
+    factor = config.d_model / WIDTH if PRESETS[name].by_width else 1.0
+    factor *= 1.0 if row.normalized else config.init_variance
     return config.replace(input_second_moment=config.input_second_moment * factor)
 
 

@@ -18,16 +18,21 @@ from explorer.display import DRAWERS, GLANCES
 
 # Records show themselves, but the figures stand above them: only here are they connected.
 DRAWERS.update(
+    Comparison=lambda: import_module("explorer.figures").plot_comparison,
     Profile=lambda: import_module("explorer.figures").plot,
     Race=lambda: import_module("explorer.figures.race").plot,
     CoordCheck=lambda: import_module("explorer.figures.coordinates").plot,
 )
-GLANCES.update(Profile=lambda: import_module("explorer.figures.pages").glance)
+GLANCES.update(
+    Comparison=lambda: import_module("explorer.figures.pages").glance_at_comparison,
+    Profile=lambda: import_module("explorer.figures.pages").glance,
+)
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import dashboard
     from explorer.config import Config, ConfigError, preset
     from explorer.diagnosis import Finding, diagnose
+    from explorer.diagnosis.comparing import Comparison, compare
     from explorer.export.module import torch_code
     from explorer.lessons.check import check
     from explorer.lessons.live import live
@@ -47,15 +52,16 @@ if TYPE_CHECKING:
     from explorer.training.tasks import Task
 
 __all__ = [
-    "PRESETS", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe", "Solution",
-    "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "coord_check", "dashboard", "diagnose", "live", "measure",
-    "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
+    "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe",
+    "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check", "dashboard", "diagnose",
+    "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
     "app.dashboard": ("dashboard",),
     "config": ("Config", "ConfigError", "preset"),
     "diagnosis": ("Finding", "diagnose"),
+    "diagnosis.comparing": ("Comparison", "compare"),
     "export.module": ("torch_code",),
     "lessons.check": ("check",),
     "lessons.live": ("live",),

@@ -18,20 +18,20 @@ from explorer.serve import DRAIN, PAGE_NOTEBOOK, PREHEATED, Options, ServeError,
 
 MOST_PREHEATED = 64
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes: the command failed; wrong arguments (also argparse's); Ctrl-C."""
+"""Exit codes: the command failed, or a model is not as expected; wrong arguments (also argparse's); Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; what went wrong is one line on standard error."""
     choices = _parser().parse_args(arguments)
     try:
-        choices.run(choices)
+        code: int | None = choices.run(choices)
     except (ServeError, ConfigError) as error:
         sys.stderr.write(f"explorer: {error}\n")
         return FAILED if isinstance(error, ServeError) else REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    return 0
+    return code or 0
 
 
 class _Version(argparse.Action):
@@ -105,6 +105,9 @@ def _add_probe(command: argparse.ArgumentParser) -> None:
     where = command.add_mutually_exclusive_group()
     where.add_argument("--html", metavar="PAGE.html", type=Path, help="write a page with verdict and figures instead")
     where.add_argument("--json", metavar="PROFILE.json", type=Path, help="write the JSON to a file instead")
+    command.add_argument("--expect", metavar="DESIGN",
+                         help="a preset, such as llama3, or a file with a config or a profile: say on standard output "
+                         "whether the model starts so, and exit with 1 if it does not")
     command.set_defaults(run=_probe)
 
 
@@ -150,12 +153,19 @@ def _measure(choices: argparse.Namespace) -> None:
     sys.stdout.write(measure(config).to_json() + "\n")
 
 
-def _probe(choices: argparse.Namespace) -> None:
+def _probe(choices: argparse.Namespace) -> int:
+    from explorer.own.expecting import expectation, verdict
     from explorer.own.model import make
     from explorer.own.probe import probe
 
+    judged, expected = None, None if choices.expect is None else expectation(choices.expect)
     try:
-        profile = probe(*make(choices.factory))
+        made = make(choices.factory)
+        if expected is None:
+            profile = probe(*made)
+        else:
+            judged = verdict(choices.expect, expected, *made)
+            profile = judged.profile
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except Exception as error:
@@ -167,8 +177,11 @@ def _probe(choices: argparse.Namespace) -> None:
         _write(choices.html, page(profile))
     elif choices.json is not None:
         _write(choices.json, profile.to_json() + "\n")
-    else:
+    elif judged is None:
         sys.stdout.write(profile.to_json() + "\n")
+    if judged is not None:
+        sys.stdout.write(f"{judged}\n")
+    return FAILED if judged is not None and not judged.agrees else 0
 
 
 def _write(path: Path, text: str) -> None:

@@ -195,10 +195,10 @@ def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs() -> None:
 def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
     documented = {
-        "PRESETS", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe",
-        "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "coord_check", "dashboard", "diagnose",
-        "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin",
-        "watch",
+        "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race",
+        "Recipe", "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check",
+        "dashboard", "diagnose", "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep",
+        "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

@@ -131,7 +131,7 @@ def test_a_table_escapes_every_part_of_it() -> None:
 
 
 def test_whoever_draws_a_record_is_known_from_the_start() -> None:
-    assert set(DRAWERS) == {"CoordCheck", "Profile", "Race"}
+    assert set(DRAWERS) == {"Comparison", "CoordCheck", "Profile", "Race"}
 
 
 @pytest.mark.parametrize("name", ["second_moment", "activation_gradient", "gradient_by_layer", "attention_entropy",
@@ -189,7 +189,7 @@ def test_the_presets_are_a_mapping_and_a_table() -> None:
     rows = shown(ex.PRESETS, lines=len(ex.PRESETS)).rows
     assert [row[0] for row in rows[1:]] == list(ex.PRESETS)
     frame = ex.PRESETS.frame()
-    assert list(frame.columns) == ["title", "group", "words", "changes", "source", "differs", "aliases"]
+    assert list(frame.columns) == ["title", "group", "words", "changes", "source", "differs", "aliases", "by_width"]
     assert frame.loc["gpt2", "title"] == ex.PRESETS["gpt2"].title
     assert all(ex.Config(**row.changes) == ex.preset(name) for name, row in ex.PRESETS.items())
 

@@ -65,18 +65,18 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
         return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
     count = int(free.sum()) or len(error)
-    limit = _limit(seeds, count)
+    limit = most_errors(seeds, count)
     words, tone = _judged(error, standard, depth, limit, row.bounded)
     words = _where(words, (depth[free > 0] if free.any() else depth).tolist(), missing)
     return Agreement(words, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
 
 
-def _limit(seeds: int, count: int) -> float:
+def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
     """Standard errors beyond which the worst of so many values is off theory.
 
-    Student's t, as the standard error is estimated from the seeds, at `CHANCE` shared by all values (Bonferroni).
+    Student's t, as the standard error is estimated from the seeds, at a chance shared by all values (Bonferroni).
     """
-    return max(ERRORS, float(stdtrit(seeds - 1, 1 - CHANCE / 2 / count))) if seeds > 1 else ERRORS
+    return max(ERRORS, float(stdtrit(seeds - 1, 1 - chance / 2 / count))) if seeds > 1 else ERRORS
 
 
 def _judged(error: Array, standard: Array, depth: Array, limit: float, bounded: bool

@@ -15,17 +15,18 @@ from typing import NamedTuple, Protocol
 import pandas  # noqa: F401 - plotly looks for it at each drawing, and breaks while another thread imports it
 import plotly.graph_objects as go
 
+from explorer.diagnosis.comparing import Comparison
 from explorer.display import must_be
 from explorer.figures.data import Plain
-from explorer.figures.kit import alone
+from explorer.figures.kit import Axis, alone, broken_off, depth_axis
 from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
-from explorer.figures.palette import LegendEntry, designs
+from explorer.figures.palette import NEUTRAL, LegendEntry, designs
 from explorer.figures.why import Why, why
-from explorer.profile import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
+from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
     "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "attention_pattern", "by_layer", "designs",
-    "gradient_by_matrix", "plot", "row_of",
+    "gradient_by_matrix", "plot", "plot_comparison", "row_of",
 ]
 
 
@@ -115,3 +116,17 @@ def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -
     for number, other in enumerate(others):
         must_be(Profile, f"others[{number}]", other)
     return alone(row.draw([profile, *others]), row.title, row.caption)
+
+
+def plot_comparison(comparison: Comparison, statistic: str = "") -> go.Figure:
+    """Both profiles in one chart, with an upright where they first part: see `Comparison.plot`."""
+    part = next((row for row in comparison.differences if statistic in ("", row.statistic)), None)
+    row = row_of(statistic or comparison.differences[0].statistic)
+    figure = row.draw([comparison.first, comparison.second])
+    if part is not None and part.parts:
+        depths, limits = comparison.second.depth(part.site), figure.layout.yaxis
+        height = Axis("", tuple(limits.range), log=limits.type == "log")
+        words = f"{comparison.place(part)}: {SITE_WORDS.get(part.site, part.site)}"
+        figure.add_trace(broken_off(float(depths[part.layer - (part.site != "embed")]), words, depth_axis(depths),
+                                    height, NEUTRAL, 0.05, name="They part"))
+    return alone(figure, row.title, str(comparison))

@@ -19,7 +19,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.diagnosis import Finding, diagnose
-from explorer.figures import BY_CHOICE, FIGURES, Row, row_of
+from explorer.diagnosis.comparing import Comparison
+from explorer.figures import BY_CHOICE, FIGURES, Row, plot_comparison, row_of
 from explorer.figures.data import untagged
 from explorer.figures.kit import round_values
 from explorer.figures.words import typeset
@@ -144,7 +145,16 @@ def _marks(designs: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 def glance(profile: Profile) -> dict[str, Any]:
     """The figure as a cell's output, by its mime type."""
-    return {MIME: {**json.loads(overview(profile).to_json()), "config": CONFIG}}
+    return _cell(overview(profile))
+
+
+def glance_at_comparison(comparison: Comparison) -> dict[str, Any]:
+    """The chart of a comparison, in the same way."""
+    return _cell(plot_comparison(comparison))
+
+
+def _cell(figure: go.Figure) -> dict[str, Any]:
+    return {MIME: {**json.loads(figure.to_json()), "config": CONFIG}}
 
 
 def overview(profile: Profile) -> go.Figure:

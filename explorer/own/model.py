@@ -231,24 +231,36 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
     elif isinstance(own, Tensor) and own.numel() == 1:
         value = own
     else:
-        tensors, floating = tensors_in((_plain(output),)), output_of(output, single=True)
-        if floating is None:
-            kinds = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in tensors[:3])
-            raise ValueError("loss must be given, for the model's output has no floating tensor with a gradient; "
-                             f"it has {kinds or shown(output)}")
-        numbers = torch.Generator().manual_seed(DIRECTION_SEED)
-        exact = floating if floating.dtype == torch.float64 else floating.float()
-        value = (exact * torch.randn(floating.shape, generator=numbers).to(exact)).sum()
-        scale = math.sqrt(floating.numel())
+        value, scale = projected(output)
     if not value.requires_grad:
         raise ValueError("loss must depend on the model's parameters; it has no gradient")
     return value.reshape(()), scale
 
 
-def output_of(output: Any, single: bool = False) -> Tensor | None:
-    """The first floating tensor with a gradient in a model's output; `single`: whether it may be a single number."""
+def output_of(output: Any, least: int = 2) -> Tensor | None:
+    """The first floating tensor with a gradient, and with so many numbers, in a model's output."""
     return next((tensor for tensor in tensors_in((_plain(output),)) if tensor.is_floating_point()
-                 and tensor.requires_grad and (single or tensor.numel() > 1)), None)
+                 and tensor.requires_grad and tensor.numel() >= least), None)
+
+
+def projected(output: Any, least: int = 1) -> tuple[Tensor, float]:
+    """The projection of an output's first floating tensor on a random direction, and its factor: see `loss_of`.
+
+    Args:
+        output: of the model.
+        least: numbers that the tensor must have; 2 passes over a loss.
+    Raises:
+        ValueError: the output has no such tensor.
+    """
+    tensors, floating = tensors_in((_plain(output),)), output_of(output, least)
+    if floating is None:
+        kinds = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in tensors[:3])
+        raise ValueError("loss must be given, for the model's output has no floating tensor with a gradient; "
+                         f"it has {kinds or shown(output)}")
+    numbers = torch.Generator().manual_seed(DIRECTION_SEED)
+    exact = floating if floating.dtype == torch.float64 else floating.float()
+    value = (exact * torch.randn(floating.shape, generator=numbers).to(exact)).sum()
+    return value, math.sqrt(floating.numel())
 
 
 def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:

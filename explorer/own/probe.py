@@ -164,11 +164,11 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which, and why.
     """
-    return _probed(model, batch, loss, blocks)[0]
+    return probed(model, batch, loss, blocks)[0]
 
 
-def _probed(model: nn.Module, batch: Batch, loss: Loss | None,
-            blocks: str | Sequence[str] | Mapping[str, str] | None) -> tuple[Profile, Stack]:
+def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
+           blocks: str | Sequence[str] | Mapping[str, str] | None = None) -> tuple[Profile, Stack]:
     """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
@@ -211,7 +211,11 @@ def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = No
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do, or no branch of a block was
             seen.
     """
-    stack = _probed(model, batch, loss, blocks)[1]
+    return twin_in(probed(model, batch, loss, blocks)[1], model)
+
+
+def twin_in(stack: Stack, model: nn.Module) -> Twin:
+    """The twin that was read of a stack; ValueError where no branch was seen."""
     if stack.twin is None:
         unread = stack.unread()
         why = f"could not be read: {unread[0]}" if unread else "no sum was seen in those"

@@ -11,14 +11,14 @@ import numpy as np
 
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.diagnosis.reading import numbered
+from explorer.diagnosis.reading import by_layer, numbered
 from explorer.display import table
 from explorer.own import text
 from explorer.own.differences import FEW
 from explorer.own.facts import Facts
 from explorer.own.fields import Majority, Source, attention, folded, mlp, norms, sizes, weights
 from explorer.own.matched import fit, gains, offsets
-from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Array, Key, Profile
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Key, Profile
 from explorer.theory import predict
 
 LIMITED = ("n_layers", "d_model", "n_heads", "head_size", "n_ctx", "batch_size", "mlp_ratio", "n_kv_heads")
@@ -172,7 +172,7 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
     """
     width = expected.config.d_model if expected.config else WIDTH
     for key in COMPARED:
-        row, values, made = STATISTICS[key[0]], _by_layer(measured, key), _by_layer(expected, key)
+        row, values, made = STATISTICS[key[0]], by_layer(measured, *key), by_layer(expected, *key)
         if len(values) != len(made):
             continue
         with np.errstate(all="ignore"):
@@ -191,13 +191,6 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
             off = np.abs(np.where(known, gap, 0.0))
             layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
             yield size, _sentence(key, measured, layer, float(values[layer]), float(made[layer]))
-
-
-def _by_layer(profile: Profile, key: Key) -> Array:
-    """`[layer]`, mean over seeds and heads."""
-    values = profile.values.get(key, np.empty((1, 0)))
-    mean: Array = values.mean(axis=(0, *range(2, values.ndim)))
-    return mean
 
 
 def _sentence(key: Key, measured: Profile, layer: int, value: float, expected: float) -> str:

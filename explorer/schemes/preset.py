@@ -33,6 +33,8 @@ class Preset(NamedTuple):
     """Differences of the model or the paper; empty where none is known."""
     aliases: str = ""
     """Other names that somebody may look for."""
+    by_width: bool = False
+    """Whether embeddings are multiplied by √d: the input's second moment is that of the default's width, and grows."""
 
 
 def _letters(text: str) -> str:
