@@ -440,8 +440,8 @@ def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
     key = "head" if slope.axis == "head" else "start" if not slope.step else "grows" if grows else "shrinks"
     meaning = text("coordinates", key, name=slope.quantity, axis=slope.axis, slope=slope.slope,
                    error=slope.error)
-    evidence = text("coordinates", "evidence" if slope.step else "at_start", step=slope.step, axis=slope.axis,
-                    least=least, most=most)
+    evidence = text("coordinates", "evidence" if slope.step else "at_start", step=slope.step,
+                    axis="head width" if slope.axis == "head" else slope.axis, least=least, most=most)
     remedy = (text("follows", cause) if cause else text("depth", "grows" if grows else "shrinks")
               if slope.axis == "depth" else
               text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity))

@@ -156,7 +156,8 @@ def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> N
     tools = dashboard.page.locator(".ex-chart-tools button, .ex-save-menu button")
     buttons = tools.evaluate_all("(found) => found.map((button) => button.title)")
     saved = {f"Save as {kind}" for kind in ("PNG", "SVG", "HTML", "CSV")}
-    assert set(buttons) == {"Large or small", "Zoom in", "Zoom out", "Reset zoom", "Save the chart"} | saved
+    others = {"Large or small", "Zoom in", "Zoom out", "Reset zoom", "Full screen", "Save the chart"}
+    assert set(buttons) == others | saved
     assert dashboard.page.locator(".modebar-btn").count() == 0
     links = dashboard.page.locator(".ex-chart a[href^=http]").evaluate_all(
         "(found) => found.map((link) => [new URL(link.href).host, link.target, link.rel])")

@@ -273,9 +273,10 @@ class Card {
     this.schedule();
   }
 
-  /** Whether the plot has room. While figures change, a picture or a plot off the screen waits until they rest. */
+  /** Whether the plot has room. While figures change, a picture or a plot off the screen keeps the one that it has. */
   canDraw() {
-    const isWanted = (this.place.visible && !this.isPicture()) || !this.model.get("stale") || isPrinting();
+    const isWanted = (this.place.visible && (!this.isPicture() || !this.drawnFigure)) || !this.model.get("stale")
+      || isPrinting();
     return isWanted && this.size[0] >= NARROWEST_PLOT;
   }
 
