@@ -40,7 +40,7 @@ def rotation(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
     Returns:
         0 without weight decay, and for optimizers other than torch's SGD and Adam with decay apart from the gradient.
     """
-    swing = math.sqrt(2 * float(group["lr"]) * float(group.get("weight_decay", 0)))
+    swing = math.sqrt(max(0.0, 2 * float(group["lr"]) * float(group.get("weight_decay", 0))))
     if isinstance(optimizer, torch.optim.SGD) and not group["nesterov"] and not group["dampening"]:
         return swing / math.sqrt(1 + group["momentum"])
     if isinstance(optimizer, torch.optim.Adam) and group.get("decoupled_weight_decay"):
