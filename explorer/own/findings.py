@@ -11,6 +11,7 @@ import numpy as np
 from explorer.diagnosis import Finding, Severity
 from explorer.diagnosis.remedies import listed
 from explorer.own import text
+from explorer.own.equilibrium import gradients_grow
 from explorer.own.readings import Reading
 from explorer.own.sums import Breakdown
 from explorer.profile import Array, Key
@@ -166,7 +167,8 @@ more; below, by 0.03 to 5 times."""
 
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
     """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
-    findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings)]
+    findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings),
+                gradients_grow(readings)]
     return [finding for finding in findings if finding is not None]
 
 

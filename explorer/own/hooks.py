@@ -28,13 +28,14 @@ class Steps:
     Args:
         model: whose.
         optimizers: which; empty for all that step parameters of the model.
-        before: called before an optimizer's step, with the `id` of each of its parameters, and what its gradients are
-            still multiplied by.
+        before: called before an optimizer's step, with it, the `id` of each of its parameters, and what its gradients
+            are still multiplied by.
         after: called after it.
         ended: called when a step has ended.
     """
 
-    def __init__(self, model: nn.Module, optimizers: list[Optimizer], before: Callable[[set[int], float], None],
+    def __init__(self, model: nn.Module, optimizers: list[Optimizer],
+                 before: Callable[[Optimizer, set[int], float], None],
                  after: Callable[[], None], ended: Callable[[], None]) -> None:
         self.model, self.optimizers = model, optimizers
         self.before, self.after, self.ended = before, after, ended
@@ -60,7 +61,7 @@ class Steps:
         if optimizer in self.stepped:
             self.settle()
         scale = getattr(optimizer, "grad_scale", None)  # where a gradient scaler leaves the division to the optimizer
-        self.before(self.owned[optimizer], 1.0 if scale is None else float(scale))
+        self.before(optimizer, self.owned[optimizer], 1.0 if scale is None else float(scale))
 
     def is_done(self, optimizer: Optimizer) -> None:
         """After it."""

@@ -34,6 +34,8 @@ UNITS: Mapping[str, str] = MappingProxyType({
     "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
     "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
     "weight_norm": "Frobenius norm of a matrix before the step",
+    "gradient_cosine": "cosine between a matrix and its gradient: 0 where the loss ignores the matrix's scale",
+    "equilibrium_update": "update_ratio at which weight decay balances the steps, where gradients are orthogonal",
 })
 """Statistics of a reading and their definitions."""
 

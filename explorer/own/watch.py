@@ -166,7 +166,8 @@ class Watch:
         sick = any(finding.severity == "bad" for finding in last)
         changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")
-        last = [finding for finding in last if not changes or finding.severity != "good"]
+        last = [finding for finding in last if finding.severity != "good" or all(
+            change.severity == "good" for change in changes)]
         return Findings(sorted([*changes, *last], key=lambda finding: order.index(finding.severity)))
 
     def remove(self) -> None:
@@ -253,9 +254,9 @@ class Watch:
     def _look(self, place: int, x: Tensor) -> None:
         self._sentinel.look(place, False, largest(local(x)))
 
-    def _before(self, stepped: set[int], scale: float) -> None:
+    def _before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
         if self._window is not None:
-            self._window.weights.before(stepped, scale)
+            self._window.weights.before(optimizer, stepped, scale)
 
     def _after(self) -> None:
         if self._window is not None:

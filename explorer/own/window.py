@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
 
 from explorer.measuring.statistics import norms
 from explorer.own.attention import reader
+from explorer.own.equilibrium import rotation
 from explorer.own.model import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
@@ -61,13 +63,15 @@ class Weights:
 
     @cached_property
     def numbers(self) -> list[list[float]]:
-        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped."""
-        return [[0.0] * 5 for _ in self.matrices]
+        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped, √(ΔW² / W²) at equilibrium,
+        Σ g W."""
+        return [[0.0] * 7 for _ in self.matrices]
 
-    def before(self, stepped: set[int], scale: float) -> None:
+    def before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
         """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
 
         Args:
+            optimizer: which.
             stepped: `id` of each parameter that it steps.
             scale: what the gradients are still multiplied by.
         """
@@ -76,6 +80,11 @@ class Weights:
             index: local(matrix.weight).clone() for index, matrix in enumerate(self.matrices)
             if id(matrix.weight) in stepped and matrix.weight.grad is not None
         }
+        turns = {id(weight): turn for group in optimizer.param_groups for turn in [rotation(optimizer, group)]
+                 for weight in group["params"]}
+        weights = [self.matrices[index].weight for index in self.kept]
+        for index, weight, along in zip(self.kept, weights, products(weights), strict=True):
+            self.numbers[index][5:] = [turns[id(weight)], along / scale / copies(weight)]
 
     def after(self) -> None:
         """After the step: reads the change of the weights."""
@@ -86,7 +95,7 @@ class Weights:
         torch._foreach_sub_(old, [local(self.matrices[index].weight) for index in self.kept])
         for index, moved, held in zip(self.kept, squares(old), size, strict=True):
             share = 1 / copies(self.matrices[index].weight)
-            self.numbers[index][2:] = [moved * share, held * share, 1.0]
+            self.numbers[index][2:5] = [moved * share, held * share, 1.0]
         self.kept.clear()
 
     def gradients(self, scale: float = 1.0) -> bool:
@@ -102,6 +111,12 @@ class Weights:
 def plain(name: str) -> str:
     """A name without what wrappers add to it."""
     return WRAPPERS.sub("", name)
+
+
+def products(weights: list[nn.Parameter]) -> list[float]:
+    """Sum of the products of each weight with its gradient; the device is waited for once."""
+    sums = [(local(weight.grad).float() * local(weight)).sum() for weight in weights if weight.grad is not None]
+    return torch.stack([x.to(sums[0].device) for x in sums]).tolist() if sums else []
 
 
 def squares(tensors: list[Tensor]) -> list[float]:
@@ -241,17 +256,21 @@ def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> 
 
 def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> None:
     """Numbers of the matrices from their sums `[matrix, part]`."""
-    for matrix, (gradient, has, moved, size, stepped) in zip(matrices, numbers, strict=True):
+    for matrix, (gradient, has, moved, size, stepped, turn, along) in zip(matrices, numbers, strict=True):
         if has:
             cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
         if stepped:
             cells["update_ratio", matrix.site][matrix.layer] = np.sqrt(np.divide(moved, size))
             cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
+        if stepped and gradient and size:
+            cells["gradient_cosine", matrix.site][matrix.layer] = along / np.sqrt(gradient * size)
+        if turn:
+            cells["equilibrium_update", matrix.site][matrix.layer] = turn / stepped
 
 
 def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
     """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
-    return [matrix.site for matrix, (gradient, _, _, size, stepped) in zip(matrices, numbers, strict=True)
+    return [matrix.site for matrix, (gradient, _, _, size, stepped, *_) in zip(matrices, numbers, strict=True)
             if matrix.layer is None and stepped and not size and gradient]
 
 

@@ -40,9 +40,23 @@ def optimizers(model: nn.Module, config: Config, recipe: Recipe) -> list[Optimiz
     for key, parameters in groups.items():
         epsilon = {"eps": key.epsilon} if key.stepper.powers == "adam" else {}
         packed[key.stepper].append({
-            "params": parameters, "lr": recipe.learning_rate * key.rate, "weight_decay": key.decay, **epsilon
+            "params": parameters, "lr": recipe.learning_rate * key.rate, "weight_decay": key.decay, **epsilon,
+            **({"full_decay": key.decay} if key.stepper.decay_follows else {}),
         })
-    return [stepper.torch(torch.optim, parts, recipe) for stepper, parts in packed.items()]
+    made: list[Optimizer] = [stepper.torch(torch.optim, parts, recipe) for stepper, parts in packed.items()]
+    for optimizer, stepper in zip(made, packed, strict=True):
+        if stepper.decay_follows:
+            optimizer.register_step_pre_hook(lambda optimizer, *_: decay_with_rate(optimizer))
+    return made
+
+
+def decay_with_rate(optimizer: Optimizer) -> None:
+    """Weight decay λ η/η_max for a step: what normalized matrices' ‖g‖/‖W‖ then rests at is the same at any rate.
+
+    AdamC: Defazio 2025, arXiv 2506.02285, who corrects all matrices but the output's; here it is those of the layers.
+    """
+    for group in optimizer.param_groups:
+        group["weight_decay"] = group["full_decay"] * group["lr"] / group.get("initial_lr", group["lr"])
 
 
 def group(path: str, parameter: Tensor, config: Config, recipe: Recipe) -> Group:

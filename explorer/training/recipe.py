@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from explorer.choices import Choices, ConfigError
@@ -28,6 +28,8 @@ class Stepper:
     """Its learning rate over the recipe's."""
     divides_decay: bool = False
     """The weight decay joins the gradient before both are divided by the size of their sum."""
+    decay_follows: bool = False
+    """The weight decay is multiplied by the learning rate over its largest one, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,9 @@ OPTIMIZERS: dict[str, OptimizerRule] = {
         powers="adam", divides_decay=True,
         torch=lambda optim, groups, recipe: optim.Adam(groups, betas=recipe.betas))),
     "adamw": OptimizerRule("Adam, weight decay separate", "Loshchilov & Hutter 2017", BETAS, stepper=ADAMW),
+    "adamc": OptimizerRule(
+        "AdamW, weight decay of the layers follows η", "AdamC: Defazio 2025", BETAS, stepper=ADAMW,
+        matrices=replace(ADAMW, decay_follows=True)),
     "radam": OptimizerRule("Adam, held back while v is uncertain", "Liu et al. 2019", BETAS, stepper=Stepper(
         powers="adam", divides_decay=True,
         torch=lambda optim, groups, recipe: optim.RAdam(groups, betas=recipe.betas))),

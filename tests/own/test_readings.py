@@ -153,7 +153,7 @@ def test_accumulated_gradients_are_one_reading() -> None:
 def test_the_table_is_tidy_and_its_words_are_defined() -> None:
     model = llama()
     watch = ex.watch(model, every=2, start=10)
-    train(model, 4)
+    train(model, 4, torch.optim.AdamW(model.parameters(), lr=1e-3))
     frame = watch.frame()
     assert list(frame.columns) == COLUMNS
     assert not frame.duplicated([name for name in COLUMNS if name != "value"]).any()

@@ -137,7 +137,8 @@ def test_a_model_trained_in_evaluation_mode_is_told_how_to_be_read() -> None:
     watch = ex.watch(model)
     with pytest.warns(UserWarning, match="no pass was seen in training mode; evaluation=True reads every pass"):
         train(model, 1)
-    assert set(watch.frame()["statistic"]) == {"parameter_gradient", "update_ratio", "weight_norm"}
+    assert set(watch.frame()["statistic"]) == {
+        "parameter_gradient", "update_ratio", "weight_norm", "gradient_cosine"}
 
 
 def test_two_watches_read_the_same() -> None:

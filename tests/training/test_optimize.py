@@ -1,5 +1,6 @@
 """Muon by hand, and what its step does at every width; QK-clip on logits by hand and in a run; ProRes in a run."""
 
+import copy
 import math
 
 import numpy as np
@@ -254,3 +255,27 @@ def test_progressive_residuals_in_a_run(design: str, optimizer: str) -> None:
     moments = run.histories[design].series("second_moment", "resid_post")[1]
     assert np.ptp(moments[0]) < 1e-6
     assert np.ptp(moments[-1]) > 0.1
+
+
+def test_adamc_multiplies_the_decay_of_the_layers_by_the_rate_over_its_largest() -> None:
+    """At every step, also of a race that goes on from what it had; without a schedule it is AdamW."""
+    recipe = Recipe(optimizer="adamc", learning_rate=0.01, weight_decay=0.5, warmup=3, decay="cosine")
+    one, other = (Runner(contender("post_ln", recipe), Data(TASK, None, 16, 4), 12, torch.device("cpu")) for _ in "ab")
+    for step in range(12):
+        one.advance(100)
+        for optimizer in one.optimizers:
+            for group in optimizer.param_groups:
+                hidden = any(parameter is one.model.layers[0].weights["W_in"] for parameter in group["params"])
+                decays = any(parameter is one.model.E for parameter in group["params"]) or hidden
+                expected = 0.5 * decays * (recipe.factor(step, 12) if hidden else 1.0)
+                assert group["weight_decay"] == pytest.approx(expected)
+        if step == 6:
+            other.restore(copy.deepcopy(one.state()))
+        if step > 6:
+            other.advance(100)
+    assert all(map(torch.equal, one.model.parameters(), other.model.parameters()))
+    once = [Runner(contender("post_ln", Recipe(optimizer=name, weight_decay=0.5)), Data(TASK, None, 16, 4), 1,
+                   torch.device("cpu")) for name in ("adamw", "adamc")]
+    for runner in once:
+        runner.advance(100)
+    assert all(map(torch.equal, once[0].model.parameters(), once[1].model.parameters()))
