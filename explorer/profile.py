@@ -208,6 +208,11 @@ class Breakdown(NamedTuple):
         return SITE_WORDS.get(self.site, self.site)
 
 
+LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_sum")
+"""Mean cross-entropy in nats and its standard error over rows; number of classes; variance of a row's logits, mean over
+rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
+
+
 @dataclass(frozen=True, eq=False)
 class Profile(Copied):
     """Statistics of one model, measured or predicted, over independent seeds.
@@ -235,6 +240,7 @@ class Profile(Copied):
         seconds: duration of the measurement, or of the prediction.
         others: the same model's other stacks, such as an encoder beside its decoder.
         step: of its training, updates made before; 0 is the model as it was drawn.
+        logits: of a model that is not ours and whose loss is the cross-entropy of its output: see `LOGITS`; else empty.
     """
 
     origin: Literal["measured", "predicted"]
@@ -255,6 +261,7 @@ class Profile(Copied):
     seconds: float = math.nan
     others: tuple[Profile, ...] = ()
     step: int = 0
+    logits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -267,7 +274,7 @@ class Profile(Copied):
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
-        for name in ("notes", "absent", "shapes"):
+        for name in ("notes", "absent", "shapes", "logits"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __getitem__(self, key: Key | str) -> Array:
@@ -419,6 +426,7 @@ class Profile(Copied):
                 for (statistic, site), value in self.values.items()
             ],
             "others": [json.loads(other.to_json()) for other in self.others], "step": self.step,
+            **({"logits": dict(self.logits)} if self.logits else {}),
         }, allow_nan=False)
 
     @classmethod
@@ -458,6 +466,7 @@ class Profile(Copied):
             others=tuple(cls._from(other, f"{at}others[{place}].")
                          for place, other in enumerate(data.get("others", ()))),
             step=data.get("step", 0),
+            logits=data.get("logits", {}),
         )
 
 
@@ -518,7 +527,7 @@ def _sequence(*elements: type) -> Callable[[Any], bool]:
 
 
 MOST = 1e300
-"""The largest number of seconds: a whole number of JSON may have any size."""
+"""The largest number of seconds, or of a logit: a whole number of JSON may have any size."""
 _TEXT = _Part("a text", _is(str))
 _DESIGN = _Part("an object, or null", _is(dict, type(None)))
 _PARTS: Mapping[str, _Part] = MappingProxyType({
@@ -539,6 +548,8 @@ _PARTS: Mapping[str, _Part] = MappingProxyType({
     "seconds": _Part("a number", lambda value: value in ("nan", "inf", "-inf")
                      or (_is(int, float)(value) and not abs(value) > MOST), needed=True),
     "others": _Part("a list", _is(list)),
+    "logits": _Part("an object", _is(dict), "a number from 0 on",
+                    lambda value: _is(int, float)(value) and 0 <= value < MOST),
 })
 
 

@@ -22,12 +22,14 @@ from explorer.profile import (
     ALMOST_ZERO,
     BRANCHES,
     FIRST_STEP,
+    LOGITS,
     SITE_WORDS,
     VOCABULARY,
     WEIGHT_STATISTICS,
     Array,
     Profile,
 )
+from explorer.theory.inputs import log_sum
 
 
 class Bounds(NamedTuple):
@@ -297,8 +299,25 @@ OUTLIERS = 12.0
 """Kurtosis that initialization does not reach: 3 where all tokens are alike and features Gaussian, and its estimate
 from d features scatters by √(24/d), of which 12 is ten at d = 32. Trained models reach hundreds: He et al. 2024, arXiv
 2405.19279."""
+EXCESS = 1.0
+"""Nats above ln V from which on a loss is large: logits of variance 2. A readout of variance 1/fan_in has variance 1
+after a norm, and adds half as much; torch's own, 1/3."""
 RISEN = 10.0
 """Growth of the logits' spread over depth beyond that of added logits, √N, in any model of up to 100 layers."""
+
+
+def large_loss(profile: Profile) -> Finding | None:
+    """A cross-entropy, before any step of training, that is far above that of an even guess."""
+    held = profile.logits
+    if profile.step or not all(name in held for name in LOGITS) or held["classes"] < 2:
+        return None
+    uniform, loss = math.log(held["classes"]), held["loss"]
+    if not loss - 3 * held["error"] > uniform + EXCESS:
+        return None
+    expected = log_sum(int(held["classes"]), math.sqrt(held["variance"]))
+    return finding("warning", "large_loss", "meaning", "evidence", remedy=fix(profile, "small_readout"), loss=loss,
+                   even=uniform, expected=expected, classes=int(held["classes"]), variance=held["variance"],
+                   rms=held["rms"], largest=held["largest"], square=held["square_log_sum"])
 
 
 def headroom(profile: Profile) -> Finding | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from explorer.diagnosis import Finding, Severity
 from explorer.diagnosis.remedies import listed
+from explorer.diagnosis.signal import large_loss
 from explorer.own import text
 from explorer.own.equilibrium import gradients_grow
 from explorer.own.readings import Reading
@@ -168,7 +170,7 @@ more; below, by 0.03 to 5 times."""
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
     """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
     findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings),
-                gradients_grow(readings)]
+                gradients_grow(readings), stands(readings), starts_large(readings, layers)]
     return [finding for finding in findings if finding is not None]
 
 
@@ -197,6 +199,52 @@ def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding |
     return _finding(
         "warning", "logits_grow", "evidence", layer=numbered(layer + 1, layers), head=head, first=held[0].step,
         before=before[layer, head], last=held[-1].step, now=last[layer, head], limit=LARGE_LOGIT)
+
+
+EVEN = 0.05
+"""Share of ln V by which a loss that stands there may be off. How often each of 103 characters occurs in English prose
+is worth 0.3 of it: what a model learns first."""
+ENOUGH, STEPS = 5, 100
+"""Readings, and steps from the first to the last of them, in which a loss has to stand there."""
+MOVED, FLAT = 1e-2, 1e-4
+"""Relative change that all steps may add up to in matrices that stay where they are; and variance of logits that are
+all alike: their probabilities differ by 1 %."""
+
+
+def stands(readings: Sequence[Reading]) -> Finding | None:
+    """A cross-entropy that stays at that of an even guess up to the last reading, and what the readings say of it."""
+    held = [reading for reading in readings if reading.logits]
+    run: list[Reading] = []
+    for reading in reversed(held):
+        even = math.log(reading.logits["classes"])
+        if abs(reading.logits["loss"] - even) > EVEN * even:
+            break
+        run.insert(0, reading)
+    if len(run) < ENOUGH or (steps := run[-1].step - run[0].step) < STEPS:
+        return None
+    gradients, moved = (_largest(run, name) for name in ("parameter_gradient", "update_ratio"))
+    last, losses = run[-1].logits, [reading.logits["loss"] for reading in run]
+    cause = ("unreached" if gradients == 0 else "still" if moved is not None and moved * steps < MOVED
+             else "alike" if last["variance"] < FLAT else "moving" if moved else "")
+    evidence = text("stands", "evidence", count=len(run), step=run[-1].step, least=min(losses), most=max(losses),
+                    classes=int(last["classes"]), rms=last["rms"], largest=last["largest"], variance=last["variance"],
+                    square=last["square_log_sum"])
+    words, remedy = ((text("stands", cause, moved=moved), text("stands_remedy", cause)) if cause else ("", ""))
+    return Finding("bad" if cause in ("unreached", "still") else "warning",
+                   text("stands", "meaning", even=even, step=run[0].step), f"{words} {evidence}".strip(), remedy)
+
+
+def _largest(readings: Sequence[Reading], statistic: str) -> float | None:
+    """The largest number that a statistic of the layers' matrices has in some readings; None if it was not read."""
+    every = [np.nanmax(values) for reading in readings for key, values in _by_layer(reading, statistic)
+             if reading.present[key].any()]
+    return float(max(every)) if every else None
+
+
+def starts_large(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
+    """The first reading's loss, of the model as it was drawn, where a later reading is the last."""
+    finding = large_loss(readings[0].profile("", tuple(layers))) if len(readings) > 1 and not readings[0].step else None
+    return finding and replace(finding, evidence=text("watched", "evidence", step=0, evidence=finding.evidence))
 
 
 def update_large(readings: Sequence[Reading]) -> Finding | None:

@@ -237,6 +237,13 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
     return value.reshape(()), scale
 
 
+def scalar_of(output: Any) -> Tensor | None:
+    """The loss in a model's output: what is named so, else its first single floating number with a gradient."""
+    own = getattr(output, "loss", None)
+    return next((tensor for tensor in [own, *tensors_in((_plain(output),))] if isinstance(tensor, Tensor)
+                 and tensor.is_floating_point() and tensor.requires_grad and tensor.numel() == 1), None)
+
+
 def output_of(output: Any, least: int = 2) -> Tensor | None:
     """The first floating tensor with a gradient, and with so many numbers, in a model's output."""
     return next((tensor for tensor in tensors_in((_plain(output),)) if tensor.is_floating_point()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
+from explorer.own.logits import of_output
 from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
@@ -147,7 +148,8 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
     dispatch mode of torch sees them all, fused attention included, of which H = log Σ exp(s) − E[s]. What a block does
     not show in this way is left out, and `notes` says what only some layers have. Where nothing attends, the first of
     two branches stands at attn_out; where streams are several, the block's input and output are all that is read of
-    them. `explorer.profile.STATISTICS` has each statistic's definition and source.
+    them. Where the loss is a cross-entropy of the output, `Profile.logits` has it, and what its logits come to.
+    `explorer.profile.STATISTICS` has each statistic's definition and source.
 
     Args:
         model: any module with repeated blocks.
@@ -186,11 +188,12 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
+        logits = of_output(output, loss, value)
         backward(value, stacks, model)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, scale, others)
-    return replace(profile, remarks=(*profile.remarks, *refused)), stacks[0]
+    return replace(profile, remarks=(*profile.remarks, *refused), logits=logits), stacks[0]
 
 
 def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:

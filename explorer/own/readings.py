@@ -54,6 +54,8 @@ class Reading(NamedTuple):
     """Data type of the stream."""
     notes: Mapping[str, str]
     """Statistic to why it is absent, or unlike what one expects; as a profile has them."""
+    logits: Mapping[str, float] = MappingProxyType({})
+    """`LOGITS` of the step's first pass, in this process, where the loss is a cross-entropy; else empty."""
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, layer, site, head, statistic, value."""
@@ -67,7 +69,7 @@ class Reading(NamedTuple):
         values = {key: value[None] for key, value in self.values.items()
                   if key[0] in VOCABULARY and value.ndim and self.present[key].all()}
         return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step,
-                       notes=self.notes)
+                       notes=self.notes, logits=self.logits)
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:

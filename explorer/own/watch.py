@@ -19,7 +19,8 @@ from explorer.diagnosis import Findings, diagnose
 from explorer.display import must_be, shown
 from explorer.own import text
 from explorer.own.findings import over_time
-from explorer.own.hooks import Passes, Steps, inner_hooks, recomputing
+from explorer.own.hooks import Hook, Passes, Steps, inner_hooks, recomputing
+from explorer.own.logits import follow
 from explorer.own.model import Block, find_stacks, is_compiled
 from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
@@ -196,6 +197,7 @@ class Watch:
         if self._next % self.every == 0:
             self._window = Window(self.model, self.blocks)
             self._inner_hooks = inner_hooks(self._inner, self._inside)
+            self._inner_hooks.callback(self.model.register_forward_hook(Hook(self._output)).remove)
 
     def _close(self) -> None:
         self._window = None
@@ -250,6 +252,11 @@ class Watch:
         """Looks at an inner module's output, in a step that is read."""
         if self._passes.counting(module) and not recomputing() and x.numel() <= self._width * WIDEST:
             self._look(place, x)
+
+    def _output(self, _: nn.Module, __: object, output: Any) -> None:
+        """The model's output, in a step that is read."""
+        if self._window is not None and self._passes.counted and not recomputing():
+            follow(output, self._window.logits.append)
 
     def _look(self, place: int, x: Tensor) -> None:
         self._sentinel.look(place, False, largest(local(x)))

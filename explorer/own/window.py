@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -166,6 +166,8 @@ class Window:
         self.dtype = ""
         self.small = torch.zeros(2)
         """How many tokens of the input are almost 0, and of how many."""
+        self.logits: list[Mapping[str, float]] = []
+        """`LOGITS` of the output, by pass."""
 
     def forward(self, place: int, x: Tensor) -> Tensor:
         """Adds a tensor of the stream; its largest |x|."""
@@ -219,7 +221,8 @@ class Window:
                 _head_cells(cells, layer, parts, most)
         notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(matrices, weights),
                               (int(small[0]), int(small[1])))
-        return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes), first
+        logits = self.logits[0] if self.logits else {}
+        return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes, logits), first
 
 
 def spread(heads: Sums, share: int, n_shares: int) -> Sums:

@@ -49,6 +49,41 @@ def recognized(config: Config, s: float, own: float) -> tuple[float, float]:
     return float(WEIGHTS @ p), float(WEIGHTS @ p**2)
 
 
+def log_sum(n: int, s: float) -> float:
+    """E ln Σ e^z over n independent logits z of N(0, s²), in nats: ln n + s²/2 − (e^s² − 1) / 2n where n is large.
+
+    Exact for any s: E ln X = ∫ e^(−e^u) − E e^(−X e^u) du, and X is a sum of n independent terms. Where s is beyond
+    √(2 ln n) the largest logit is most of it, and it grows as s √(2 ln n), slower than s²/2 (Derrida 1981).
+
+    Raises:
+        ValueError: there is no logit, or s is negative or not finite.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1; got {n}")
+    if not 0 <= s < math.inf:
+        raise ValueError(f"s must be a finite number from 0 on; got {s}")
+    most = math.log(n) + min(s * s / 2, s * math.sqrt(2 * math.log(n)) + 6 * s)
+    u, z = np.linspace(-most - 16, 5 + 6 * s, 1200)[:, None], np.linspace(-8.5, 8.5, 801)
+    weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
+    missing = -np.expm1(-np.exp(np.minimum(u + s * z, 50.0))) @ weight
+    every = np.exp(n * np.log1p(-np.minimum(missing, 1 - 1e-16)))
+    return float(np.trapezoid(np.exp(-np.exp(np.minimum(u[:, 0], 50.0))) - every, u[:, 0]))
+
+
+def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
+    """Expected cross-entropy of the next character, for outputs of second moment q, of which a part is their own.
+
+    Logits are N(0, s²) and do not depend on the target: E ln Σ e^z. A tied readout gives the token's own character the
+    logit N(√(own d) s, s²), see `recognized`; that is the target where a character is repeated.
+    """
+    s = spread(config, q)
+    if not own:
+        return log_sum(VOCABULARY, s)
+    others = log_sum(VOCABULARY - 1, s)
+    itself = s * (math.sqrt(own * config.d_model) + NODES)
+    return float(WEIGHTS @ (np.logaddexp(itself, others) - REPEATED * itself))
+
+
 def coincidence(n: int) -> float:
     """Probability that two characters of a window of n are the same."""
     return _at(n, _ALIKE)

@@ -18,8 +18,8 @@ from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, VECTORS, Array,
 from explorer.theory import backward, coverage, forward, parameters
 from explorer.theory.attention import stack
 from explorer.theory.gains import Gains
-from explorer.theory.inputs import coincidence, embedding, loss_gradient, own_share
-from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows
+from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
+from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import bias_slopes, place
 from explorer.theory.sink import Sunk, drain
 from explorer.theory.tables import Sloped, sloped, tables
@@ -42,6 +42,28 @@ def predict(config: Config, backward: bool = True) -> Profile:
     with np.errstate(all="ignore"):
         values, notes = _values(config, backward)
     return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
+
+
+def initial_loss(config: Config) -> float | None:
+    """The next-token loss that theory expects at initialization, in nats: ln V + s²/2 for V logits of variance s² each.
+
+    The mean over draws: see `inputs.log_sum` for large s², and `inputs.cross_entropy` for a tied readout.
+
+    Returns:
+        None where theory does not cover the second moment of the output, or a function stands in the last norm's place.
+    Raises:
+        TypeError: the config is none.
+        ValueError: its loss is another.
+    """
+    must_be(Config, "config", config)
+    design = config.design
+    if not design.predicts_text:
+        raise ValueError(f"loss must be next_token for a loss over characters; got {config.loss}")
+    values = predict(config, backward=False).values
+    q = float(values["second_moment", STREAM[-1]][0, -1])
+    if not math.isfinite(q) or (design.final_norm and design.point):
+        return None
+    return cross_entropy(config, q, design.token_part * input_share(config, values) if design.tied else 0.0)
 
 
 def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
