@@ -92,11 +92,14 @@ async function copyText(field) {
   }
 }
 
+/** An entry for a link, or for text with one. */
+const linkEntry = (label, attributes) => make("input", {
+  class: "ex-entry ex-link-text", type: "text", "aria-label": label, ...OWN_KEYS, ...attributes });
+
 /** A line of text that can be copied: `paint` shows the text that `write` makes. */
 function copyRow(title, words, label, write) {
   const status = make("p", { class: "ex-hint", role: "status" });
-  const text = make("input", {
-    class: "ex-entry ex-link-text", type: "text", "aria-label": label, readonly: "true", ...OWN_KEYS });
+  const text = linkEntry(label, { readonly: "true" });
   const copy = button("Copy", "ex-button ex-primary", async () => {
     status.textContent = await copyText(text) ? "Copied." : "Selected: copy it with Ctrl+C.";
   }, { "aria-label": `Copy: ${label}` });
@@ -152,8 +155,7 @@ function shareBox(model) {
     copyRow("Within another page.", "The code of a frame.", "Code of a frame with this page", () => (
       `<iframe src="${link().replaceAll("&", "&amp;")}&amp;embed=1" title="${model.get("name")}" width="100%" height="800">`
       + "</iframe>")), code] : []];
-  const otherLink = make("input", {
-    class: "ex-entry ex-link-text", type: "text", "aria-label": "Another link", ...OWN_KEYS,
+  const otherLink = linkEntry("Another link", {
     placeholder: "?design=post_ln&n_layers=24", onkeydown: (event) => event.key === "Enter" && open(),
   });
   const open = () => {

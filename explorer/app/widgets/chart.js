@@ -132,8 +132,8 @@ class Card {
   mark(depth) {
     this.layerMark.hidden = depth === null || !this.isListening || !this.isByDepth();
     if (this.layerMark.hidden) return;
-    const { offsetLeft, offsetTop, offsetHeight } = this.plot, { start, length, from, to } = this.guess.scale("xaxis");
-    const across = offsetLeft + start + length * (depth - from) / (to - from);
+    const { offsetLeft, offsetTop, offsetHeight } = this.plot, { from, to } = this.guess.scale("xaxis");
+    const across = offsetLeft + this.guess.pixel("xaxis", depth);
     this.layerMark.hidden = depth < from || depth > to; // a person has zoomed in elsewhere
     Object.assign(this.layerMark.style, { left: `${across}px`, top: `${offsetTop}px`, height: `${offsetHeight}px` });
   }
