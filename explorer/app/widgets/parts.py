@@ -108,11 +108,11 @@ class Part(traitlets.HasTraits):
         for child in self.children:
             child.close()
 
-    def __iter__(self) -> Iterator[Part]:
+    def tree(self) -> Iterator[Part]:
         """The part and all within it."""
         yield self
         for child in self.children:
-            yield from child
+            yield from child.tree()
 
 
 class Words(Part):
@@ -188,7 +188,7 @@ class PageWidget(anywidget.AnyWidget):
 
     def _enroll(self) -> None:
         """Finds the parts that have come, of which all is to be sent, and those that have gone."""
-        parts = {part.number: part for part in self.top}
+        parts = {part.number: part for part in self.top.tree()}
         for number in self._parts.keys() - parts.keys():
             self._parts[number].page = None
             self._changed.pop(number, None)
