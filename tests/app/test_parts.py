@@ -50,7 +50,7 @@ def test_a_browser_has_all_of_the_page_after_each_move_by_one_message(monkeypatc
         browser.messages.clear()
         browser.act(panel.controls, "set", {"values": {**panel.controls.values, "init_variance": value}})
         (message,) = browser.messages
-        assert {panel.status.number, panel.diagram.number} <= message["parts"].keys()
+        assert {panel.controls.number, panel.diagram.number} <= message["parts"].keys()
         assert message["seen"] == browser.number
         assert all(map(browser.has_all_of, page.top.tree()))
     assert panel.controls.config == SMALL.replace(init_variance=2.0)
