@@ -5,8 +5,8 @@
 A row is one statistic of one model after one layer (0: the input): mean over seeds and its standard error, once of
 their model and once of ours, how many combined standard errors lie between the two, and what the theory predicts. Their
 models are built from what was published of each, shrunk to our width, depth and heads, and initialized by their own
-code. Both read distinct tokens, whose embeddings are independent, and both are differentiated in a random direction of
-the normalized output. Needs `pip install -e .[models]`.
+code (nanochat's by the authors' rule). Both read distinct tokens, whose embeddings are independent, and both are
+differentiated in a random direction of the normalized output. Needs `pip install -e .[models]`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class Foreign(NamedTuple):
     """Fields of ours that stand for what its embedding does."""
     without: str = "none"
     """Parameters that the preset has no counterpart for, as it says; zero here."""
+    drawn: Mapping[str, float] = {}
+    """Where the authors' own code draws otherwise than the class: by a part of a parameter's path, standard deviation ×
+    √fan_in of its uniform draws."""
+    n_seeds: int = SIZES["n_seeds"]
+    """Draws for the table: more where one draw says less, as attention is nearly one-hot."""
     normalized: bool = False
     """Its embedding is normalized, so that all tokens have one length, and ours scatter by 2/d."""
 
@@ -68,6 +73,8 @@ def rope(theta: float, **more: Any) -> dict[str, Any]:
 TYPED = {"input": "correlated", "input_correlation": 2 / 3}
 """Of three tables one is the token type's, which all tokens share; ours are two."""
 QWEN3 = {"hidden_size": 4096, "intermediate_size": 12288, "num_key_value_heads": 8}
+WINDOWS = {"rope_parameters": {
+    kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")}}
 MODELS = {
     "gpt2": Foreign("GPT2Model", "h"),
     "gptj": Foreign("GPTJModel", "h"),
@@ -87,9 +94,14 @@ MODELS = {
     "olmo2": Foreign("Olmo2Model", "layers", {"rms_norm_eps": 1e-6, **rope(5e5)}),
     "gemma2": Foreign("Gemma2Model", "layers"),
     # with the base of five layers in six in all of them
-    "gemma3": Foreign("Gemma3TextModel", "layers", {"rope_parameters": {
-        kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("sliding_attention", "full_attention")
-    }}),
+    "gemma3": Foreign("Gemma3TextModel", "layers", WINDOWS),
+    # with the windows' layers alone, whose heads and base all layers then have, and no embeddings by layer
+    "gemma4": Foreign("Gemma4TextModel", "layers", {
+        "hidden_size_per_layer_input": 0, "per_layer_config": {}, **WINDOWS}, n_seeds=64),
+    # the class has the model of October 2025, whose queries and keys have no gain
+    "nanochat": Foreign("NanoChatModel", "layers", {"rms_norm_eps": 1.1920929e-07, "hidden_size": 2048,
+                                                    **rope(1e5)}, {"qk_gain": 1.0}, normalized=True, drawn={
+        "q_proj": 1.0, "k_proj": 1.0, "v_proj": 1.0, "o_proj": 0.0, "fc1": 0.4, "fc2": 0.0}),
     # one expert for 128, no YaRN
     "gpt_oss": Foreign("GptOssModel", "layers", {"num_local_experts": 1, "num_experts_per_tok": 1, **rope(1.5e5)}),
     "command_r": Foreign("CohereModel", "layers", rope(8e6)),
@@ -115,6 +127,10 @@ def build(row: Foreign, config: Config) -> nn.Module:
     model: nn.Module = kind(kind.config_class(**{**row.published, **sizes, **special, "attn_implementation": "eager"}))
     with torch.no_grad():
         for path, parameter in model.named_parameters():
+            for part, deviation in row.drawn.items():
+                if part in path:
+                    bound = deviation * math.sqrt(3 / parameter.shape[1])
+                    parameter.uniform_(-bound, bound)
             if parameter.ndim > 1:
                 parameter.mul_(0.0 if row.without in path else math.sqrt(config.init_variance))
     return model.eval()
@@ -219,12 +235,13 @@ def compare(row: Foreign, config: Config) -> list[Comparison]:
 
 def rows(name: str) -> Iterator[dict[str, Any]]:
     """The table's rows for one model."""
-    for found in compare(MODELS[name], ours_of(name, **SIZES)):
+    sizes = {**SIZES, "n_seeds": MODELS[name].n_seeds}
+    for found in compare(MODELS[name], ours_of(name, **sizes)):
         columns = (found.theirs, found.their_error, found.ours, found.our_error, found.deviation, found.predicted)
         first = 1 if found.statistic == "attention_entropy" else 0
         for layer, numbers in enumerate(zip(*columns, strict=True), start=first):
             yield dict(zip(COLUMNS, (name, MODELS[name].name, found.statistic, layer,
-                                     *(f"{number:.5g}" for number in numbers), *SIZES.values()), strict=True))
+                                     *(f"{number:.5g}" for number in numbers), *sizes.values()), strict=True))
 
 
 def main() -> None:

@@ -58,8 +58,9 @@ class Config(Settings):
             raise self.refusal("{readout=} needs {parametrization=standard} or ntk, because embedding and readout have "
                                "rates of their own; got {parametrization=}", parametrization="standard",
                                readout="separate")
-        if 0 < self.logit_cap < LEAST_CAP:
-            raise self.refusal(f"{{logit_cap}} must be 0 or at least {LEAST_CAP}; got {self.logit_cap:g}")
+        for field, height in (("logit_cap", self.logit_cap), ("output_cap", self.output_cap)):
+            if 0 < height < LEAST_CAP:
+                raise self.refusal(f"{{{field}}} must be 0 or at least {LEAST_CAP}; got {height:g}")
         if design.inherits and not design.attends:
             raise self.refusal("{residual_attention} must be none where {attention=}; got {residual_attention=}",
                                residual_attention="none", attention="softmax")
@@ -109,6 +110,10 @@ class Config(Settings):
         if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
             raise self.refusal(f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
                                "and W_out already; got {scale_rule=}", scale_rule="lecun", residual="constant")
+        if set(design.last) != {1.0} and (design.copied or design.scales_forward):
+            field, value = ("layer_weights", "independent") if design.copied else ("parametrization", "standard")
+            raise self.refusal(f"{{scale_rule=}} needs {{{field}={value}}}, because σ differs from layer to layer; "
+                               f"got {{{field}=}}", **{field: value}, scale_rule="gpt2")
         if PARAMETRIZATIONS[self.parametrization].branch.depth and not row.plain:
             raise self.refusal("{parametrization=} needs {residual=constant}, because it weighs the branches itself; "
                                "got {residual=}", residual="constant", parametrization="mup")

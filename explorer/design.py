@@ -170,6 +170,12 @@ class Design:
         return matrices
 
     @property
+    def last(self) -> tuple[float, ...]:
+        """Factor on the variance of the last matrix of each sublayer, beside that in `matrices`, `[2N]`."""
+        factor = SCALE_RULES[self.settings.scale_rule].last
+        return tuple(factor(index // 2 + 1) for index in range(2 * self.settings.n_layers))
+
+    @property
     def biases(self) -> dict[str, float]:
         """Variance of the biases, by matrix; only of matrices that have some."""
         return {name: matrix.bias for name, matrix in self.matrices.items() if matrix.bias}

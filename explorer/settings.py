@@ -190,6 +190,9 @@ class Settings(Choices):
     readout: str = setting("separate", "Readout", "Input and loss",
                            "Matrix that makes logits of the output: one of its own, or the embedding.", symbol="W_U",
                            options=READOUTS, advanced=True, usual="separate: Llama 3; tied: GPT-2, BERT")
+    output_cap: float = setting(0.0, "Output soft-cap", "Input and loss",
+                                "The readout's logits pass through c·tanh(logit / c) (Gemma 2: 30); 0: no cap.",
+                                0, 100, symbol="c", advanced=True, usual="0: most models; 15–30: nanochat, Gemma 2")
     n_seeds: int = setting(4, "Seeds", "Input and loss",
                            "Independent draws of weights, input and loss; the band holds all of them.", 1, 64,
                            unit="draws", log=True, usual="3–8: enough to see a spread")

@@ -206,7 +206,12 @@ def test_a_design_that_takes_too_long_is_refused_with_its_estimate(monkeypatch: 
         ({"norm": "dyt", "qk_norm": True}, "qk_norm = True needs a norm that divides, because it is to set a head's"),
         ({"norm": "derf", "norm_placement": "hybrid"}, "norm_placement = hybrid needs a norm that divides, because"),
         ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
+        ({"output_cap": 1e-9}, "output_cap must be 0 or at least 0.01; got 1e-09"),
         ({"residual": "scaled_init", "scale_rule": "gpt2"}, "residual = scaled_init needs another scale_rule"),
+        ({"scale_rule": "mitchell", "layer_weights": "shared"},
+         "scale_rule = mitchell needs layer_weights = independent, because σ differs from layer to layer; got layer_w"),
+        ({"scale_rule": "torchtitan", "parametrization": "ntk"},
+         "scale_rule = torchtitan needs parametrization = standard, because σ differs .*; got parametrization = ntk"),
     ],
 )
 def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str) -> None:

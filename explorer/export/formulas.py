@@ -24,6 +24,8 @@ DEVIATIONS: Mapping[str, str] = {
     "fan_out": "fan_out ** -0.5",
     "bert": "0.02",
     "gpt2": "0.02",
+    "mitchell": "fan_in ** -0.5",
+    "torchtitan": "0.02",
     "t5": "fan_in ** -0.5",
     "torch_transformer": "math.sqrt(2 / (fan_in + fan_out))",
     "torch_default": "math.sqrt(1 / (3 * fan_in))",
@@ -36,6 +38,8 @@ BY_MATRIX: Mapping[str, Mapping[str, str]] = {
     "torch_default": dict.fromkeys(PACKED, "(6 * D_MODEL / (D_MODEL + {packed})) ** 0.5"),
 }
 """By scale rule and matrix: the factor on that; `rows` are the matrix's own, `packed` those of Q, K and V together."""
+LAST_BY_LAYER: Mapping[str, str] = dict.fromkeys(("mitchell", "torchtitan"), "(2 * number) ** -0.5")
+"""By scale rule: one more factor on W_O and W_out in layer `number`, from 1."""
 DRAWN: Mapping[str, str] = {
     "scaled_init": "(2 * N_LAYERS) ** -0.5",
     "fixup": "(2 * N_LAYERS) ** -{share}",

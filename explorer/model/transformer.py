@@ -26,7 +26,7 @@ from explorer.model.mlp import MLP
 from explorer.model.products import beside, product
 from explorer.model.streams import MIXES
 from explorer.profile import BRANCHES
-from explorer.schemes.residual import profiled_factor
+from explorer.schemes.residual import LAST, profiled_factor
 
 
 def ignore(site: str, layer: int, tensor: Tensor) -> None:
@@ -236,7 +236,8 @@ class Transformer(nn.Module):
         readout = self.W_U if self.E is None or not self.design.tied else self.E[..., :self.vocabulary, :]
         if readout is None:
             raise ValueError("logits need a readout: a config whose loss is next_token")
-        return product(output, readout)
+        logits, cap = product(output, readout), self.config.output_cap
+        return cap * torch.tanh(logits / cap) if cap else logits
 
 
 def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -> dict[str, Tensor]:
@@ -250,6 +251,9 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         name: noise.scaled(each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check)
         for name, each in design.matrices.items()
     }
+    for half, name in enumerate(LAST):
+        if name in weights and set(design.last) != {1.0}:
+            weights[name] *= torch.tensor(design.last[half::2]).sqrt()[:, None, None]
     for name, variance in design.biases.items():
         bias, width = name.replace("W", "b"), design.matrices[name].fan_out
         weights[bias] = noise.scaled(math.sqrt(variance), seed, bias, drawn, (width,), check=check)

@@ -24,6 +24,7 @@ from explorer.own.probe import probed, twin_in
 from explorer.own.twin import COMPARED
 from explorer.profile import Array, Key, Profile
 from explorer.schemes.preset import PRESETS
+from explorer.schemes.residual import LAST
 
 TOLERANCE = 0.25
 """Share by which a model may differ from a design of random weights: it reads a batch of its own, and each draw of a
@@ -132,5 +133,6 @@ def _variances(config: Config) -> Mapping[Key, Array]:
     """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries, by χ²."""
     numbers, size = np.random.default_rng(0), (DRAWS, config.n_layers)
     counts = {name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()}
+    last = {name: np.array(config.design.last[half::2]) for half, name in enumerate(LAST)}
     return {("weight_variance", name): matrix.gain * numbers.chisquare(counts[name], size) / counts[name]
-            for name, matrix in config.design.matrices.items() if matrix.forward == 1}
+            * last.get(name, 1.0) for name, matrix in config.design.matrices.items() if matrix.forward == 1}

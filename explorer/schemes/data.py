@@ -67,7 +67,7 @@ class Loss(Option):
 
 LOSSES: dict[str, Loss] = {
     "linear": Loss("⟨output, random unit direction⟩"),
-    "next_token": Loss("cross-entropy of the next character", "", ("readout",), predicts=True),
+    "next_token": Loss("cross-entropy of the next character", "", ("readout", "output_cap"), predicts=True),
 }
 
 

@@ -89,6 +89,7 @@ def _hybrid_star(index: int, n_layers: int) -> Placement:
 
 
 PRE, POST = Placement(on_input=True), Placement(on_sum=True)
+PERI = Placement(on_input=True, on_output=True)
 HYBRID = _by_branch(Placement(on_heads=True, on_sum=True), Placement())
 STEP_SIZE = 0.05
 """nGPT's step size at initialization."""
@@ -107,7 +108,11 @@ PLACEMENTS: dict[str, PlacementRule] = {
     ),
     "peri": PlacementRule(
         "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025",
-        sublayer=_everywhere(Placement(on_input=True, on_output=True)), final=True,
+        sublayer=_everywhere(PERI), final=True,
+    ),
+    "peri_heads": PlacementRule(
+        "x + N(F(N(x))) with q, k and v normalized by head", "Gemma 4: Google DeepMind 2026",
+        sublayer=_by_branch(PERI._replace(on_heads=True), PERI), final=True,
     ),
     "branch_output": PlacementRule(
         "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",

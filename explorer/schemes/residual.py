@@ -108,6 +108,9 @@ RESIDUALS: dict[str, ResidualRule] = {
         "x + F(x), W_O W_out = 0, W_V W_in × 1/√(2N)", "Fixup, without its scalar biases: Zhang et al. 2019, section 4",
         multipliers=_fixup,
     ),
+    "zero_last": ResidualRule(
+        "x + F(x), W_O W_out = 0", "nanochat: Karpathy 2025", multipliers=lambda config: _drawn(1.0, 0.0, LAST)
+    ),
     "t_fixup": ResidualRule(
         "x + F(x), W_V W_O MLP × 0.67 N^−¼", "T-Fixup: Huang et al. 2020, section 3.2, encoder",
         multipliers=lambda config: _drawn(1.0, 0.67 * config.n_layers**-0.25),

@@ -37,6 +37,8 @@ class ScaleRule(Option):
     """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
     variance: Callable[[Settings, str, int, int], float]
+    last: Callable[[int], float] = lambda layer: 1.0
+    """One more factor on the variance of W_O and W_out, from the layer, 1 … N."""
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, so that no residual rule needs to."""
 
@@ -64,6 +66,14 @@ SCALE_RULES: dict[str, ScaleRule] = {
         "0.02²; W_O, W_out: 0.02² / (2N)", "GPT-2: Radford et al. 2019, section 2.3",
         variance=lambda config, matrix, fan_in, fan_out: FIXED**2 / (2 * config.n_layers if matrix in LAST else 1),
         shrinks_last=True,
+    ),
+    "mitchell": ScaleRule(
+        "1 / fan_in; W_O, W_out: 1 / (2 l fan_in) in layer l", "OLMo's code, where it is cut off at ±3σ",
+        variance=lambda config, matrix, fan_in, fan_out: 1 / fan_in, last=lambda layer: 0.5 / layer, shrinks_last=True,
+    ),
+    "torchtitan": ScaleRule(
+        "0.02²; W_O, W_out: 0.02² / (2 l) in layer l", "torchtitan, which draws a gated MLP's W_in so, too",
+        variance=lambda config, matrix, fan_in, fan_out: FIXED**2, last=lambda layer: 0.5 / layer, shrinks_last=True,
     ),
     "t5": ScaleRule(
         "1 / fan_in; W_Q: 1 / (d d_head), so no √d divisor", "T5: Raffel et al. 2020, as in their code",

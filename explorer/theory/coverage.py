@@ -148,6 +148,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     _cancelled(out, notes)
     if design.slopes:
         _sloped(config, out, notes)
+    if config.output_cap and design.predicts_text:
+        _softened(config, out, notes)
     _collapse(out, notes, rows)
     _runaway(config, out, notes, rows)
     if design.mix_shapes:
@@ -238,6 +240,16 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
             where = f"{100 * WINDOWS:.0f} %, in the first layer"
             notes.setdefault("activation_gradient",
                              f"rough, by up to {where}: it depends on how often characters repeat")
+
+
+def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
+    """Output logits near their soft cap: those of a token's own character, by a tied readout, or all of them."""
+    s = spread(config, float(out["second_moment", STREAM[-1]][0, -1]))
+    if config.design.tied or s > NEAR_CAP * config.output_cap:
+        for statistic, site in out:
+            if statistic in GRADIENTS:
+                out[statistic, site].fill(math.nan)
+        notes |= dict.fromkeys(GRADIENTS, f"not covered: output logits may reach their cap of {config.output_cap:g}")
 
 
 def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:

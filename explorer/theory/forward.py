@@ -146,7 +146,7 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
         final_input.w = max(final_input.w - 2 / d, 0.0)
         final_input, on_read = normalize(final_input, gains, width)
         final_input.w = 2 / d
-    branch, on_output = final_input.scaled(last).plus(bias, d), None
+    branch, on_output = final_input.scaled(last * gains.last[index].item()).plus(bias, d), None
     added = branch
     if placement.on_output:
         added, on_output = normalize(branch, gains, d)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from explorer.config import Config
 from explorer.profile import MATRICES, Array
 from explorer.schemes.closed_forms import Kernel, gated
@@ -66,6 +68,8 @@ class Gains:
         self.biases = Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out")))
         self.placements, self.skip, self.branch = design.sublayers, list(design.skips), design.branches
         """By sublayer, with the factors on stream and branch; the forward recursion sets those that are profiled."""
+        self.last = np.array(design.last)[:, None, None]
+        """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
         """The factors on the stream are made of the branches below, see `residual.profiled_factor`."""
         self.final, self.centers = design.final_norm, design.centers

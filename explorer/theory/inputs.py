@@ -11,7 +11,7 @@ from scipy.special import expit, log_ndtr
 
 from explorer.config import Config
 from explorer.schemes.data import INPUTS
-from explorer.theory.logits import NODES, WEIGHTS
+from explorer.theory.logits import NODES, WEIGHTS, cap
 from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
 
@@ -49,8 +49,15 @@ def recognized(config: Config, s: float, own: float) -> tuple[float, float]:
     return float(WEIGHTS @ p), float(WEIGHTS @ p**2)
 
 
-def log_sum(n: int, s: float) -> float:
+def softened(logits: Any, height: float) -> Any:
+    """Logits after a soft cap of some height; without one (0) as they are."""
+    return height * np.tanh(logits / height) if height else logits
+
+
+def log_sum(n: int, s: float, height: float = 0.0) -> float:
     """E ln Σ e^z over n independent logits z of N(0, s²), in nats: ln n + s²/2 − (e^s² − 1) / 2n where n is large.
+
+    With a soft cap of some height, z are those logits after it.
 
     Exact for any s: E ln X = ∫ e^(−e^u) − E e^(−X e^u) du, and X is a sum of n independent terms. Where s is beyond
     √(2 ln n) the largest logit is most of it, and it grows as s √(2 ln n), slower than s²/2 (Derrida 1981).
@@ -65,7 +72,7 @@ def log_sum(n: int, s: float) -> float:
     most = math.log(n) + min(s * s / 2, s * math.sqrt(2 * math.log(n)) + 6 * s)
     u, z = np.linspace(-most - 16, 5 + 6 * s, 1200)[:, None], np.linspace(-8.5, 8.5, 801)
     weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
-    missing = -np.expm1(-np.exp(np.minimum(u + s * z, 50.0))) @ weight
+    missing = -np.expm1(-np.exp(np.minimum(u + softened(s * z, height), 50.0))) @ weight
     every = np.exp(n * np.log1p(-np.minimum(missing, 1 - 1e-16)))
     return float(np.trapezoid(np.exp(-np.exp(np.minimum(u[:, 0], 50.0))) - every, u[:, 0]))
 
@@ -76,11 +83,11 @@ def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
     Logits are N(0, s²) and do not depend on the target: E ln Σ e^z. A tied readout gives the token's own character the
     logit N(√(own d) s, s²), see `recognized`; that is the target where a character is repeated.
     """
-    s = spread(config, q)
+    s, height = spread(config, q), config.output_cap
     if not own:
-        return log_sum(VOCABULARY, s)
-    others = log_sum(VOCABULARY - 1, s)
-    itself = s * (math.sqrt(own * config.d_model) + NODES)
+        return log_sum(VOCABULARY, s, height)
+    others = log_sum(VOCABULARY - 1, s, height)
+    itself = softened(s * (math.sqrt(own * config.d_model) + NODES), height)
     return float(WEIGHTS @ (np.logaddexp(itself, others) - REPEATED * itself))
 
 
@@ -139,13 +146,17 @@ def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0
     Σp²) / d: what points along the output, unless a norm stands there, is more than one direction's part.
 
     A tied readout gives the token's own character, a part `own` of the output, the probability P, see `recognized`;
-    the others share 1 − P as before.
+    the others share 1 − P as before. A soft cap multiplies the gradient by a logit by the cap's slope there, which is
+    independent of the target; `coverage` withdraws what follows where the logits come near the cap.
     """
     tokens = config.batch_size * config.n_ctx
     if not config.design.predicts_text:
         return Start(1 / (tokens * config.d_model))
     final = config.design.final_norm and not config.design.point
     gain, s = config.d_model * config.design.readout_variance, spread(config, output.q)
+    if config.output_cap:
+        gain *= float(WEIGHTS @ (1 - np.tanh(s * NODES / config.output_cap) ** 2) ** 2)
+        s = cap(s, 0.0, config.output_cap, VOCABULARY).s
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)
     y2, y11 = (float(part) for part in (rows.rows(np.array(s)).square, rows.overlap(np.array(s), np.array(rho))))

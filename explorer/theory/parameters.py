@@ -48,7 +48,7 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     design = config.design
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     if gains.attends and "W_V" not in across:
-        last = total["W_O"] * gains.o
+        last = total["W_O"] * gains.o * gains.last[::2, 0, 0]
         if "W_V" in own:  # of other sequences as much as W_O has
             last = unit * own["W_V"] * np.divide(total["W_O"], unit * own["W_O"], where=own["W_O"] > 0, out=0 * last)
         total["W_V"] = last
@@ -94,7 +94,7 @@ def within(gains: Gains, place: Positions, steps: Sequence[Step], back: Backward
             part, first = (0.25, x[:1]) if gains.value_residual else (1.0, 0 * x[:1])
             mixed = np.concatenate([x[:1] + bias, part * (x[1:] + first) + bias * (0.5 if gains.value_residual else 1)])
             # more, by keys that happen to be alike
-            more = own["W_O"] * gains.o / np.maximum(pairs(mixed, back.value), 1e-300)
+            more = own["W_O"] * gains.o * gains.last[::2, 0, 0] / np.maximum(pairs(mixed, back.value), 1e-300)
             own["W_V"] = more * np.where(np.arange(len(x)), part, 1.0) * pairs(x, back.value)
             own["W_V"][0] += part * (more * pairs(np.broadcast_to(first, x.shape), back.value))[1:].sum()
     return own
@@ -128,6 +128,8 @@ class Others:
 
     def __init__(self, config: Config, gains: Gains, place: Positions, steps: Sequence[Step]) -> None:
         self.config, self.gains, self.place = config, gains, place
+        self.o, self.out = gains.o * gains.last[::2], gains.out * gains.last[1::2]
+        """`[layer, 1, 1]`: gains of W_O and W_out."""
         self._links(steps)
         self._gate(steps[::2])
         centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
@@ -146,14 +148,14 @@ class Others:
             lent = bool(inside) and gains.value_residual
             values, shared = ((x + inside[0]) / 4, bias / 2) if lent else (x, bias)
             mixed = self.reach[index] * (self._attended(values) + shared)
-            mid = self.stay[index] * p + self.join[index] * (gains.o * mixed + gains.biases.o)
+            mid = self.stay[index] * p + self.join[index] * (self.o[index // 2] * mixed + gains.biases.o)
             y = (p if gains.parallel else mid) * self.enter[second]
             units = square[index // 2]
             bent = gains.kernel.overlaps(units, self._rho(y, units))[1]
             if centered:
                 bent = bent - gains.kernel.overlaps(units, self._rho(0 * y, units))[1]
             bent = self.reach[second] * bent
-            p = self.stay[second] * mid + self.join[second] * (gains.out * bent + gains.biases.out)
+            p = self.stay[second] * mid + self.join[second] * (self.out[index // 2] * bent + gains.biases.out)
             inside += [x, y]
             final_input += [mixed, bent]
         self.inside, self.final_input, self.last = np.array(inside), np.array(final_input), p
@@ -164,7 +166,7 @@ class Others:
         hidden = zip(gains.readers, gains.kernel.parts, strict=True)
         self.parts = {name: self.reach[1::2] * slope(square, rho)[1] for name, slope in hidden}
         """The slopes to each factor of a hidden unit, by the name of the matrix that makes the factor."""
-        self.mlp: Array = self.join[1::2] * gains.out * gains.hidden * self.slopes * self.enter[1::2]
+        self.mlp: Array = self.join[1::2] * self.out * gains.hidden * self.slopes * self.enter[1::2]
         """Through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
 
     def _links(self, steps: Sequence[Step]) -> None:
@@ -196,7 +198,7 @@ class Others:
                                        for name in ("square", "rho")))
             opened = gains.gate.kernel.overlaps(*units)[1]
             self.reach[::2] *= opened
-            self.gate += gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
+            self.gate += self.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
 
     def _attended(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`."""
@@ -230,12 +232,12 @@ class Others:
             summed: Array = np.einsum("lkij,kij->l", x, weights)
             return summed
 
-        joined, units = self.join[:, None] * after, gains.out * gains.d_model / gains.d_mlp
-        last = np.array([gains.o, gains.out] * config.n_layers)
+        joined, units = self.join[:, None] * after, self.out[:, 0, 0] * gains.d_model / gains.d_mlp
+        last = np.stack([self.o, self.out], 1).ravel()
         logits, values = total(inside[::2] * query * joined[::2]), {}
         if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
             bias = FIRST * self.reach[::2, None] * (gains.biases.v / gains.v)
-            values["W_V"] = gains.o * total((final_input[::2] - bias) * joined[::2])
+            values["W_V"] = self.o[:, 0, 0] * total((final_input[::2] - bias) * joined[::2])
         return {
             **values,
             "W_Q": logits,
@@ -261,7 +263,7 @@ class Others:
 
         A small change in a character's part of a token, carried on; `passed` by attention, all of it or nothing.
         """
-        join = passed * self.gains.o * self.reach[::2] * self.join[::2]
+        join = passed * self.o * self.reach[::2] * self.join[::2]
         own, stream = np.full_like(self.last, self.part), []
         for stay, enter, joined, after, mlp in zip(
                 self.stay[::2], self.enter[::2], join, self.stay[1::2], self.mlp, strict=True):
@@ -278,7 +280,7 @@ class Others:
         """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
         after, stream, suffix = gradient, [], self.place.suffix
         enter, join = self.enter[::2], self.join[::2]
-        keep, collected = self.stay[::2] + enter * join * query, passed * self.gains.o * self.reach[::2] * enter
+        keep, collected = self.stay[::2] + enter * join * query, passed * self.o * self.reach[::2] * enter
         parts = (self.stay[1::2], self.mlp, keep, collected, join)
         for stay, mlp, kept, given, joined in zip(*(part[::-1] for part in parts), strict=True):
             beside = after * mlp

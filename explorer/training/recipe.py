@@ -170,6 +170,10 @@ class Recipe(Choices):
         symbol="q·k ≤",
         usual="0: most; 100 is Kimi K2's"
     )
+    z_loss: float = setting(
+        0.0, "z-loss", "Optimizer", "Adds this times the mean of (ln Σ e^logit)² to the loss that is learned, not to "
+        "the one that is shown (PaLM, Chowdhery et al. 2022: 1e-4).", 0, 1, advanced=True,
+        usual="0: most; 1e-4 is PaLM's")
 
     warmup: int = setting(1, "Warm-up", "Schedule",
                           "Steps until the full learning rate, in even increments; 1 is no warm-up.", 1, 1_000_000,

@@ -75,8 +75,10 @@ class Runner(Entrant):
         if self.qk_clip:
             tap = self.qk_clip.watching(tap)
         self.model.zero_grad()  # only now: what is let go here is taken up at once, still mapped and warm
-        loss = self.model.loss(self.model(self.model.embed(batch), tap), batch)
+        loss = self.model.loss(output := self.model(self.model.embed(batch), tap), batch)
         self.history.losses.append(float(loss.detach()))
+        if self.recipe.z_loss:
+            loss = loss + self.recipe.z_loss * self.model.logits(output).logsumexp(-1).square().mean()
         self.learn(loss, instruments)
         if instruments is not None:
             self.history.record(self.step, instruments.found)

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer import PRESETS, Config, preset, torch_code
@@ -48,8 +47,7 @@ class Pair:
         """What both give: streams, or logits where the loss is that of the next character."""
         stream = self.ours(self.ours.embed(self.batch))
         if self.config.loss == "next_token":
-            readout = self.ours.E[:self.ours.vocabulary] if self.ours.W_U is None else self.ours.W_U
-            stream = F.linear(stream, readout)
+            stream = self.ours.logits(stream)
         return self.theirs(self.batch.input), stream
 
     def agree(self) -> None:

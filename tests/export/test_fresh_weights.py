@@ -17,7 +17,7 @@ from exported import imported
 from explorer import Config, measure, preset, torch_code
 from explorer.model import Transformer
 from explorer.schemes.data import READOUTS
-from explorer.schemes.residual import RESIDUALS
+from explorer.schemes.residual import LAST, RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
 from explorer.training.optimize import kind_of
 
@@ -73,7 +73,9 @@ def test_every_standard_deviation(choices: dict[str, Any], tmp_path: Path, monke
     found = by_name(model)
     assert expected.keys() == {name for name in found if name.startswith("W_")} | expected.keys() & {"E"}
     for name, value in expected.items():
-        assert [float(found[name].min()), float(found[name].max())] == pytest.approx([value, value], rel=1e-9), name
+        by_layer = config.design.last if name in LAST else (1.0,)
+        ends = [value * math.sqrt(end(by_layer)) for end in (min, max)]
+        assert [float(found[name].min()), float(found[name].max())] == pytest.approx(ends, rel=1e-9), name
 
 
 def by_name(model: torch.nn.Module) -> dict[str, torch.Tensor]:

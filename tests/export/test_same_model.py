@@ -40,6 +40,7 @@ def test_a_named_design(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("choices", [
     {}, {"readout": "tied"}, {"readout": "tied_scaled", "position": "rotary"}, {"parametrization": "mup"},
+    {"output_cap": 0.5}, {"output_cap": 0.5, "readout": "tied_scaled"},
 ], ids=str)
 def test_logits_of_text(choices: dict[str, Any], tmp_path: Path) -> None:
     pair = Pair(Config(**SIZES, **TEXT, **choices, input_second_moment=0.01), tmp_path)

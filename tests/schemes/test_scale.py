@@ -72,6 +72,18 @@ def test_gpt2_shrinks_the_last_matrix_of_each_branch() -> None:
     assert {found[name] for name in ("W_Q", "W_K", "W_V", "W_in")} == {0.02}
 
 
+@pytest.mark.parametrize(("rule", "usual"), [("mitchell", 1 / 64), ("torchtitan", 0.02**2)])
+def test_the_last_matrices_are_smaller_the_higher_their_layer(rule: str, usual: float) -> None:
+    """OLMo: 1/√(2 fan_in l); torchtitan: 0.02/√(2 l). The draws are those of the rule without it, times (2 l)^(−½)."""
+    config = Config(scale_rule=rule, n_layers=3, d_model=64)
+    assert config.design.matrices["W_O"].variance == config.design.matrices["W_Q"].variance == usual
+    assert config.design.last == (1 / 2, 1 / 2, 1 / 4, 1 / 4, 1 / 6, 1 / 6)
+    plain = draw_weights(config.replace(scale_rule="lecun" if rule == "mitchell" else "bert"), 0)
+    for name, weight in draw_weights(config, 0).items():
+        factor = torch.tensor([1 / 2, 1 / 4, 1 / 6]).sqrt()[:, None, None] if name in ("W_O", "W_out") else 1.0
+        torch.testing.assert_close(weight, plain[name] * factor)
+
+
 def test_t5_puts_the_divisor_into_the_queries() -> None:
     """std: q (d d_head)^-½, k and v and wi d^-½, o (H d_head)^-½, wo d_mlp^-½."""
     config = Config(scale_rule="t5", d_model=512, n_heads=8)

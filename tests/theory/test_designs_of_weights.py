@@ -63,6 +63,13 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "copies, no attention, skip scaled": {"layer_weights": "copied", "attention": "none", "residual": "scaled_skip",
                                           "alpha": 0.8},
     "copies with biases, QK-norm": {"layer_weights": "copied", "bias_variance": 50.0, "qk_norm": True},
+    **{f"σ by layer, {name}": {"scale_rule": "mitchell", **choices} for name, choices in {
+        "pre": {}, "causal post": {"causal": True, "norm_placement": "post"}, "no norm": {"norm_placement": "none"},
+        "SwiGLU, peri": {**GATED, "activation": "silu", "norm_placement": "peri"},
+        "gates, sink, value residual": {"attention_gate": "head", "sink": "zero", "value_residual": True},
+        "biases everywhere": EVERYWHERE, "SubLN": {"norm_placement": "subln"},
+        "torchtitan": {"scale_rule": "torchtitan", "init_variance": 10.0, "causal": True},
+    }.items()},
     "nn.Transformer's matrices": {"scale_rule": "torch_transformer", "activation_rescaled": False},
 }
 

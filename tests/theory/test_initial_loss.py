@@ -27,6 +27,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "no norm": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
     "tied, √d": {"readout": "tied_scaled"}, "tied, √d, no final norm": {"readout": "tied_scaled", "final_norm": "no"},
     "tied, as GPT-2's": {"readout": "tied", **SMALL, "causal": True}, "tied, variance 1": {"readout": "tied"},
+    "output cap": {"output_cap": 2.0}, "output cap, init variance 4, no final norm": {
+        "output_cap": 5.0, "init_variance": 4.0, "final_norm": "no"},
+    "tied, variance 1, output cap": {"readout": "tied", "output_cap": 15.0},
 }
 
 
@@ -52,6 +55,28 @@ def test_it_is_that_of_our_model(name: str) -> None:
     if "tied, " not in name and name != "mup":  # whose logits are small, or are the token's own
         assert abs(found.mean() - even) > bound
         assert abs(found.mean() - (2 * expected - even)) > bound
+
+
+@pytest.mark.parametrize("height", [2.0, 5.0])
+def test_a_soft_cap_shrinks_loss_and_logits(height: float) -> None:
+    """Logits within ±c, of the root mean square of c·tanh(z / c); a loss below that without a cap, above ln V."""
+    config = Config(**{**SIZES, "output_cap": height})
+    squares, largest = [], 0.0
+    with torch.no_grad():
+        for seed in range(SEEDS):
+            model, batch = Transformer(config, seed), draw(config, seed)
+            logits = model.logits(model(model.embed(batch)))
+            squares.append(float(logits.square().mean()))
+            largest = max(largest, float(logits.abs().max()))
+    z = np.random.default_rng(0).normal(size=10**6)
+    expected = np.mean((height * np.tanh(z / height)) ** 2)
+    assert abs(np.mean(squares) - expected) < SIGMAS * np.std(squares, ddof=1) / math.sqrt(SEEDS) + 0.01 * expected
+    assert expected < 0.95
+    assert 0.6 * height < largest <= height
+    bent, plain = initial_loss(config), initial_loss(config.replace(output_cap=0.0))
+    assert bent is not None
+    assert plain is not None
+    assert math.log(VOCABULARY) < bent < plain - 0.02
 
 
 def test_a_tied_readout_takes_the_token_itself_for_the_next_one() -> None:

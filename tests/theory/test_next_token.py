@@ -36,6 +36,8 @@ TEXTS: dict[str, dict[str, Any]] = {
     "one sequence": {"batch_size": 1}, "many sequences": {"batch_size": 32},
     "a small input": SMALL, "a small input, causal": {**SMALL, "causal": True}, "biases": {"bias_variance": 50.0},
     "biases everywhere": {"bias_variance": 50.0, "biases": "all"},
+    "output cap": {"output_cap": 3.5}, "output cap, causal": {"output_cap": 3.5, "causal": True},
+    "σ by layer": {"scale_rule": "mitchell"}, "σ by layer, causal": {"scale_rule": "mitchell", "causal": True},
     "tied": {"readout": "tied_scaled"}, "tied, as GPT-2's": {"readout": "tied", **SMALL, "causal": True},
 }
 
@@ -70,6 +72,18 @@ def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_te
         root = np.sqrt((found**2).mean(0))
         error = (found**2).std(0, ddof=1) / np.sqrt(len(found)) / np.maximum(2 * root, 1e-300)
         assert (abs(expected - root) <= share * root + 2 * error).all(), (site, root, expected, error)
+
+
+@pytest.mark.parametrize(("choices", "covered"), [
+    ({"output_cap": 30.0}, True), ({"output_cap": 3.5}, True), ({"output_cap": 3.0}, False),
+    ({"output_cap": 30.0, "readout": "tied_scaled"}, False), ({"output_cap": 30.0, "loss": "linear"}, True),
+])
+def test_gradients_through_a_cap_that_logits_reach_are_measured_only(choices: dict[str, Any], covered: bool) -> None:
+    profile = predict(Config(**{"n_layers": 2, "input": "text", "loss": "next_token", **choices}))
+    for statistic in ("activation_gradient", "parameter_gradient"):
+        values = np.concatenate([value[0] for (name, _), value in profile.values.items() if name == statistic])
+        assert np.isfinite(values).all() == covered
+        assert profile.notes.get(statistic, "").startswith("not covered: output logits") != covered
 
 
 def test_a_tied_readout_gives_a_token_its_own_character(monkeypatch: pytest.MonkeyPatch) -> None:

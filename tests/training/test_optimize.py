@@ -279,3 +279,29 @@ def test_adamc_multiplies_the_decay_of_the_layers_by_the_rate_over_its_largest()
     for runner in once:
         runner.advance(100)
     assert all(map(torch.equal, once[0].model.parameters(), once[1].model.parameters()))
+
+
+def test_z_loss_by_hand() -> None:
+    """One step of SGD on the cross-entropy plus z times the mean square of ln Σ e^logit; shown is the cross-entropy."""
+    config, rate, z = TASK.fit(preset("pre_ln", **SIZE, output_cap=5.0)), 0.5, 0.3
+    ours = race([Contender("ours", config, Recipe(optimizer="sgd", learning_rate=rate, z_loss=z))], TASK, steps=1)
+    model, given = Transformer(config, config.seed), batch(Data(TASK, None, 16, 4), 0)
+    logits = model.logits(model(model.embed(given)))
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), given.target.flatten())
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    (loss + z * (logits.exp().sum(-1).log() ** 2).mean()).backward()
+    assert ours.histories["ours"].losses == [pytest.approx(float(loss.detach()), rel=1e-6)]
+    for start, mine, yours in zip(before, ours.runners[0].model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine - start, -rate * yours.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_z_loss_holds_the_normalizer_near_one() -> None:
+    """ln Σ e^logit starts near ln V and stays there; with the term it falls."""
+    sizes = []
+    for z in (0.0, 0.1):
+        done = race([contender("pre_ln", Recipe(learning_rate=1e-2, z_loss=z))], TASK, steps=30)
+        model, given = done.runners[0].model, batch(Data(TASK, None, 16, 4), 0)
+        with torch.no_grad():
+            sizes.append(float(model.logits(model(model.embed(given))).logsumexp(-1).square().mean().sqrt()))
+    free, held = sizes
+    assert held < 0.7 * free

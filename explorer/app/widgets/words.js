@@ -4,8 +4,8 @@ export default {
   render({ model, el }) {
     const text = make("div", { class: "ex-html" });
     el.append(text);
-    return follow(model, "value", () => { 
+    return follow(model, "value", () => {
       text.replaceChildren(...new DOMParser().parseFromString(model.get("value"), "text/html").body.childNodes);
-     });
+    });
   },
 };
