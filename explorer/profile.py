@@ -174,9 +174,17 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
         Statistic("weight_likeness", "Likeness of weights", "max cos(W_l, W_k)",
                   "largest cosine between a matrix and the same one of another layer, of up to 4096 entries of each",
                   MATRICES, bounds=(-1.0, 1.0), marks={1.0: "a copy", 0.0: "independent"}),
+        # Yang, Simon & Bernstein 2023, arXiv 2310.17813: the same at every width, of W and of its change, where
+        # features are learned
+        Statistic("spectral_norm", "Spectral norm", "‖W‖₂ √(fan_in / fan_out)",
+                  "largest singular value over √(fan_out / fan_in): the largest factor on the RMS of a vector",
+                  MATRICES, "× √(fan_out / fan_in)", log=True, marks={1.0: "√(fan_out / fan_in)"}),
+        Statistic("stable_rank", "Stable rank", "‖W‖_F² / ‖W‖₂²",
+                  "sum of the squared singular values over the largest: 1 of an outer product, fan_in of a rotation",
+                  MATRICES, log=True, marks={1.0: "one direction"}),
     )
 }
-"""Statistics of the weights themselves, measured where no config describes the model."""
+"""Statistics of the weights themselves: the first two where no config describes the model, the others on request."""
 VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 
 

@@ -113,6 +113,43 @@ def _expected(n: int, groups: int) -> Array:
     return np.asarray(np.trapezoid(1 - none, x[:, 0], axis=1))
 
 
+TRACY_WIDOM = -1.2065335745820
+"""Mean of the Tracy–Widom distribution of real matrices."""
+
+
+def largest_square(rows: int, columns: int, factors: int = 1) -> float:
+    """Mean of the largest squared singular value of independent unit-variance entries, `[rows, columns]`; or of AᵀB.
+
+    Marchenko & Pastur's eigenvalues of A Aᵀ / columns have the S-transform 1 / (1 + c z), c = rows / columns, and a
+    product of free matrices the product of theirs: those of A Aᵀ B Bᵀ, which are the squared singular values of AᵀB,
+    have 1 / (1 + c z)². The spectrum ends where x(z) = (1 + z) (1 + c z)^factors / z is least: for one factor at
+    (√rows + √columns)², for two square ones at 27/4 columns². How dense the eigenvalues below the end are follows from
+    x″, and the largest has the Tracy–Widom law on the scale (x″/2)^(1/3) rows^(−2/3), x″ by the resolvent. Half a row
+    and half a column less are Ma's (2012) correction for one factor, and measured to serve two. The end is the same for
+    independent entries of any distribution with four moments.
+
+    Args:
+        factors: 1, or 2 for the product of two such matrices over their rows.
+    """
+    n, c = rows - 0.5, (rows - 0.5) / (columns - 0.5)
+    z = (math.sqrt(((factors - 1) * c) ** 2 + 4 * factors * c) - (factors - 1) * c) / (2 * factors * c)
+    end = (1 + z) * (1 + c * z) ** factors / z
+    bend = end * (z**-2 - (1 + z) ** -2 - factors * (c / (1 + c * z)) ** 2)  # x″, then by the resolvent (1 + z) / x
+    scale = (bend * end**2 / 2) ** (1 / 3) * n ** (-2 / 3)
+    return float((columns - 0.5) ** factors * (end + TRACY_WIDOM * scale))
+
+
+def spectra(config: Config) -> dict[Key, Array]:
+    """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank."""
+    values, layers = {}, np.ones((1, config.n_layers))
+    for name, matrix in config.design.matrices.items():
+        square = largest_square(matrix.fan_out, matrix.fan_in)
+        values["spectral_norm", name] = layers * math.sqrt(matrix.variance * square * matrix.fan_in / matrix.fan_out)
+        if matrix.variance:
+            values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
+    return values
+
+
 LAWS: dict[str, Callable[[Config, Moments], Array]] = {
     "second_moment": lambda config, x: x.q,
     "token_correlation": lambda config, x: x.p / x.q,

@@ -15,7 +15,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile, by_site
-from explorer.theory import backward, coverage, forward, parameters
+from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
@@ -26,12 +26,13 @@ from explorer.theory.tables import Sloped, sloped, tables
 from explorer.theory.tokens import State, normalize
 
 
-def predict(config: Config, backward: bool = True) -> Profile:
+def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
     """The profile that theory predicts for a config. Accepts every config: values not covered are nan, with a note.
 
     Args:
         config: the design.
         backward: whether gradients are wanted, too; without them it takes half the time.
+        spectra: whether spectral norms and stable ranks of the matrices are wanted, too.
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
     Raises:
@@ -41,6 +42,8 @@ def predict(config: Config, backward: bool = True) -> Profile:
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         values, notes = _values(config, backward)
+    if spectra:
+        values |= laws.spectra(config)
     return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
 
 
