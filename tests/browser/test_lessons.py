@@ -22,7 +22,7 @@ from .dashboard import Dashboard
 LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
            for path in sorted((notebooks() / "lessons").glob("*.ipynb"))}
 """Of each lesson the number of its live figures."""
-RUN = ("02_second_moment", "03_activations", "13_gates_and_rotary")
+RUN = ("02_second_moment", "03_activations")
 """Lessons whose cells must all have run: together they have controls of every kind, and are over soon."""
 LONGEST = 600_000.0
 """Milliseconds in which all cells of a lesson have run, beside other tests."""
