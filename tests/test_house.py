@@ -24,22 +24,22 @@ class Room(NamedTuple):
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
-    ".": Room(2002, 18),
+    ".": Room(2035, 18),
     "app": Room(8198, 93),
-    "diagnosis": Room(1082, 9),
+    "diagnosis": Room(1089, 9),
     "export": Room(498, 5),
-    "figures": Room(2123, 16),
+    "figures": Room(2153, 17),
     "glossary": Room(91, 3),
     "jupyter": Room(157, 2),
     "lessons": Room(425, 5),
-    "measuring": Room(483, 6),
+    "measuring": Room(505, 6),
     "model": Room(591, 9),
-    "own": Room(3948, 26),
+    "own": Room(3954, 26),
     "schemes": Room(775, 12),
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),
     "tasks": Room(656, 5),
-    "theory": Room(2484, 18),
+    "theory": Room(2539, 18),
     "training": Room(1133, 9),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes
