@@ -177,7 +177,7 @@ STATISTICS: dict[str, Statistic] = {
                   "Entropy of each token's attention in the last layer. Under a causal mask at most ln t: token t sees "
                   "t keys.", marks={0.0: "one-hot"}, by_position=True),
         # a sink by its mean attention: Gu et al. 2025, arXiv 2410.10781, who count the queries that see the key alone
-        Statistic("attention_received", "Attention received by position", "a_t = mean_i A_it",
+        Statistic("attention_received", "Attention received by position", "a_t",
                   "mean over queries, batch and heads of the weight that the key at each position receives",
                   ("pattern",), "share", lambda rows: rows.received,
                   "Mean weight that each token receives in the last layer. A causal mask alone favors the first "
