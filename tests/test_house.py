@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "lessons": Room(425, 5),
     "measuring": Room(505, 6),
     "model": Room(591, 9),
-    "own": Room(3954, 26),
+    "own": Room(3953, 26),
     "schemes": Room(775, 12),
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),
