@@ -104,7 +104,8 @@ class Stack:
         x = self.layout.arrange(tensor.detach())
         signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
         for row in STATISTICS.values():
-            if row.reduce is not None and site in row.sites and (row.name != "token_correlation" or x.shape[1] > 1):
+            several = x.shape[1] > 1 or not row.name.startswith("token_correlation")
+            if row.reduce is not None and site in row.sites and several:
                 self.values[row.name, site][layer] = row.reduce(signal)
 
     def rows(self, attention: Node, stream: Tensor) -> None:
