@@ -69,7 +69,7 @@ def test_the_first_tokens_share_is_the_end_of_a_stack(both: tuple[Profile, Profi
 
 def test_agreement_is_judged_token_by_token(both: tuple[Profile, Profile]) -> None:
     """A token that is off is named, though the mean over tokens agrees."""
-    measured, predicted = both
+    _, predicted = both
     key = ("second_moment_by_position", "resid_post")
     exact = np.repeat(predicted[key], 3, 0) * (1 + 0.001 * np.arange(-1, 2)[:, None, None])
     fair = Profile("measured", {key: exact}, CONFIG, seeds=(0, 1, 2))
