@@ -163,7 +163,7 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
     """Statistic to its largest error over sites and layers."""
     worst: dict[str, Error] = {}
     for (statistic, site), theory in predicted.values.items():
-        if statistic in SKIPPED:
+        if statistic in SKIPPED or STATISTICS[statistic].by_position:
             continue
         draws = found[statistic, site]
         if draws.ndim == 3:

@@ -73,6 +73,12 @@ def _largest(profile: Profile) -> tuple[Array, str] | None:
     return every[place, :, layer], f"{held[place]}, layer {layer + 1}"
 
 
+def _first_token(profile: Profile) -> tuple[Array, str] | None:
+    """The weight that the first token receives in the last layer."""
+    values = profile.values.get(("attention_received", "pattern"))
+    return None if values is None else (values[:, -1, 0], "")
+
+
 def _last(row: Statistic) -> End:
     """A statistic at its last site, after the last layer."""
     words = "The median head of the last layer." if row.by_head else "The stream after the last layer."
@@ -91,11 +97,13 @@ _OTHERWISE: Mapping[str, End] = MappingProxyType({
             _at("activation_gradient", "embed", 0)),
         End("parameter_gradient", "Largest gradient of a matrix", "Over all matrices of all layers.",
             STATISTICS["parameter_gradient"].symbol, _largest),
+        End("attention_received", "Attention on the first token",
+            "Mean weight that the first token receives in the last layer.", "a_1", _first_token),
     )
 })
 ENDS: Mapping[str, End] = MappingProxyType({
     name: _OTHERWISE.get(name) or _last(STATISTICS[name]) for name in dict.fromkeys((*_FIRST, *STATISTICS))
-    if STATISTICS[name].caption or name in _OTHERWISE
+    if name in _OTHERWISE or (STATISTICS[name].caption and not STATISTICS[name].by_position)
 })
 """Values at the end of a stack, of each statistic that the page offers."""
 

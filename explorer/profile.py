@@ -1,8 +1,9 @@
 """`Profile`: what a signal does, layer by layer. The narrow waist: theory, measurement and a stranger's model fill it.
 
 A profile is a table of arrays. A row is one statistic at one kind of site; its array runs over
-`[seed, layer]`, or `[seed, layer, head]` where attention is concerned. Layers count from 1; the site `embed` has the
-single layer 0. A value that is not finite stays as it is, and `first_nonfinite` says where the trouble began.
+`[seed, layer]`, `[seed, layer, head]` where attention is concerned, or `[seed, layer, position]` of tokens. Layers
+count from 1; the site `embed` has the single layer 0. A value that is not finite stays as it is, and `first_nonfinite`
+says where the trouble began.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Statistic(NamedTuple):
     """The note of a statistic without a row in `theory.laws`."""
     root: bool = False
     """Whether it is the root of a mean square: what is predicted is the root mean square over draws."""
+    by_position: bool = False
+    """Whether it has a value of each token position, mean over batch and heads; a chart has those of the last layer."""
 
     def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
         """Mean over some axes, as it is predicted."""
@@ -106,7 +109,7 @@ class Statistic(NamedTuple):
     @property
     def by_head(self) -> bool:
         """Whether it is read of each head."""
-        return any(site in ROWS for site in self.sites)
+        return not self.by_position and any(site in ROWS for site in self.sites)
 
 
 STATISTICS: dict[str, Statistic] = {
@@ -135,6 +138,12 @@ STATISTICS: dict[str, Statistic] = {
                   caption="1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
                   "the rest.", healthy=(1.0, "features alike"),
                   marks={1.0: "all features alike", 3.0: "all tokens alike"}),
+        # massive activations stand out in a few spike channels: Sun et al. 2026, arXiv 2603.05498
+        Statistic("feature_ratio", "Largest / median feature", "max s / median s",
+                  "largest over median of the coordinates' RMS s over a sequence, mean over the batch", STREAM,
+                  reduce=lambda signal: signal.largest_feature, log=True,
+                  caption="1: features are alike. Far above: a few spike channels hold massive activations.",
+                  healthy=(1.0, "features alike"), marks={1.0: "all features alike"}),
         Statistic("logit_std", "Logit spread", "s", "RMS over keys of the centered attention logits",
                   ("attn_scores",), reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(), log=True,
                   caption="RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot.",
@@ -153,6 +162,26 @@ STATISTICS: dict[str, Statistic] = {
                   caption="Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform.",
                   # one-hot is the far end; what is healthy, 1/n and little more, is near 0 from some 10 tokens on
                   healthy=(0.0, "spread out")),
+        Statistic("second_moment_by_position", "Second moment by position", "q_t",
+                  "mean of x² over batch and coordinate, of the token at each position", ("resid_post",),
+                  "input² units", lambda signal: signal.by_token, "Mean x² of each token after the last layer.",
+                  log=True, marks={1.0: "q = 1"}, by_position=True),
+        Statistic("token_correlation_by_position", "Token correlation by position", "ρ_t",
+                  "mean overlap of a token with the others, over the mean product of their RMS", ("resid_post",),
+                  reduce=lambda signal: signal.correlation_by_token, bounds=(0.0, 1.0),
+                  caption="Overlap of each token with the others after the last layer.",
+                  marks={1.0: "all tokens alike", 0.0: "unrelated"}, by_position=True),
+        Statistic("attention_entropy_by_position", "Attention entropy by position", "H_t",
+                  "Shannon entropy of the row of each query, without any sink, mean over batch and heads, nats",
+                  ("pattern",), "nats", lambda rows: rows.by_query,
+                  "Entropy of each token's attention in the last layer. Under a causal mask at most ln t: token t sees "
+                  "t keys.", marks={0.0: "one-hot"}, by_position=True),
+        # a sink by its mean attention: Gu et al. 2025, arXiv 2410.10781, who count the queries that see the key alone
+        Statistic("attention_received", "Attention received by position", "a_t",
+                  "mean over queries, batch and heads of the weight that the key at each position receives",
+                  ("pattern",), "share", lambda rows: rows.received,
+                  "Mean weight that each token receives in the last layer. A causal mask alone favors the first "
+                  "tokens; 1 on the first is an attention sink.", log=True, by_position=True),
         Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
                   caption="Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
@@ -174,9 +203,17 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
         Statistic("weight_likeness", "Likeness of weights", "max cos(W_l, W_k)",
                   "largest cosine between a matrix and the same one of another layer, of up to 4096 entries of each",
                   MATRICES, bounds=(-1.0, 1.0), marks={1.0: "a copy", 0.0: "independent"}),
+        # Yang, Simon & Bernstein 2023, arXiv 2310.17813: the same at every width, of W and of its change, where
+        # features are learned
+        Statistic("spectral_norm", "Spectral norm", "‖W‖₂ √(fan_in / fan_out)",
+                  "largest singular value over √(fan_out / fan_in): the largest factor on the RMS of a vector",
+                  MATRICES, "× √(fan_out / fan_in)", log=True, marks={1.0: "√(fan_out / fan_in)"}),
+        Statistic("stable_rank", "Stable rank", "‖W‖_F² / ‖W‖₂²",
+                  "sum of the squared singular values over the largest: 1 of an outer product, fan_in of a rotation",
+                  MATRICES, log=True, marks={1.0: "one direction"}),
     )
 }
-"""Statistics of the weights themselves, measured where no config describes the model."""
+"""Statistics of the weights themselves: the first two where no config describes the model, the others on request."""
 VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 
 
@@ -219,8 +256,8 @@ class Profile(Copied):
 
     Args:
         origin: "measured" or "predicted".
-        values: `(statistic, site)` to an array `[seed, layer]` or `[seed, layer, head]`, float64, read-only. A
-            prediction has one seed and, where heads are alike in law, one head.
+        values: `(statistic, site)` to an array `[seed, layer]`, `[seed, layer, head]` or `[seed, layer, position]`,
+            float64, read-only. A prediction has one seed and, where heads are alike in law, one head.
         config: the experiment; None for a model that is not ours.
         model: name of such a model.
         layers: names of its blocks, in order.
@@ -331,7 +368,8 @@ class Profile(Copied):
         """Each statistic in three numbers: the mean over seeds (and heads) where it begins, halfway, where it ends."""
         return table(self.heading, ("Statistic", "", "Where", "First", "Middle", "Last", ""), [
             (VOCABULARY[name].label, VOCABULARY[name].symbol, where, *_ends(name, value), self.notes.get(name, ""))
-            for name in dict.fromkeys(statistic for statistic, _ in self) for where, value in self._places(name)
+            for name in dict.fromkeys(statistic for statistic, _ in self if not VOCABULARY[statistic].by_position)
+            for where, value in self._places(name)
         ])
 
     def _places(self, statistic: str) -> Iterator[tuple[str, Array]]:
@@ -397,16 +435,17 @@ class Profile(Copied):
         return min(breakdowns, key=itemgetter(0))[1] if breakdowns else None
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns origin, seed, site, layer, head, statistic, value.
+        """Tidy: one number a row; columns origin, seed, site, layer, head, position, statistic, value.
 
-        `head` is missing (<NA>) where the statistic has none; `seed` is missing in a prediction.
+        `head` and `position` (both from 0) are missing (<NA>) where the statistic has none; `seed` is missing in a
+        prediction.
         """
         import pandas as pd
 
         seeds = np.array(self.seeds or [None])
         parts = [tidy(key, value).assign(origin=self.origin, seed=lambda part: pd.array(seeds[part.row], dtype="Int64"))
                  for key, value in self.values.items()]
-        columns = ["origin", "seed", "site", "layer", "head", "statistic", "value"]
+        columns = ["origin", "seed", "site", "layer", "head", "position", "statistic", "value"]
         return pd.concat(parts, ignore_index=True)[columns].astype({"layer": "int64"})
 
     def to_json(self) -> str:
@@ -476,18 +515,20 @@ def by_site(values: Array) -> dict[str, Array]:
 
 
 def tidy(key: Key, values: Array) -> pd.DataFrame:
-    """One number a row of `[row]`, `[row, layer]` or `[row, layer, head]`; an axis that is not there is missing (<NA>).
+    """One number a row of `[row]`, `[row, layer]`, `[row, layer, head]` or `[row, layer, position]`.
 
-    Layers count from 1, and 0 is the input.
+    An axis that is not there is missing (<NA>). Layers count from 1, and 0 is the input; heads and positions from 0.
     """
     import pandas as pd  # half a second, which a page that shows no table need not wait
 
     index = np.indices(values.shape).reshape(values.ndim, -1)
     missing = np.full(values.size, None)
+    last, placed = index[2] if values.ndim > 2 else missing, key[0] in VOCABULARY and VOCABULARY[key[0]].by_position
     return pd.DataFrame({
         "row": index[0], "statistic": key[0], "site": key[1],
         "layer": pd.array(index[1] + (key[1] != "embed") if values.ndim > 1 else missing, dtype="Int64"),
-        "head": pd.array(index[2] if values.ndim > 2 else missing, dtype="Int64"),
+        "head": pd.array(missing if placed else last, dtype="Int64"),
+        "position": pd.array(last if placed else missing, dtype="Int64"),
         "value": values.ravel(),
     })
 

@@ -9,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,14 +100,12 @@ def typing_only(tree: ast.Module) -> set[ast.AST]:
     return {inner for node in guarded for statement in node.body for inner in ast.walk(statement)}
 
 
+@cache
 def imports(module: str) -> set[str]:
     """Everything that a module imports, anywhere in its file, by full name."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     skipped = typing_only(tree)
     return {name for node in ast.walk(tree) if node not in skipped for name in targets(node, module)}
-
-
-IMPORTS = {module: imports(module) for module in MODULES}
 
 
 def reachable(module: str) -> dict[str, str]:
@@ -115,27 +114,26 @@ def reachable(module: str) -> dict[str, str]:
     waiting = [module]
     while waiting:
         importer = waiting.pop()
-        for name in IMPORTS.get(importer, ()):
+        for name in imports(importer) if importer in MODULES else ():
             if name not in found:
                 found[name] = importer
                 waiting.append(name)
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_has_a_floor(module: str) -> None:
-    assert module == "explorer" or room(module) in FLOORS, f"{module} has no floor in FLOORS"
+INSIDE = sorted(set(MODULES) - {"explorer"})
+"""All modules but the public face."""
 
 
-@pytest.mark.parametrize("module", sorted(set(MODULES) - {"explorer"}))
-def test_imports_go_strictly_down(module: str) -> None:
-    own = FLOORS[room(module)]
-    for name in IMPORTS[module]:
-        if name == "explorer":
-            pytest.fail(f"{module} imports explorer, the public face, which stands above it")
-        if name.startswith("explorer.") and room(name) != room(module):
-            other = FLOORS[room(name)]
-            assert other < own, f"{module} (floor {own}) imports {name} (floor {other}), which is not below it"
+def test_every_module_has_a_floor() -> None:
+    assert [module for module in INSIDE if room(module) not in FLOORS] == []
+
+
+def test_imports_go_strictly_down() -> None:
+    """explorer, the public face, stands above every module."""
+    pairs = [(module, name) for module in INSIDE for name in imports(module) if name.split(".")[0] == "explorer"]
+    assert [f"{module} imports {name}" for module, name in pairs if name == "explorer" or (
+        room(name) != room(module) and FLOORS[room(name)] >= FLOORS[room(module)])] == []
 
 
 def test_no_module_reaches_itself() -> None:
@@ -145,25 +143,24 @@ def test_no_module_reaches_itself() -> None:
         assert circle is None, f"{module} imports modules that lead back to it through {circle}"
 
 
-@pytest.mark.parametrize("module", sorted(set(MODULES) - {"explorer"}))
-def test_guests_stay_in_their_rooms(module: str) -> None:
-    for name in IMPORTS[module]:
-        hosts = GUESTS.get(name.split(".")[0])
-        assert hosts is None or room(module) in hosts, f"{module} imports {name}, which only {sorted(hosts)} may"
+def test_guests_stay_in_their_rooms() -> None:
+    guests = [(module, name) for module in INSIDE for name in imports(module) if name.split(".")[0] in GUESTS]
+    assert [f"{module} imports {name}" for module, name in guests
+            if room(module) not in GUESTS[name.split(".")[0]]] == []
+    assert {name.split(".")[0] for _, name in guests} == {*GUESTS}, "each guest is in its room"
 
 
 THEORY = [module for module in MODULES if room(module) == "theory"]
+COMPARED = ("torch", "explorer.model", "explorer.measuring", "explorer.own")
+"""What theory is compared with, which it must not reach."""
 
 
-@pytest.mark.parametrize("module", THEORY)
-def test_theory_is_independent_of_what_it_is_compared_with(module: str) -> None:
-    for name, importer in reachable(module).items():
-        assert name.split(".")[0] != "torch", f"{module} reaches torch through {importer}"
-        compared = ("explorer.model", "explorer.measuring", "explorer.own")
-        assert not name.startswith(compared), f"{module} reaches {name} through {importer}"
-    for name in IMPORTS[module]:
-        if name.startswith("explorer.") and room(name) != "theory":
-            assert room(name) in THEORY_MAY_IMPORT, f"{module} imports {name}; theory may only {THEORY_MAY_IMPORT}"
+def test_theory_is_independent_of_what_it_is_compared_with() -> None:
+    assert [f"{module} reaches {name} through {importer}" for module in THEORY
+            for name, importer in reachable(module).items() if f"{name}.".startswith(tuple(f"{at}." for at in COMPARED))
+            ] == []
+    assert [f"{module} imports {name}" for module in THEORY for name in imports(module)
+            if name.startswith("explorer.") and room(name) not in {"theory", *THEORY_MAY_IMPORT}] == []
 
 
 def test_the_package_alone_costs_nothing() -> None:

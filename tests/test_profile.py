@@ -34,12 +34,20 @@ def test_the_stream_is_in_the_order_of_the_forward_pass() -> None:
 
 def test_the_frame_has_one_number_a_row() -> None:
     frame = profile().frame()
-    assert list(frame.columns) == ["origin", "seed", "site", "layer", "head", "statistic", "value"]
+    assert list(frame.columns) == ["origin", "seed", "site", "layer", "head", "position", "statistic", "value"]
+    assert frame.position.isna().all()
     assert len(frame) == sum(value.size for value in profile().values.values())
     row = frame[(frame.seed == 6) & (frame.site == "pattern") & (frame.layer == 2) & (frame["head"] == 3)]
     assert row.value.tolist() == [19.0]  # seed 1, layer index 1, head 3 of arange
     assert frame[frame.site == "embed"].layer.tolist() == [0, 0]
     assert frame[frame.site == "embed"]["head"].isna().all()
+
+
+def test_positions_have_a_column_of_their_own() -> None:
+    values = np.arange(12.0).reshape(1, 3, 4)
+    frame = Profile("measured", {("attention_received", "pattern"): values}, seeds=(0,)).frame()
+    assert frame["head"].isna().all()
+    assert frame[(frame.layer == 2) & (frame.position == 3)].value.tolist() == [7.0]
 
 
 def test_a_missing_statistic_says_what_there_is() -> None:
@@ -122,7 +130,9 @@ def test_json_holds_every_number_also_those_that_json_lacks() -> None:
 def test_the_vocabulary_is_complete() -> None:
     assert set(STATISTICS) == {
         "second_moment", "token_correlation", "max_abs", "kurtosis", "logit_std", "attention_entropy",
-        "attention_entropy_normalized", "attention_max", "activation_gradient", "parameter_gradient",
+        "attention_entropy_normalized", "attention_max", "activation_gradient", "parameter_gradient", "feature_ratio",
+        "second_moment_by_position", "token_correlation_by_position", "attention_entropy_by_position",
+        "attention_received",
     }
 
 
@@ -188,8 +198,13 @@ def test_every_statistic_draws_itself(name: str) -> None:
     measured = measure(config)
     row, figure = STATISTICS[name], measured.plot(name, predict(config))
     dots = next(trace for trace in figure.data if trace.mode == "markers")
-    values = measured.stream(name)[1].mean(0) if row.on_stream else np.median(measured[name, row.sites[0]], axis=(
-        0, *range(2, measured[name, row.sites[0]].ndim))) if row.by_head else row.mean(measured[name, row.sites[0]])
+    held = measured[name, row.sites[0]]
+    if row.by_position:
+        values = held.mean(0)[-1]
+    elif row.on_stream:
+        values = measured.stream(name)[1].mean(0)
+    else:
+        values = np.median(held, axis=(0, *range(2, held.ndim))) if row.by_head else row.mean(held)
     np.testing.assert_allclose(dots.y, values, rtol=1e-5)
     assert any(trace.name.endswith("predicted") or trace.mode == "lines" for trace in figure.data)
     assert (figure.layout.yaxis.type == "log") == row.log

@@ -50,9 +50,11 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         # Beside the stream, branches are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        draws, (expected, *_) = (row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
+        draws, (expected, *_) = (part[:, -1] if row.by_position else
+                                 row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
                                  for part in (measured.values[key], theory))
-        depth, free = predicted.depth(key[1]), ~_fixed(predicted, key)
+        free = ~_fixed(predicted, key)
+        depth = np.arange(1.0, len(free) + 1) if row.by_position else predicted.depth(key[1])
         covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
         error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
         compared = np.array([error, np.where(free, standard, math.inf), depth, free])
@@ -66,7 +68,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
     count = int(free.sum()) or len(error)
     limit = most_errors(seeds, count)
-    words, tone = _judged(error, standard, depth, limit, row.bounded)
+    words, tone = _judged(error, standard, depth, limit, row)
     words = _where(words, (depth[free > 0] if free.any() else depth).tolist(), missing)
     return Agreement(words, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
 
@@ -79,10 +81,10 @@ def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
     return max(ERRORS, float(stdtrit(seeds - 1, 1 - chance / 2 / count))) if seeds > 1 else ERRORS
 
 
-def _judged(error: Array, standard: Array, depth: Array, limit: float, bounded: bool
+def _judged(error: Array, standard: Array, depth: Array, limit: float, row: Statistic
             ) -> tuple[str, Literal["good", "warn", ""]]:
     """Words and tone: of the worst value that is off, else of the worst that may be, else of the worst."""
-    far = ~(error <= CLOSE[bounded])
+    far = ~(error <= CLOSE[row.bounded])
     off, unclear = far & ((standard > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
     worst = int(np.argmax(np.where(among, np.nan_to_num(error, nan=math.inf), -1.0)))
@@ -95,9 +97,10 @@ def _judged(error: Array, standard: Array, depth: Array, limit: float, bounded: 
         key, tone = "unclear_seed" if math.isnan(standard[worst]) else "unclear", ""
     else:
         key, tone = "within_errors" if far.any() else "within", "good"
-    place = text("phrase", "at_layer" if depth[worst] else "at_input", layer=int(np.ceil(depth[worst])))
+    phrase = "at_token" if row.by_position else "at_layer" if depth[worst] else "at_input"
+    place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))
     errors = text("agreement", "errors" if standard[worst] < 100 else "many_errors", count=float(standard[worst]))
-    return text("agreement", key, size=_size(max(error[worst], 0.001), bounded), place=place, errors=errors), tone
+    return text("agreement", key, size=_size(max(error[worst], 0.001), row.bounded), place=place, errors=errors), tone
 
 
 def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
@@ -116,8 +119,12 @@ def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
 
 
 def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
-    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm."""
+    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm. Of the last
+    layer `[position]` where the statistic has positions."""
     statistic, site = key
+    if STATISTICS[statistic].by_position:
+        normed = bool(profile.config and profile.config.design.sublayers[-1].on_sum)
+        return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
     depth, reference = profile.depth(site), STATISTICS[statistic].reference
     if reference == "last layer":
         return np.asarray(depth > max(profile.depth("resid_post")) - 1)

@@ -145,7 +145,8 @@ def compare(first: Profile, second: Profile, tolerance: float = TOLERANCE, chanc
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
             raise ValueError(f"{name} must be a number above 0, of at most {most:g}; got {shown(value)}")
     gaps = []
-    for name, site in ((name, site) for name, row in VOCABULARY.items() for site in row.sites):
+    for name, site in ((name, site) for name, row in VOCABULARY.items() if not row.by_position
+                       for site in row.sites):
         lengths = [profile.values[name, site].shape[1] for profile in pair if (name, site) in profile.values]
         if len({*lengths}) > 1:
             raise ValueError(f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of {name} "

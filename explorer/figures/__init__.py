@@ -21,6 +21,7 @@ from explorer.figures.data import Plain
 from explorer.figures.kit import Axis, alone, broken_off, depth_axis
 from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import NEUTRAL, LegendEntry, designs
+from explorer.figures.positions import by_position
 from explorer.figures.why import Why, why
 from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
@@ -66,10 +67,11 @@ def _pattern_of_first(
 
 
 def _layers(statistic: str, name: str = "") -> Row:
-    """A statistic by layer, as its row of the vocabulary has it."""
+    """A statistic by layer, or by position, as its row of the vocabulary has it."""
     row = VOCABULARY[statistic]
+    draw = weights_by_matrix if statistic in WEIGHT_STATISTICS else by_position if row.by_position else by_layer
     return Row(name or statistic, row.label, row.caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
-               partial((weights_by_matrix if statistic in WEIGHT_STATISTICS else by_layer).plain, statistic), statistic)
+               partial(draw.plain, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({

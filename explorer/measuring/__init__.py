@@ -25,7 +25,7 @@ NEARLY = 0.7
 
 def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
             pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None, backward: bool = True,
-            compute: Compute | None = None) -> Profile:
+            compute: Compute | None = None, spectra: bool = False) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
@@ -39,6 +39,8 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
             on this thread, and what it raises ends the measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
         compute: where it is computed; None for this process, which then imports torch.
+        spectra: whether spectral norms and stable ranks of the matrices are wanted, too, which takes about as long
+            again; in this process, after the rest.
     Raises:
         Stopped: `stop()` said true.
         TypeError: the config is none.
@@ -76,4 +78,9 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
 
         compute = here
     compute(config, runs, pattern_of, backward, stop, report, keep)
+    if spectra:
+        from explorer.measuring.spectra import of_config
+
+        for seed, value in zip(seeds, values, strict=True):
+            value |= of_config(config, seed, stop)
     return profile()

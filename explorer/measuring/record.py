@@ -37,12 +37,14 @@ class Recorder:
         after_layer: called with the layer's number when its last site has been seen; what it raises ends the pass.
         ends: whether the pass goes through the layers that are `needed` alone, and not through all.
         seeds: draws that the model holds side by side; the pattern is the first one's.
+        positions: whether statistics by token position are wanted, too.
     """
 
     def __init__(self, config: Config, mask: Tensor | None, pattern_of: tuple[int, int],
-                 after_layer: Callable[[int], None], ends: bool = False, seeds: int = 1) -> None:
+                 after_layer: Callable[[int], None], ends: bool = False, seeds: int = 1, positions: bool = True
+                 ) -> None:
         self.config, self.mask, self.pattern_of, self.after_layer = config, mask, pattern_of, after_layer
-        self.ends, self.seeds, self.left_out = ends, seeds, range(0)
+        self.positions, self.ends, self.seeds, self.left_out = positions, ends, seeds, range(0)
         """Numbers of the layers that are not needed."""
         largest = seeds * config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
         self.block = max(1, min(64, BLOCK_ELEMENTS // largest))
@@ -91,7 +93,7 @@ class Recorder:
         """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
         for row in STATISTICS.values():
             sites = [site for site in row.sites if site in spans]
-            if row.reduce is None or not sites:
+            if row.reduce is None or not sites or (row.by_position and not self.positions):
                 continue
             start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
             values = row.reduce(type(sample)(*(part[start * self.seeds : stop * self.seeds] for part in sample)))

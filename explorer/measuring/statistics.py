@@ -49,11 +49,38 @@ class Signal(NamedTuple):
         return (total - n * self.q) / (n * (n - 1))
 
     @property
+    def unit(self) -> Vectors:
+        """The signal with a second moment of 1: x² may leave float32's range."""
+        factor = self.q.rsqrt().to(self.x.dtype).clamp(max=torch.finfo(self.x.dtype).max)
+        return self.x * factor[:, None, None, None]
+
+    @property
+    def by_token(self) -> Float[Tensor, "layer token"]:
+        """Second moment of the token at each position, float64."""
+        return _norm(self.x, (1, 3)).square() / (self.x.shape[1] * self.x.shape[3])
+
+    @property
+    def correlation_by_token(self) -> Float[Tensor, "layer token"]:
+        """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'): the overlaps p and second moments q are means over the
+        batch."""
+        x = self.unit
+        count = x.shape[1] * x.shape[3]
+        square = torch.einsum("lbtd,lbtd->lt", x, x) / count
+        overlap = torch.einsum("lbtd,lbd->lt", x, x.sum(dim=2)) / count - square
+        size = square.sqrt()
+        return overlap / (size * (size.sum(dim=1, keepdim=True) - size))
+
+    @property
     def features(self) -> Float[Tensor, "layer batch d"]:
         """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean."""
-        unit = self.q.rsqrt().to(self.x.dtype).clamp(max=torch.finfo(self.x.dtype).max)  # x² may leave float32's range
-        square = (self.x * unit[:, None, None, None]).square_().mean(dim=2)
+        square = self.unit.square_().mean(dim=2)
         return square / square.mean(dim=-1, keepdim=True)
+
+    @property
+    def largest_feature(self) -> PerLayer:
+        """Largest over median of the features' roots, mean over the batch."""
+        square = self.features
+        return (square.amax(dim=-1) / square.median(dim=-1).values).sqrt().mean(dim=1)
 
 
 class Rows(NamedTuple):
@@ -72,6 +99,10 @@ class Rows(NamedTuple):
     """Over ln(visible keys)."""
     largest: PerRow
     """The largest weight."""
+    by_query: Float[Tensor, "layer query"]
+    """The entropy of each query's row, mean over batch and heads."""
+    received: Float[Tensor, "layer key"]
+    """The weight of each key, mean over batch, heads and queries."""
 
     @classmethod
     def of(cls, scores: Weights, pattern: Weights, mask: Mask | None, sinks: bool = False) -> Rows:
@@ -99,7 +130,8 @@ class Rows(NamedTuple):
             shares = (scores if mask is None else scores.where(mask, -math.inf)).softmax(dim=-1)
         nats = below.mul_(shares).sum(dim=-1) - (shares.amax(dim=-1) if sinks else largest).log()
         normalized = nats[..., several] / keys[several].log()
-        return cls(scores, pattern, variance[..., several], nats, normalized, largest)
+        by_query, received = nats.mean(dim=(1, 2)), pattern.mean(dim=(1, 2, 3))
+        return cls(scores, pattern, variance[..., several], nats, normalized, largest, by_query, received)
 
 
 def second_moment(x: Vectors) -> PerLayer:

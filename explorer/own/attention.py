@@ -131,22 +131,25 @@ def read_attention(attention: Node, batch: int) -> Attention | None:
         parts: Iterator[Part] = ((scores, None) for scores in fused_logits(named))
     else:
         parts = _written_out(attention, batch)
-    sums, patterns = [], []
+    sums, queries, keys, patterns = [], [], [], []
     for scores, pattern in parts:
-        total, weights = _sums(scores.detach(), None if pattern is None else pattern.detach())
+        total, query, key, weights = _sums(scores.detach(), None if pattern is None else pattern.detach())
         sums.append(total)
+        queries.append(query)
+        keys.append(key)
         patterns.append(weights[0, 0])
     if not sums:
         return None
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
     means = (variance / several, entropy / rows, normalized / several, largest / rows)
-    none = patterns[0][None, None, None, :0]
-    return Attention(Rows(none, none, *(mean[None, None, :, None] for mean in means)), torch.cat(patterns),
-                 bool((several > 0).all()))
+    by_head, none = [mean[None, None, :, None] for mean in means], patterns[0][None, None, None, :0]
+    positions = [torch.cat(queries)[None], torch.stack(keys).sum(dim=0)[None] / rows.sum()]
+    return Attention(Rows(none, none, *by_head + positions), torch.cat(patterns), bool((several > 0).all()))
 
 
-def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and rows of each pair.
+def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and rows of each pair;
+    mean H by query; what each key receives of all rows; and the weights.
 
     Rows that see no key are left out, those that see one have no spread; one that is not a number is kept as such.
     """
@@ -162,7 +165,9 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor]:
     several, some = count > 1, count > 0
     parts = (variance.where(several, 0), (entropy / count.double().log()).where(several, 0), entropy.where(some, 0),
              weights.amax(dim=-1).double().where(some, 0), several.double(), some.double())
-    return torch.stack([part.sum(dim=(0, 2)) for part in parts]), weights
+    by_query = parts[2].sum(dim=(0, 1)) / parts[5].sum(dim=(0, 1))
+    received = weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=torch.float64)
+    return torch.stack([part.sum(dim=(0, 2)) for part in parts]), by_query, received, weights
 
 
 def _written_out(attention: Node, batch: int) -> Iterator[Part]:

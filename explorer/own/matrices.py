@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from explorer.measuring.spectra import spectra as spectra_of
 from explorer.own.anatomy import Anatomy, Piece, bare, kinds, queries_keys_values, shares
 from explorer.own.nodes import MATRIX, SUM, Node, pattern_of, products
 from explorer.own.trace import arguments, is_bent
@@ -142,15 +143,18 @@ def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
 # What a model's weights are, before anything passes them: their sizes, and how alike those of two layers are.
 
 
+SPECTRA = ("spectral_norm", "stable_rank")
 SAMPLED = 4096
 """Entries of a matrix by which it is compared with the others."""
 
 
-def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]]) -> Iterator[tuple[Key, Array]]:
+def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]], spectra: bool = False
+                  ) -> Iterator[tuple[Key, Array]]:
     """Mean squares of the weights times their fan_in, and how alike those of different layers are, `[1, layer]`.
 
     Args:
         matrices: name of the vocabulary to the pieces of each layer.
+        spectra: whether spectral norms and stable ranks are wanted, too.
     """
     for name, layers in matrices.items():
         yield ("weight_variance", name), np.array([[_variance(pieces) for pieces in layers]])
@@ -159,6 +163,17 @@ def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]]) -> Iterator
             likeness = np.full((1, len(layers)), np.nan)
             likeness[0, there] = _likeness([pieces[0] for pieces in layers if pieces])
             yield ("weight_likeness", name), likeness
+        if spectra:
+            values = np.array([_spectrum(pieces) for pieces in layers]).T
+            yield from (((row, name), part[None]) for row, part in zip(SPECTRA, values, strict=True))
+
+
+def _spectrum(pieces: Sequence[Piece]) -> tuple[float, float]:
+    """Spectral norm, over √(fan_out / fan_in), and stable rank; of several matrices, such as experts, the largest's."""
+    parts = [part for piece in pieces for part in piece.numbers()[None].flatten(0, -3)]
+    largest, ranks, _ = spectra_of(parts)
+    sizes = [size * (part.shape[1] / part.shape[0]) ** 0.5 for size, part in zip(largest, parts, strict=True)]
+    return max(zip(sizes, ranks, strict=True), default=(np.nan, np.nan))
 
 
 def _variance(pieces: Sequence[Piece]) -> float:

@@ -136,7 +136,7 @@ class Sites:
 
 
 def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
-          blocks: str | Sequence[str] | Mapping[str, str] | None = None) -> Profile:
+          blocks: str | Sequence[str] | Mapping[str, str] | None = None, *, spectra: bool = False) -> Profile:
     """Measures a model of any code, as it is: every statistic of the vocabulary that can be seen in it, by layer.
 
     One pass forward and backward, eager, in the mode the model is in. Parameters, buffers, gradients, hooks, mode and
@@ -160,17 +160,19 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
         blocks: names of the blocks, in which * stands for anything; None to find them. A mapping of sites to names of
             modules whose outputs they are, such as {"attn_out": "h.*.attn", "resid_post": "h.*"}, where the code is not
             understood; attention and matrices are then not read.
+        spectra: whether spectral norms and stable ranks of the matrices are wanted, too: some 70 more reads of each.
     Returns:
         The longest stack's profile, of equals the later one's: a decoder comes before its encoder. `others` has those
         of the other stacks. A block that is called several times is as many layers.
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which, and why.
     """
-    return probed(model, batch, loss, blocks)[0]
+    return probed(model, batch, loss, blocks, spectra)[0]
 
 
 def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
-           blocks: str | Sequence[str] | Mapping[str, str] | None = None) -> tuple[Profile, Stack]:
+           blocks: str | Sequence[str] | Mapping[str, str] | None = None, spectra: bool = False
+           ) -> tuple[Profile, Stack]:
     """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
@@ -187,6 +189,8 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             stacks = [stack for stack in stacks if stack.sites and not stack.refused]
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
+        for stack in stacks:
+            stack.spectra = spectra
         value, scale = loss_of(output, loss)
         logits = of_output(output, loss, value)
         backward(value, stacks, model)

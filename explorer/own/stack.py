@@ -64,6 +64,8 @@ class Stack:
         """Nodes computed after the block that ran last."""
         self.final: bool | None = None
         """Whether a norm follows the last block; None where that is not known."""
+        self.spectra = False
+        """Whether spectral norms and stable ranks of the matrices are wanted."""
         self.refused = ""
         """Why its blocks are not read, where they are not."""
         self.twin: Twin | None = None
@@ -102,7 +104,8 @@ class Stack:
         x = self.layout.arrange(tensor.detach())
         signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
         for row in STATISTICS.values():
-            if row.reduce is not None and site in row.sites and (row.name != "token_correlation" or x.shape[1] > 1):
+            several = x.shape[1] > 1 or not row.name.startswith("token_correlation")
+            if row.reduce is not None and site in row.sites and several:
                 self.values[row.name, site][layer] = row.reduce(signal)
 
     def rows(self, attention: Node, stream: Tensor) -> None:
@@ -129,12 +132,15 @@ class Stack:
         values, notes, absent = self.by_site()
         last = self.sites[-1]["resid_post"].gradient
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
-        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices()))}
+        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices(), self.spectra))}
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
                 absent |= {key: without for key in values if key[1] == matrix}
                 for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
                     notes.setdefault(statistic, text("note", "matrix", matrix=matrix, **_first(without)))
+            if self.spectra:  # zeros have no rank
+                zeros = np.flatnonzero(values["spectral_norm", matrix][0] == 0) + 1
+                absent["stable_rank", matrix] = (*absent.get(("stable_rank", matrix), ()), *zeros.tolist())
         whole = Profile(
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),

@@ -64,7 +64,7 @@ class Grid:
     def _check(self) -> None:
         _distinct("origins", self.origins, ORIGINS)
         known = {**dict.fromkeys(ENDS), **{f"{row.name}@{site}": None for row in STATISTICS.values()
-                                           for site in row.sites}}
+                                           if not row.by_position for site in row.sites}}
         _distinct("statistics", self.statistics, known)
         if not 1 <= len(self.over) <= MOST_AXES:
             raise ConfigError(f"over must have 1 to {MOST_AXES} fields; got {len(self.over)}")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import gammaincinv, ndtr
 
 from explorer.config import Config
 from explorer.profile import MATRICES, Array, Key, Profile
@@ -21,6 +21,8 @@ from explorer.schemes.residual import profiled_factor
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
+APART = np.sqrt(np.linspace(0.0, 1.0, 33))
+"""√(1 − ρ) of the tables of the largest feature, which bend near independent tokens."""
 COMMON = (np.arange(56) + 0.5) / 10
 """|u| of the part that tokens share: the middle of each cell."""
 WEIGHT = np.exp(-COMMON**2 / 2) / np.exp(-COMMON**2 / 2).sum()
@@ -38,6 +40,10 @@ class Moments(NamedTuple):
     """Relative variance of a token's squared length."""
     first: Array
     """Second moment of the first token."""
+    tokens: Array
+    """`[site, token]`: second moment of the token at each position."""
+    others: Array
+    """`[site, token]`: its overlap with the other tokens, over the mean product of their lengths."""
 
 
 class Rows(NamedTuple):
@@ -58,6 +64,12 @@ class Rows(NamedTuple):
     entropy: Array
     normalized: Array
     largest: Array
+    favor: Array
+    """Logarithm of the factor by which the longest key's mean weight is above the shortest's, for small logits."""
+    tokens: Array
+    """`[layer, token]`: entropy of the row of each query."""
+    received: Array
+    """`[layer, token]`: mean weight that the key at each position receives."""
 
 
 def kurtosis(config: Config, x: Moments) -> Array:
@@ -69,6 +81,30 @@ def kurtosis(config: Config, x: Moments) -> Array:
     """
     variance = 2 * x.alike
     return np.asarray((1 + variance) / (1 + variance / config.d_model))
+
+
+def feature_ratio(config: Config, x: Moments) -> Array:
+    """Largest over median of d coordinates' RMS over a sequence, √a_j with a_j = Σ_t x_tj² / n as in `kurtosis`.
+
+    If all pairs of tokens correlate by ρ, n a_j = (1 + (n − 1) ρ) χ²_1 + (1 − ρ) χ²_(n−1), the squares along their mean
+    and across it. The smaller of two middle ones is near the quantile (d/2) / (d + 1).
+    """
+    apart = np.sqrt(1 - np.fmin(np.fmax(x.p / x.q, 0.0), 1.0))
+    return np.asarray(np.interp(apart, APART, _largest_feature(config.n_ctx, config.d_model)))
+
+
+@lru_cache(maxsize=64)
+def _largest_feature(n: int, d: int) -> Array:
+    """E of the largest of d roots √a over the root of the median a, by `APART`."""
+    rho, z = 1 - APART[:, None, None] ** 2, np.arange(-5.5, 5.6, 0.2)
+    along, across = 1 + (n - 1) * rho, (1 - rho) * 2 * gammaincinv((n - 1) / 2, ndtr(z))  # at the normal quantiles z
+    low, high = np.sqrt([across.min(2), across.max(2) + 31 * along[..., 0]])
+    root = low + (high - low) * np.linspace(0, 1, 120)  # of n a
+    inside = 2 * ndtr(np.sqrt(np.maximum(root[..., None] ** 2 - across, 0) / along)) - 1
+    below = inside @ (np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum())
+    largest = root[:, 0] + np.trapezoid(1 - np.minimum(below, 1.0) ** d, root, axis=1)
+    middle = [np.interp((d + 1) // 2 / (d + 1), *row) for row in zip(below, root, strict=True)]
+    return np.asarray(largest / middle)
 
 
 def max_abs(config: Config, x: Moments) -> Array:
@@ -113,11 +149,51 @@ def _expected(n: int, groups: int) -> Array:
     return np.asarray(np.trapezoid(1 - none, x[:, 0], axis=1))
 
 
+TRACY_WIDOM = -1.2065335745820
+"""Mean of the Tracy–Widom distribution of real matrices."""
+
+
+def largest_square(rows: int, columns: int, factors: int = 1) -> float:
+    """Mean of the largest squared singular value of independent unit-variance entries, `[rows, columns]`; or of AᵀB.
+
+    Marchenko & Pastur's eigenvalues of A Aᵀ / columns have the S-transform 1 / (1 + c z), c = rows / columns, and a
+    product of free matrices the product of theirs: those of A Aᵀ B Bᵀ, which are the squared singular values of AᵀB,
+    have 1 / (1 + c z)². The spectrum ends where x(z) = (1 + z) (1 + c z)^factors / z is least: for one factor at
+    (√rows + √columns)², for two square ones at 27/4 columns². How dense the eigenvalues below the end are follows from
+    x″, and the largest has the Tracy–Widom law on the scale (x″/2)^(1/3) rows^(−2/3), x″ by the resolvent. Half a row
+    and half a column less are Ma's (2012) correction for one factor, and measured to serve two. The end is the same for
+    independent entries of any distribution with four moments.
+
+    Args:
+        factors: 1, or 2 for the product of two such matrices over their rows.
+    """
+    n, c = rows - 0.5, (rows - 0.5) / (columns - 0.5)
+    z = (math.sqrt(((factors - 1) * c) ** 2 + 4 * factors * c) - (factors - 1) * c) / (2 * factors * c)
+    end = (1 + z) * (1 + c * z) ** factors / z
+    bend = end * (z**-2 - (1 + z) ** -2 - factors * (c / (1 + c * z)) ** 2)  # x″, then by the resolvent (1 + z) / x
+    scale = (bend * end**2 / 2) ** (1 / 3) * n ** (-2 / 3)
+    return float((columns - 0.5) ** factors * (end + TRACY_WIDOM * scale))
+
+
+def spectra(config: Config) -> dict[Key, Array]:
+    """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank."""
+    values, layers = {}, np.ones((1, config.n_layers))
+    for name, matrix in config.design.matrices.items():
+        square = largest_square(matrix.fan_out, matrix.fan_in)
+        values["spectral_norm", name] = layers * math.sqrt(matrix.variance * square * matrix.fan_in / matrix.fan_out)
+        if matrix.variance:
+            values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
+    return values
+
+
 LAWS: dict[str, Callable[[Config, Moments], Array]] = {
     "second_moment": lambda config, x: x.q,
     "token_correlation": lambda config, x: x.p / x.q,
     "max_abs": max_abs,
     "kurtosis": kurtosis,
+    "feature_ratio": feature_ratio,
+    "second_moment_by_position": lambda config, x: x.tokens,
+    "token_correlation_by_position": lambda config, x: x.others,
 }
 """Statistics of the stream and its branches, from the moments of a site's tokens."""
 ROW_LAWS: dict[str, Callable[[Rows], Array]] = {
@@ -125,6 +201,8 @@ ROW_LAWS: dict[str, Callable[[Rows], Array]] = {
     "attention_entropy": lambda rows: rows.entropy,
     "attention_entropy_normalized": lambda rows: rows.normalized,
     "attention_max": lambda rows: rows.largest,
+    "attention_entropy_by_position": lambda rows: rows.tokens,
+    "attention_received": lambda rows: rows.received,
 }
 """Statistics of attention, from those of softmax over its rows."""
 

@@ -91,6 +91,29 @@ class Positions(NamedTuple):
         q, p = y.ravel().tolist() if self.alike else self.averages.dot(y.ravel()).tolist()
         return q, p
 
+    def at_tokens(self, x: Array) -> Array:
+        """`[…, position]` to `[…, token]`."""
+        return np.asarray(x @ self.share.T)
+
+    def with_others(self, y: Array) -> Array:
+        """Of `[…, pair]` by position the overlap with all other tokens, over the product of their lengths."""
+        length = np.sqrt(y[..., 0, :])
+        n = len(self.share)
+        overlap = n * (y[..., 1:, :] @ self.mean) - y[..., 1:, :].diagonal(0, -2, -1)
+        return np.asarray(overlap / (length * (n * (length @ self.mean)[..., None] - length)))
+
+    def received(self, kept: Array) -> Array:
+        """Mean weight of the key at each position, `[…, token]`, if a row's keys have equal shares in the mean.
+
+        Under a mask token j receives (1/n) Σ_{i ≥ j} M_i / i, without one (1/n) Σ M_i / n.
+
+        Args:
+            kept: `[…, position]`, the weight M that a row gives to its keys.
+        """
+        n = len(self.share)
+        rows = self.at_tokens(kept) / (n if self.alike else np.arange(1.0, n + 1)) / n
+        return np.cumsum(rows[..., ::-1], -1)[..., ::-1] if not self.alike else n * rows
+
     def lift(self, x: Array) -> Array:
         """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
         root = np.sqrt(x)

@@ -15,7 +15,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile, by_site
-from explorer.theory import backward, coverage, forward, parameters
+from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
@@ -26,12 +26,13 @@ from explorer.theory.tables import Sloped, sloped, tables
 from explorer.theory.tokens import State, normalize
 
 
-def predict(config: Config, backward: bool = True) -> Profile:
+def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
     """The profile that theory predicts for a config. Accepts every config: values not covered are nan, with a note.
 
     Args:
         config: the design.
         backward: whether gradients are wanted, too; without them it takes half the time.
+        spectra: whether spectral norms and stable ranks of the matrices are wanted, too.
     Returns:
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
     Raises:
@@ -41,6 +42,8 @@ def predict(config: Config, backward: bool = True) -> Profile:
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         values, notes = _values(config, backward)
+    if spectra:
+        values |= laws.spectra(config)
     return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
 
 
@@ -80,7 +83,8 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
     for row in wanted:
         for site, length in lengths.items():
             if site in row.sites:
-                full, column = np.full(length, math.nan), columns.get((row.name, site), np.empty(0))
+                full = np.full((length, config.n_ctx) if row.by_position else length, math.nan)
+                column = columns.get((row.name, site), full[:0])
                 full[:len(column)] = column  # it ends where the recursion did
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
@@ -129,11 +133,12 @@ class Recursion:
         place = self.place
         layers = [step.attention for step in self.steps if step.attention]
         if not layers:
-            return Rows(*np.empty((len(Rows._fields), 0)))
+            return Rows(*[np.empty(0)] * (len(Rows._fields) - 2) + [np.empty((0, self.config.n_ctx))] * 2)
         laws = [layer.logits for layer in layers]
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
         s, std, variance, common = map(stack, zip(*columns, strict=True))
-        q, p = self._means(stack([step.inside.y for step in self.steps[::2]]))
+        tokens = stack([step.inside.y for step in self.steps[::2]])
+        (q, p), lengths = self._means(tokens), tokens[:, 0]
         # the part of the keys that the last row's logits tell apart, and the share of it by turns
         rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
         own = 1 - place.turns.keys[-1] * rho
@@ -144,14 +149,18 @@ class Recursion:
         spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
         if isinstance(self.table, Sloped):
             entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(0, 1)
+            kept = np.full_like(entropy, math.nan)  # nearer keys receive more
         else:
-            averages = self.table.rows(s)
+            averages, kept = self.table.rows(s), np.ones((len(s), len(place.t)))
             if self.gains.sink is not None:
-                averages = drain(averages, Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True))))
+                lost = Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True)))
+                averages, kept = drain(averages, lost), lost.mass
             entropy, largest = averages[:2]
         ceiling = np.log(np.maximum(place.t, 2.0))
         return Rows(s_max, uncapped, total, own, turned, spread,
-                    entropy @ place.mean, (entropy / ceiling) @ weight, largest @ place.mean)
+                    entropy @ place.mean, (entropy / ceiling) @ weight, largest @ place.mean,
+                    s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
+                    place.at_tokens(entropy), place.received(kept))
 
     def gradients(self) -> dict[Key, Array]:
         """Gradients along the stream and by the weights, of a stack that is covered to its last layer; none where
@@ -185,7 +194,8 @@ class Recursion:
         v, w = np.array([(x.v, x.w + x.u) for x in states]).T
         chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
         squares = np.einsum("lij,lij,ij->l", y, y, self.place.total)
-        return Moments(q, p, squares / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0, 0])
+        tokens, others = map(self.place.at_tokens, (y[:, 0], self.place.with_others(y)))
+        return Moments(q, p, squares / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0, 0], tokens, others)
 
     def _means(self, y: Array) -> Array:
         """`[(q, p), ...]`: second moment and off-diagonal overlap of `[..., pair]`, averaged over the tokens."""

@@ -48,7 +48,7 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
                   MATRICES, log=True),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
                   BRANCHES, "1"),
-        *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
+        *(row for row in STATISTICS.values() if row.name != "activation_gradient" and not row.by_position),
     )
 })
 """All statistics of the instruments; a step's number is of the weights that so many steps have made."""

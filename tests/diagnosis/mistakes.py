@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from explorer.measuring.statistics import Rows, Signal, second_moment
-from explorer.profile import MATRICES, STATISTICS, Array, Key, Profile
+from explorer.profile import MATRICES, ROWS, STATISTICS, Array, Key, Profile
 
 
 class Block(nn.Module):
@@ -78,7 +78,7 @@ def profiled(blocks: nn.ModuleList, tokens: int = 32, size: float = 1.0, **parts
         signals = {site: Signal.of(stack) for site, stack in stacks.items() if site not in ("attn_scores", "pattern")}
         for row in STATISTICS.values():
             for site in row.sites if row.reduce else ():
-                values[row.name, site] = row.reduce(rows if row.by_head else signals[site])[None].double().numpy()
+                values[row.name, site] = row.reduce(rows if site in ROWS else signals[site])[None].double().numpy()
     values |= weighed([{name: block.get_submodule(name).weight for name in MATRICES if hasattr(block, name)}
                        for block in blocks])
     shapes = {name: (linear.in_features, linear.out_features) for name, linear in blocks[0].named_children()}

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from handmade import SEEDS, measured, predicted, traces
 
+from explorer import measure, predict
 from explorer.config import Config
 from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import HUES, MATRIX_MARKS
@@ -97,3 +98,17 @@ def test_nothing_gives_empty_axes():
 def traces_without_repeats(figure):
     """By name, the last of a name: bands of one design share theirs."""
     return {trace.name: trace for trace in figure.data}
+
+
+def test_spectra_are_drawn_by_matrix_beside_their_law_and_the_spectral_condition():
+    config = Config(n_layers=2, d_model=64, n_heads=2, n_ctx=4, batch_size=1, n_seeds=2)
+    profile, theory = (function(config, backward=False, spectra=True) for function in (measure, predict))
+    figure = profile.plot("spectral_norm", theory)
+    assert tuple(dots(figure)) == NAMES
+    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines" and trace.name in NAMES}
+    np.testing.assert_allclose(lines["W<sub>in</sub>"].y, theory["spectral_norm", "W_in"][0], rtol=1e-5)
+    marked = [trace for trace in figure.data if "fan" in "".join(trace.text if trace.text is not None else ())]
+    assert [trace.y[0] for trace in marked] == [1.0]
+    assert "fan" in figure.layout.yaxis.title.text
+    assert tuple(dots(profile.plot("stable_rank", theory))) == NAMES
+    assert theory.plot("stable_rank").layout.meta["description"]

@@ -37,7 +37,7 @@ def test_every_statistic_of_the_vocabulary_at_every_site() -> None:
     assert wanted - set(measure(SMALL).values) == {
         ("parameter_gradient", name) for name in ("W_G", "W_gate", "mix")}
     for (statistic, site), value in profile.values.items():
-        heads = (4,) if site in ("attn_scores", "pattern") else ()
+        heads = (8,) if STATISTICS[statistic].by_position else (4,) if site in ("attn_scores", "pattern") else ()
         assert value.shape == (2, 1 if site == "embed" else 3, *heads), (statistic, site)
     assert profile.seeds == (0, 1)
     assert profile.seconds > 0

@@ -8,7 +8,7 @@ import torch
 
 from explorer.measuring import statistics
 from explorer.measuring.statistics import Rows, Signal
-from explorer.profile import STATISTICS
+from explorer.profile import ROWS, STATISTICS
 
 
 def rng(*shape: int) -> torch.Tensor:
@@ -18,7 +18,7 @@ def rng(*shape: int) -> torch.Tensor:
 def reduced(seen: Signal | Rows) -> dict[str, torch.Tensor]:
     """Every statistic of the vocabulary that is read of the signal, or of the rows of attention."""
     return {row.name: row.reduce(seen) for row in STATISTICS.values()
-            if row.reduce and row.by_head == isinstance(seen, Rows)}
+            if row.reduce and (row.sites[0] in ROWS) == isinstance(seen, Rows)}
 
 
 def test_second_moment_and_overlap_by_hand() -> None:
@@ -45,6 +45,21 @@ def test_largest_and_kurtosis_by_hand_at_any_size(size: float) -> None:
     found = reduced(Signal.of(x * size))
     torch.testing.assert_close(found["kurtosis"].double(), expected.mean(-1), rtol=1e-5, atol=0)
     torch.testing.assert_close(found["max_abs"], (x * size).abs().reshape(3, -1).max(1).values)
+    ratio = s.sort(-1).values[..., 6] / s.sort(-1).values[..., 3]
+    torch.testing.assert_close(found["feature_ratio"].double(), ratio.mean(-1), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_values_by_token_by_hand_at_any_size(size: float) -> None:
+    x = rng(3, 2, 5, 7)
+    x[:, :, 0] *= 4  # a first token that is longer, as under a causal mask
+    found, gram = reduced(Signal.of(x * size)), torch.einsum("lbtd,lbsd->lts", x.double(), x.double()) / 14
+    q = gram.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(found["second_moment_by_position"], q * size**2, rtol=1e-5, atol=0)
+    others = ~torch.eye(5, dtype=torch.bool)
+    product = (q[:, :, None] * q[:, None]).sqrt()
+    expected = (gram * others).sum(-1) / (product * others).sum(-1)
+    torch.testing.assert_close(found["token_correlation_by_position"].double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_kurtosis_is_1_of_even_features_and_d_of_a_single_one() -> None:
@@ -69,12 +84,15 @@ def test_what_is_not_finite_stays_so_in_its_own_layer(bad: float) -> None:
     x = rng(3, 2, 5, 7)
     x[1, 0, 2, 3] = bad
     for name, value in reduced(Signal.of(x)).items():
-        assert value.isfinite().tolist() == [True, False, True], name
+        assert value.isfinite().reshape(3, -1).all(1).tolist() == [True, False, True], name
     scores = rng(3, 1, 2, 5, 5)
     scores[1, 0, 0, 2, 3] = bad
     found = reduced(Rows.of(scores, scores.softmax(-1), None))
     for name, value in found.items():
-        assert value.isfinite().tolist() == [[True, True], [False, True], [True, True]], name
+        if STATISTICS[name].by_position:
+            assert value.isfinite().all(1).tolist() == [True, False, True], name
+        else:
+            assert value.isfinite().tolist() == [[True, True], [False, True], [True, True]], name
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -98,7 +116,10 @@ def test_attention_statistics_by_their_definitions(causal: bool, spread: float) 
         "attention_entropy": entropy.mean((1, 3)),
         "attention_entropy_normalized": (entropy / seen.log())[..., several].mean((1, 3)),
         "attention_max": exact.amax(-1).mean((1, 3)),
+        "attention_entropy_by_position": entropy.mean((1, 2)),
+        "attention_received": exact.mean((1, 2, 3)),
     }
+    assert found["attention_received"].sum(-1) == pytest.approx(1, abs=1e-5)  # each row gives 1
     for name, value in expected.items():
         close = torch.isclose(found[name].double(), value, rtol=2e-5, atol=2e-5)
         assert close.all(), (name, found[name], value)

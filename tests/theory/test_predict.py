@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, measure
+from explorer.profile import STATISTICS
 from explorer.theory import predict
 
 SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 8, "batch_size": 1, "n_seeds": 1}
@@ -25,7 +26,8 @@ def test_same_sites_and_shapes_as_a_measurement(causal: bool, residual: str) -> 
     assert set(predicted.values) == set(measured.values)
     for key, value in predicted.values.items():
         found = measured.values[key]
-        assert value.shape == ((1, found.shape[1], 1) if found.ndim == 3 else (1, found.shape[1]))
+        last = found.shape[2:] if STATISTICS[key[0]].by_position else (1,) * (found.ndim - 2)
+        assert value.shape == (1, found.shape[1], *last)
     assert predicted.first_nonfinite is None
 
 

@@ -58,9 +58,10 @@ def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
 
 
 @pytest.mark.parametrize(("made", "own"), [
-    (Race([PRE, POST], TASK, 9, 2, OWN).run(lambda: False), True), (Race([WILD], TASK, 20, 5).run(), False),
+    (Race([PRE, POST], TASK, 9, 2, OWN), True), (Race([WILD], TASK, 20, 5), False),
 ], ids=["own text", "diverged"])
 def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
+    made.run(lambda: False)
     record = load(to_bytes(made), "race.zip", lambda: False)
     pd.testing.assert_frame_equal(record.frame(), made.frame(), check_exact=True)
     assert record.terms[:4] == ([tuple(one) for one in made.contenders], made.task, made.steps, made.every)

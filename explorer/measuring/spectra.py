@@ -1,0 +1,102 @@
+"""Largest singular values of matrices, and stable ranks, without a decomposition of any.
+
+Power iteration by WᵀW that keeps its iterates: the unit vector v of their span with the longest W v gives the largest
+singular value, from below (Golub & Kahan 1965). The last iterate alone, as power iteration usually has it, needs many
+more steps for a random matrix, whose next singular values are nearly as large. Where weights have moved little since an
+earlier call, a step or two from its vectors are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer.config import Config
+from explorer.measuring.statistics import norms
+from explorer.model.transformer import draw_weights
+from explorer.profile import Array, Key
+from explorer.stopping import Stop, check
+
+STEPS = 32
+"""Steps from random starts: largest singular values of random matrices up to 768 × 3072 are then right to 1e-3."""
+
+SMALL = 128
+"""Rows or columns up to which all singular values take less time than the steps."""
+NEW = 1e-5
+"""Part of a unit vector outside of a span, from which on it is a direction of its own and no rounding error."""
+
+
+@torch.no_grad()
+def spectra(matrices: Sequence[Tensor], starts: Sequence[Tensor] = (), steps: int = STEPS
+            ) -> tuple[Array, Array, list[Tensor]]:
+    """Largest singular values and stable ranks.
+
+    Args:
+        matrices: `[row, column]` each, of any shapes.
+        starts: `[column]` each, where the iteration begins; none for random ones, which are always the same.
+        steps: of the power iteration.
+    Returns:
+        ‖W‖₂ `[matrix]`, nan where an entry is not finite; ‖W‖_F² / ‖W‖₂² `[matrix]`, nan of zeros; vectors for
+        `starts`.
+    """
+    if not matrices:
+        return np.zeros(0), np.zeros(0), []
+    spans = [_span(weight.float(), starts[place] if starts else None, steps) for place, weight in enumerate(matrices)]
+    squares = torch.stack([images @ images.T for _, images in spans]).cpu()
+    finite = squares.isfinite().all(-1).all(-1)
+    values, vectors = torch.linalg.eigh(squares.where(finite[:, None, None], 0))
+    largest = values[:, -1].clamp(min=0).sqrt().where(finite, np.nan).numpy()
+    sizes = np.array(norms([weight.float() for weight in matrices]))
+    with np.errstate(all="ignore"):
+        ranks = np.square(sizes / largest)
+    return largest, ranks, [(coordinates[:, -1].to(basis) @ basis).where(known.to(basis.device), 0)
+                            for (basis, _), coordinates, known in zip(spans, vectors, finite, strict=True)]
+
+
+def _span(weight: Tensor, start: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
+    """Orthonormal iterates `[step, column]`, and their products with the matrix `[step, row]`, float64."""
+    if start is None or not bool(start.any()):
+        start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight.device)
+    row, basis = _unit(start), weight.new_zeros(steps, weight.shape[1])
+    images = weight.new_zeros(steps, len(weight))
+    for step in range(min(steps, weight.shape[1], len(weight) + 1)):  # there are no more directions
+        if step:
+            rest = row - (basis[:step] @ row) @ basis[:step]
+            size = torch.linalg.vector_norm(rest)
+            rest = rest / size.where(size > NEW, torch.inf)
+            row = _unit(rest - (basis[:step] @ rest) @ basis[:step])  # the division has enlarged rounding errors
+        basis[step], images[step] = row, weight.mv(row)
+        row = _unit(weight.mT.mv(_unit(images[step])))
+    return basis, images.double()
+
+
+def _unit(x: Tensor) -> Tensor:
+    """A vector of length 1 along another, zeros of zeros; squares of the entries may leave float32's range."""
+    x = x / x.abs().amax().clamp(min=torch.finfo(x.dtype).tiny)
+    unit: Tensor = x / torch.linalg.vector_norm(x).clamp(min=1)
+    return unit
+
+
+def of_config(config: Config, seed: int, stop: Stop) -> dict[Key, Array]:
+    """Statistics of the matrices of a seed's model as they multiply, `[layer]` each; the weights are drawn anew."""
+    values = {}
+    weights = draw_weights(config, seed, partial(check, stop))
+    for name, matrix in config.design.matrices.items():
+        check(stop)
+        largest, ranks = _small(weights[name]) if min(matrix[:2]) <= SMALL else spectra(list(weights[name]))[:2]
+        values["spectral_norm", name] = largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
+        if matrix.variance:  # zeros have no rank
+            values["stable_rank", name] = ranks
+    return values
+
+
+def _small(stack: Tensor) -> tuple[Array, Array]:
+    """Largest singular values and stable ranks of many small matrices `[layer, row, column]`, by all eigenvalues."""
+    stack = stack.double() if stack.shape[1] <= stack.shape[2] else stack.double().mT
+    squares = torch.linalg.eigvalsh(stack @ stack.mT).clamp(min=0).numpy()
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(squares[:, -1]), squares.sum(1) / squares[:, -1]

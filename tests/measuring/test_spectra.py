@@ -1,0 +1,107 @@
+"""Largest singular values and stable ranks, against torch's singular values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from explorer import Config, Stopped, measure, preset
+from explorer.measuring.spectra import spectra
+from explorer.model import Transformer
+from explorer.profile import MATRICES
+
+SMALL = Config(n_layers=2, d_model=64, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
+
+
+def exact(weight: torch.Tensor) -> tuple[float, float]:
+    """By all singular values."""
+    values = torch.linalg.svdvals(weight.detach().double())
+    return float(values[0]), float(values.square().sum() / values[0] ** 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (3, 200), (64, 64), (256, 256), (700, 300), (256, 1024)])
+def test_random_matrices_of_any_shape(shape: tuple[int, int]) -> None:
+    torch.manual_seed(1)
+    matrices = list(torch.randn(3, *shape))
+    largest, ranks, _ = spectra(matrices)
+    expected = np.array([exact(weight) for weight in matrices]).T
+    np.testing.assert_allclose(largest, expected[0], rtol=1e-3)
+    np.testing.assert_allclose(ranks, expected[1], rtol=2e-3)
+    assert (largest <= expected[0] * (1 + 1e-6)).all(), "the iteration comes from below"
+
+
+def test_matrices_of_few_directions_tiny_huge_and_half_precision() -> None:
+    """No rounding error is taken for a direction: of these the iteration ends early."""
+    torch.manual_seed(2)
+    twins = torch.randn(40, 2) @ torch.randn(2, 30)
+    matrices = [torch.ones(8, 9), torch.eye(64), twins, 1e-30 * torch.randn(8, 9), 1e30 * torch.randn(8, 9),
+                torch.randn(64, 32).half(), torch.diag(torch.tensor([3.0, 2.0, 2.0]))]
+    largest, ranks, _ = spectra(matrices)
+    np.testing.assert_allclose([largest, ranks], np.array([exact(weight) for weight in matrices]).T, rtol=1e-5)
+    assert (largest[0], ranks[0]) == pytest.approx((math.sqrt(72), 1), rel=1e-5)
+    assert ranks[1] == pytest.approx(64, rel=1e-5)
+
+
+def test_zeros_and_numbers_that_are_not_finite_are_shown_as_such() -> None:
+    broken, endless = torch.randn(8, 8), torch.randn(8, 8)
+    broken[0, 0], endless[3, 3] = math.nan, math.inf
+    largest, ranks, starts = spectra([torch.zeros(4, 4), broken, endless, torch.eye(4)])
+    assert largest[0] == 0
+    assert np.isnan([largest[1], largest[2], *ranks[:3]]).all()
+    assert largest[3] == pytest.approx(1), "one matrix does not spoil the others"
+    again = spectra([2 * torch.eye(4)] * 2, [starts[0], starts[3]], steps=2)[0]
+    assert again == pytest.approx([2, 2]), "zeros are no place to start from"
+    assert [len(part) for part in spectra([])] == [0, 0, 0]
+
+
+def test_two_steps_from_an_earlier_vector_follow_weights_that_move_a_little() -> None:
+    torch.manual_seed(3)
+    weight, outer = torch.randn(200, 100), torch.outer(torch.randn(200), torch.randn(100))
+    _, _, starts = spectra([weight])
+    for step in range(1, 21):
+        moved = weight + 0.01 * step * outer
+        largest, _, starts = spectra([moved], starts, steps=2)
+        assert largest[0] == pytest.approx(exact(moved)[0], rel=1e-2), step
+    assert spectra([moved], steps=2)[0][0] < 0.98 * exact(moved)[0], "from random vectors they would not be enough"
+
+
+@pytest.mark.parametrize("config", [
+    SMALL, SMALL.replace(parametrization="ntk", init_variance=4.0), SMALL.replace(d_model=512, n_seeds=1, n_heads=8),
+    preset("llama3", n_layers=2, d_model=256, n_seeds=1), SMALL.replace(distribution="uniform", attention_gate="head"),
+    SMALL.replace(layer_weights="copied"),
+], ids=["default", "ntk", "wide", "llama3", "uniform, gate", "copied"])
+def test_measured_matrices_are_those_that_multiply(config: Config) -> None:
+    profile = measure(config, backward=False, spectra=True)
+    for seed in range(config.n_seeds):
+        for index, layer in enumerate(Transformer(config, seed).layers):
+            for name in filter(layer.weights.__contains__, MATRICES):
+                matrix = config.design.matrices[name]
+                largest, rank = exact(layer.weights[name] * matrix.forward)
+                size = largest / math.sqrt(matrix.fan_out / matrix.fan_in)
+                assert profile["spectral_norm", name][seed, index] == pytest.approx(size, rel=1e-3), name
+                assert profile["stable_rank", name][seed, index] == pytest.approx(rank, rel=2e-3), name
+
+
+def test_matrices_that_start_at_zero_have_no_rank() -> None:
+    profile = measure(SMALL.replace(residual="fixup"), backward=False, spectra=True)
+    assert (profile["spectral_norm", "W_out"] == 0).all()
+    assert ("stable_rank", "W_out") not in profile
+    assert profile.first_nonfinite is None
+
+
+def test_they_are_measured_on_request_alone_and_can_be_stopped() -> None:
+    assert "spectral_norm" not in measure(SMALL, backward=False)
+    asked: list[int] = []
+    measure(SMALL, lambda: bool(asked.append(1)), backward=False)
+    left = len(asked) + 1
+
+    def stop() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    with pytest.raises(Stopped):
+        measure(SMALL, stop, backward=False, spectra=True)

@@ -1,0 +1,83 @@
+"""Largest singular values at initialization: where the spectra of random matrices end, against draws and models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from trial import agrees
+
+from explorer import Config, measure, predict, preset
+from explorer.theory.laws import TRACY_WIDOM, largest_square
+
+SHAPES = [(1, 64), (8, 64), (64, 16), (64, 64), (64, 256), (128, 128)]
+DRAWS = 1000
+
+
+def largest(matrices: torch.Tensor) -> np.ndarray:
+    """`[draw, 1]`, squared."""
+    return torch.linalg.matrix_norm(matrices.double(), 2).square().numpy()[:, None]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_matrix(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    squares, law = largest(torch.randn(DRAWS, *shape)), np.array([largest_square(*shape)])
+    assert agrees(squares, law, 0.005), (squares.mean(), law)
+    assert not agrees(squares, 1.06 * law, 0.005)
+    assert largest_square(*shape) == pytest.approx(largest_square(*shape[::-1])), "a matrix and its transpose"
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (64, 64), (64, 32), (32, 128)])
+def test_the_product_of_two(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(2, DRAWS, *shape)
+    squares, law = largest(a.mT @ b), np.array([largest_square(*shape, factors=2)])
+    assert agrees(squares, law, 0.01), (squares.mean(), law)
+    assert not agrees(squares, 1.1 * law, 0.01)
+
+
+def test_ends_in_closed_form() -> None:
+    """Ma's (2012) mean for one matrix, and 27/4 of the product of two square ones."""
+    m, n = 300, 80
+    high, low = math.sqrt(m - 0.5), math.sqrt(n - 0.5)
+    scale = (high + low) * (1 / high + 1 / low) ** (1 / 3)
+    assert largest_square(m, n) == pytest.approx((high + low) ** 2 + TRACY_WIDOM * scale, rel=1e-12)
+    n = 10**9
+    assert largest_square(n, n) / n == pytest.approx(4, rel=1e-4)
+    assert largest_square(n, n, factors=2) / n**2 == pytest.approx(27 / 4, rel=1e-4)
+
+
+@pytest.mark.parametrize("choices", [
+    {}, {"distribution": "uniform"}, {"distribution": "truncated_normal"}, {"parametrization": "ntk"},
+    {"residual": "deepnorm", "norm_placement": "post"}, {"scale_rule": "xavier", "attention_gate": "coordinate"},
+], ids=str)
+def test_models(choices: dict[str, str]) -> None:
+    """All matrices of all layers are independent draws: of each as many as layers × seeds."""
+    config = Config(n_layers=24, d_model=128, n_heads=2, n_ctx=4, batch_size=1, n_seeds=2, **choices)
+    holds(config)
+
+
+@pytest.mark.parametrize("name", ["llama3", "gpt2", "gemma2", "t_fixup"])
+def test_named_designs(name: str) -> None:
+    holds(preset(name, n_layers=24, d_model=128, n_heads=4, n_kv_heads=4, n_ctx=4, batch_size=1, n_seeds=2))
+
+
+def holds(config: Config) -> None:
+    """The allowance is what Ma's correction and other distributions than the normal leave out at this width."""
+    measured, predicted = (function(config, backward=False, spectra=True) for function in (measure, predict))
+    for name, matrix in config.design.matrices.items():
+        assert matrix.variance > 0
+        for statistic in ("spectral_norm", "stable_rank"):
+            draws, law = measured[statistic, name].reshape(-1, 1), predicted[statistic, name][0, :1]
+            assert agrees(draws, law, 0.01), (statistic, name, draws.mean(), law)
+            assert not agrees(draws, 1.05 * law, 0.01), (statistic, name)
+
+
+def test_zeros_have_no_rank_and_are_predicted_as_zeros() -> None:
+    predicted = predict(Config(residual="fixup"), backward=False, spectra=True)
+    assert (predicted["spectral_norm", "W_O"] == 0).all()
+    assert ("stable_rank", "W_O") not in predicted
+    assert ("spectral_norm", "W_Q") not in predict(Config())
