@@ -102,7 +102,7 @@ class Dashboard(PageWidget):
         return f"Dashboard({self._start!r})"
 
     def still(self) -> str:
-        """What the theory expects of the first design, as HTML that needs no script."""
+        """The theory of the first design, as HTML that needs no script."""
         explore = self.panels.get("explore")
         return still.page(explore.controls.config if isinstance(explore, Explore) else self._start)
 

@@ -38,8 +38,8 @@ class Part {
   }
 
   /** Sets traits by what the kernel has sent. Returns the events to emit. */
-  merge(state, seen) {
-    const names = Object.keys(state).filter((name) => !(this.sent.get(name) > seen) && state[name] !== this.state[name]);
+  merge(state, handled) {
+    const names = Object.keys(state).filter((name) => !(this.sent.get(name) > handled) && state[name] !== this.state[name]);
     for (const name of names) this.state[name] = state[name];
     return names.map((name) => `change:${name}`);
   }
@@ -80,12 +80,12 @@ class Page {
   }
 
   /** Sets the traits of all parts before it tells anybody of one. */
-  merge({ top = this.top, parts, seen }) {
+  merge({ top = this.top, parts, handled }) {
     this.top = top;
     const changed = Object.entries(parts).map(([key, state]) => {
       const number = Number(key), part = this.parts.get(number) ?? new Part(this, number);
       this.parts.set(number, part);
-      return [part, part.merge(state, seen)];
+      return [part, part.merge(state, handled)];
     });
     for (const [part, events] of changed) part.emit(events);
     const kept = new Set(this.within(this.top));

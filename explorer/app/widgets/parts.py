@@ -159,7 +159,7 @@ def together() -> Iterator[None]:
 class PageWidget(anywidget.AnyWidget):
     """A page, or a live figure of a lesson: the only widget, whose parts are within its `top`.
 
-    Its messages are `{sent, seen, parts}` for changes: the number of the message, that of the browser's last change
+    Its messages are `{sent, handled, parts}` for changes: the number of the message, that of the browser's last change
     that was handled, and trait values by the part's number; `{to, content}` for a part's own message. A browser sends
     `["shown", sent]` once it listens, `[number, part, "set", values]` and `[number, part, "act", content]`.
     """
@@ -172,7 +172,7 @@ class PageWidget(anywidget.AnyWidget):
         self.top = top
         self._lock = threading.RLock()
         self._changed: dict[int, set[str]] = {}  # names of the traits to be sent, by the part's number
-        self._sent = self._seen = 0
+        self._sent = self._handled = 0
         self._parts: dict[int, Part] = {}
         with self._lock:
             self._enroll()
@@ -184,7 +184,7 @@ class PageWidget(anywidget.AnyWidget):
         """All that a browser needs to draw the page."""
         with self._lock:
             parts = {number: part.get_state() for number, part in self._parts.items()}
-            return {"top": self.top.number, "sent": self._sent, "seen": self._seen, "parts": parts}
+            return {"top": self.top.number, "sent": self._sent, "handled": self._handled, "parts": parts}
 
     def _enroll(self) -> None:
         """Finds the parts that have come, of which all is to be sent, and those that have gone."""
@@ -220,7 +220,7 @@ class PageWidget(anywidget.AnyWidget):
                 parts[number] = {name: part.sent(name) for name in names} | {"view": part.view}
             if parts:
                 self._sent += 1
-                self.send({"sent": self._sent, "seen": self._seen, "parts": parts})
+                self.send({"sent": self._sent, "handled": self._handled, "parts": parts})
 
     def tell(self, part: Part, content: object, buffers: Sequence[bytes] | None) -> None:
         """Sends a part's own message, after all changes so far."""
@@ -236,7 +236,7 @@ class PageWidget(anywidget.AnyWidget):
                     if sent != self._sent:
                         self.send(self.whole())
                 case [int() as number, int() as part, "set" | "act" as verb, content] if part in self._parts:
-                    self._seen = number
+                    self._handled = number
                     if verb == "act":
                         self._parts[part].handle(content, buffers)
                     elif isinstance(content, dict):
