@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "lessons": Room(425, 5),
     "measuring": Room(483, 6),
     "model": Room(591, 9),
-    "own": Room(3948, 26),
+    "own": Room(4008, 27),
     "schemes": Room(775, 12),
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),
