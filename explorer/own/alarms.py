@@ -24,7 +24,7 @@ WINDOW, LEAST, LATELY = 20, 10, 5
 """Readings of which the scatter is taken, the least of them for an alarm, and readings of which the median is taken."""
 SCATTER = 0.05
 """Least scatter of a logarithm: where a signal hardly varies, a change of some per cent gives no alarm."""
-LIMITS: Mapping[str, float] = {"loss": 5.0, "update_ratio": 5.0}
+LIMITS: Mapping[str, float] = {"loss": 7.0, "update_ratio": 5.0}
 """Signals that give alarms, and the distance above which they do. The first one that does names the finding: a loss
 that jumps while the weights are where they were says more about a cause than the step that follows."""
 
