@@ -34,7 +34,7 @@ ROOMS: dict[str, Room] = {
     "lessons": Room(419, 5),
     "measuring": Room(571, 7),
     "model": Room(595, 9),
-    "own": Room(3973, 26),
+    "own": Room(4033, 27),
     "schemes": Room(792, 12),
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),

@@ -13,6 +13,7 @@ from explorer.diagnosis import Finding, Severity
 from explorer.diagnosis.remedies import listed
 from explorer.diagnosis.signal import large_loss
 from explorer.own import text
+from explorer.own.alarms import alarm
 from explorer.own.equilibrium import gradients_grow
 from explorer.own.readings import Reading
 from explorer.own.sums import Breakdown
@@ -21,9 +22,9 @@ from explorer.profile import Array, Key
 # Jumps: a matrix, a layer of the stream or a gradient that is far from where the reading before it was.
 
 
-OUTGROWN = 2.0
-"""Factor between a matrix's norms in two readings from which on it is told, if their difference is also as many times
-what the optimizer's steps add up to."""
+OUTGROWN, BEYOND = 1.5, 2.0
+"""Factor between a matrix's norms in two readings from which on it is told, if their difference is also `BEYOND` times
+what the optimizer's steps add up to. A step changes a norm by at most its own norm (the triangle inequality)."""
 STREAM, GRADIENT = 30.0, 100.0
 """Factor by which a layer multiplies the stream's second moment or largest |x| more, or less, than in the reading
 before, beside what the other layers do; and the same of a matrix's gradient beside the other matrices'."""
@@ -67,9 +68,11 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
         before, after = readings[index - 1 : index + 1]
         with np.errstate(all="ignore"):
             silenced = _silenced(before, readings[index:])
-            by_rule = (_norms(before, after), silenced, _stream(before, after), _gradients(before, after))
-        if known := [jump for jump in by_rule if jump is not None]:
+            known = [jump for jump in (_norms(before, after), silenced, _stream(before, after)) if jump is not None]
+            beside = _gradients(before, after) if known else None  # alone it is a false alarm in most healthy runs
+        if known:
             first = silenced or known[0]
+            known += [beside] if beside else []
             when = "_step" if after.step == before.step + 1 else ""
             meaning = text("jump", "silenced" if silenced else f"{first.place}{when}", before=before.step,
                            after=after.step, site=first.site, layer=numbered(first.layer, layers))
@@ -89,7 +92,7 @@ def _norms(before: Reading, after: Reading) -> Jump | None:
         moved = np.max([np.nan_to_num(side.values["update_ratio", key[1]] * side.values[key], nan=0.0)
                         for side in (before, after) if ("update_ratio", key[1]) in side.values] or [0 * now], axis=0)
         factor = np.maximum(now / was, was / now)
-        off = (factor > OUTGROWN) & (abs(now - was) > OUTGROWN * (after.step - before.step) * moved) & (was > 0)
+        off = (factor > OUTGROWN) & (abs(now - was) > BEYOND * (after.step - before.step) * moved) & (was > 0)
         ranked += [(float(factor[layer]), Jump("norm", key[1], layer + 1, float(was[layer]), float(now[layer])))
                   for layer in np.flatnonzero(off & np.isfinite(now)).tolist()]
     return max(ranked, key=lambda jump: jump[0])[1] if ranked else None
@@ -169,8 +172,8 @@ more; below, by 0.03 to 5 times."""
 
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
     """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
-    findings = [not_finite(first), jumps(readings, layers, sick), logits_grow(readings, layers), update_large(readings),
-                gradients_grow(readings), stands(readings), starts_large(readings, layers)]
+    findings = [not_finite(first), jumps(readings, layers, sick), alarm(readings, first), logits_grow(readings, layers),
+                update_large(readings), gradients_grow(readings), stands(readings), starts_large(readings, layers)]
     return [finding for finding in findings if finding is not None]
 
 
