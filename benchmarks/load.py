@@ -66,6 +66,8 @@ class Visitor:
     def __init__(self, address: str, number: int, connections: ExitStack) -> None:
         self.address, self.number, self.connections = address, number, connections
         self.models: dict[str, dict[str, Any]] = {}
+        """Of the page's parts, by their number."""
+        self.page, self.sent, self.number_of_acts = "", 0, 0
         self.moves: list[Move] = []
         self.opened = self.dotted = 0.0
         """Seconds until the page is there, and its first dots."""
@@ -77,15 +79,18 @@ class Visitor:
         self.socket.send(message("comm_open", control))
         self._tell(control["comm_id"], {"method": "request_states"})
         while not self.models:
-            self.models = {name: model["state"] for name, model in self._receive().get("states", {}).items()}
+            for name, model in self._receive().get("states", {}).items():
+                if "parts" in (page := model["state"].get("state", {})):
+                    self.page, self.sent, self.models = name, page["sent"], page["parts"]
         self.opened = time.monotonic() - begun
         self.charts = self._having("figure")
         self.controls = next(name for name in self._having("sections")
                              if "init_variance" in self.models[name]["values"])
         (self.status,), (header,) = self._having("fraction"), self._having("undoes")
-        said = {header: ["shown", ""], **{chart: ["seen", False] for chart in self.charts[-OFF_SCREEN:]}}
-        for widget, content in said.items():
-            self._tell(widget, {"method": "custom", "content": content})
+        self._say(["shown", self.sent])
+        self._act(header, "act", ["shown", ""])
+        for chart in self.charts[-OFF_SCREEN:]:
+            self._act(chart, "act", ["seen", False])
         while not (self.dotted and self.models[self.status]["state"] == "idle"):
             if not self.dotted and any(map(self._has_dots, self.charts)):
                 self.dotted = time.monotonic() - begun
@@ -96,13 +101,13 @@ class Visitor:
         """Moves the slider of the init variance, and waits for the verdict."""
         values = {**self.models[self.controls]["values"], "init_variance": 1 + step * UNIT}
         begun, dots, chart, computes = time.monotonic(), 0.0, 0.0, False
-        self._tell(self.controls, {"method": "update", "state": {"values": values}, "buffer_paths": []})
+        self._act(self.controls, "set", {"values": values})
         while not computes or self.models[self.status]["state"] != "idle":
             states = self._states()
             now = time.monotonic() - begun
             computes |= states.get(self.status, {}).get("state") == "computing"
             for state in map(states.get, self.charts):
-                if state and "patch" in state:
+                if state and "figure" in state:
                     chart = now
                 if state and state.get("stale") is False:
                     dots = dots or now
@@ -115,13 +120,12 @@ class Visitor:
             self.move(1 + self.number + 64 * len(self.moves))
 
     def _states(self) -> Mapping[str, dict[str, Any]]:
-        """Waits for the next changes of the page's widgets, and notes them.
+        """Waits for the next changes of the page's parts, and notes them.
 
         Raises:
             RuntimeError: the page says that something failed.
         """
-        data = self._receive()
-        states = data.get("content", {}).get("states", {}) or {data["comm"]: data.get("state", {})}
+        states: dict[str, dict[str, Any]] = self._receive().get("content", {}).get("parts", {})
         for name, state in states.items():
             self.models.setdefault(name, {}).update(state)
         status = self.models[self.status]
@@ -130,25 +134,35 @@ class Visitor:
         return states
 
     def _receive(self) -> dict[str, Any]:
-        """Content of the next message of a widget, with the widget's id as `comm`."""
+        """Content of the next message of a widget."""
         while True:
             frame = self.socket.recv(timeout=PATIENCE, decode=False)
             offsets = struct.unpack_from(f"<{int.from_bytes(frame[:8], 'little')}Q", frame, 8)
             header, content = (json.loads(frame[offsets[part]:offsets[part + 1]]) for part in (1, 4))
             if header["msg_type"] == "comm_msg":
-                return {**content["data"], "comm": content["comm_id"]}
+                data: dict[str, Any] = content["data"]
+                return data
+
+    def _act(self, part: str, verb: str, content: object) -> None:
+        """Sends what a person does on a part of the page, as `parts.PageWidget` says."""
+        self.number_of_acts += 1
+        self._say([self.number_of_acts, int(part), verb, content])
+
+    def _say(self, content: object) -> None:
+        """Sends a message to the page's widget."""
+        self._tell(self.page, {"method": "custom", "content": content})
 
     def _tell(self, comm: object, data: Mapping[str, object]) -> None:
         """Sends a message to a widget."""
         self.socket.send(message("comm_msg", {"comm_id": comm, "data": data}))
 
     def _has_dots(self, chart: str) -> bool:
-        """Whether a chart was sent with dots, or the last change brought some."""
-        return '"markers"' in json.dumps([self.models[chart][trait] for trait in ("figure", "patch")])
+        """Whether a chart was sent with dots."""
+        return '"markers"' in json.dumps(self.models[chart]["figure"])
 
     def _having(self, trait: str) -> list[str]:
-        """Ids of the widgets that have a trait, in the order in which they were made."""
-        return [name for name, state in self.models.items() if trait in state]
+        """Numbers of the parts that have a trait, in the order in which they were made."""
+        return sorted((name for name, state in self.models.items() if trait in state), key=int)
 
 
 def parts(root: psutil.Process) -> dict[str, list[psutil.Process]]:

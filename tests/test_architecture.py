@@ -58,7 +58,6 @@ THEORY_MAY_IMPORT = {
     "fields", "limits", "design", "settings", "numbers", "display", "choices", "config", "profile", "schemes",
 }
 GUESTS = {
-    "ipywidgets": {"app", "lessons"},
     "anywidget": {"app"},
     "plotly": {"figures", "lessons", "app"},
     "voila": {"serve"},

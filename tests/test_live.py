@@ -249,7 +249,7 @@ def test_work_runs_on_a_thread_reports_and_ends_for_newer_settings(live) -> None
     begun.clear()
     move(figure, n=2)
     assert begun.wait(WAIT)
-    figure.panel.status._handle_custom_msg("action", [])
+    figure.panel.status.handle("action", [])
     until(figure, "stale")
     assert figure.panel.status.text == "Stopped."
     assert ys(figure) == [[3]]

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import ipywidgets as widgets
 from comm import get_comm_manager
-from IPython.display import display
 
 from explorer import tasks
 from explorer.app import still
@@ -26,8 +24,7 @@ from explorer.app.stories.telling import Telling
 from explorer.app.undo import Undo
 from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.panel import send_again
-from explorer.app.widgets.runtime import LISTENERS
+from explorer.app.widgets.parts import PageWidget, Part
 from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -46,7 +43,7 @@ class Tab(NamedTuple):
     """One tab: its title, and the function that builds its panel when it is first opened."""
 
     title: str
-    build: Callable[[Config], widgets.Widget]
+    build: Callable[[Config], Part]
 
 
 @runtime_checkable
@@ -73,7 +70,7 @@ PANELS: Mapping[str, Tab] = MappingProxyType({
 })
 
 
-class Dashboard(widgets.Box):  # type: ignore[misc]
+class Dashboard(PageWidget):
     """The page: a header, and the panels in tabs, each built when it is first opened and kept from then on.
 
     Args:
@@ -83,7 +80,7 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
 
     def __init__(self, config: Config, panels: Mapping[str, Tab] = PANELS) -> None:
         self._start, self._rows = config, dict(panels)
-        self.panels: dict[str, widgets.Widget] = {}
+        self.panels: dict[str, Part] = {}
         """The panels that are built, by name."""
         self.view = WHOLE
         self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
@@ -94,28 +91,24 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
         self.telling = Telling(self, self._links, self._following)
         titles = {name: row.title for name, row in panels.items()}
         self.header = Header(stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles))
-        super().__init__(children=[self.header, self.telling.strip])
+        super().__init__(Part([self.header, self.telling.strip], classes=("ex-root",)))
         self.header.observe(self._select, names="selected")
         self.show(next(iter(self._rows)))
-        self.add_class("ex-root")
         self._steps = Undo(self.page)
         self.header.on_act(self._act)
-        LISTENERS.add(self)
         get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
 
     def __repr__(self) -> str:
         return f"Dashboard({self._start!r})"
 
-    def _ipython_display_(self) -> None:
-        """Two outputs, see `still`: a notebook calls this for the last line of a cell."""
+    def still(self) -> str:
+        """The theory of the first design, as HTML that needs no script."""
         explore = self.panels.get("explore")
-        config = explore.controls.config if isinstance(explore, Explore) else self._start
-        for bundle in (self._repr_mimebundle_(), {"text/html": still.page(config), "text/plain": ""}):
-            display(bundle, raw=True)  # type: ignore[no-untyped-call]
+        return still.page(explore.controls.config if isinstance(explore, Explore) else self._start)
 
     # --- panels -----------------------------------------------------------------------------------------------
 
-    def show(self, name: str) -> widgets.Widget:
+    def show(self, name: str) -> Part:
         """Shows a panel, and hides the others: they keep what they show.
 
         A race and a map are offered the designs that the Explore panel has at that moment.
@@ -123,7 +116,7 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
             self._hide_all_but(name)  # before it comes: two at a time would make the page jump
-            self.children = [self.header, self.telling.strip, *self.panels.values()]
+            self.top.children = [self.header, self.telling.strip, *self.panels.values()]
             self._hand(name)
             if not self.view.whole:
                 self._look_at(self.panels[name])
@@ -138,7 +131,7 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
 
     def _hide_all_but(self, name: str) -> None:
         for other, panel in self.panels.items():
-            panel.layout.display = None if other == name else "none"
+            panel.hidden = other != name
 
     def _select(self, _: object) -> None:
         names, index = list(self._rows), self.header.selected
@@ -147,7 +140,7 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
     @property
     def opened(self) -> str:
         """Name of the panel that is shown."""
-        return next(name for name, panel in self.panels.items() if panel.layout.display != "none")
+        return next(name for name, panel in self.panels.items() if not panel.hidden)
 
     def explore(self, config: Config) -> None:
         """Puts a design on the Explore panel, and shows it."""
@@ -217,13 +210,13 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
             self._look_at(panel)
         names = list(self._rows)
         shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
-        self.header.hidden = [names.index(name) for name in names if name not in shown]
+        self.header.hidden_tabs = [names.index(name) for name in names if name not in shown]
         self.header.stories = view.whole and bool(self.telling.strip.cards)  # they would set what is fixed
-        (self.add_class if view.embed else self.remove_class)("ex-embed")
+        (self.top.add_class if view.embed else self.top.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])
 
-    def _look_at(self, panel: widgets.Widget) -> None:
+    def _look_at(self, panel: Part) -> None:
         if isinstance(panel, Hiding):
             panel.look(self.view)
 
@@ -245,7 +238,6 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
         with self._following:
             match message:
                 case ["shown", str() as query]:
-                    send_again(self)
                     self._arrive(query)
                 case ["open", str() as link]:
                     self.open_link(link)
@@ -275,8 +267,6 @@ class Dashboard(widgets.Box):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the panels' threads and removes the page."""
-        for child in self.children:
-            child.close()
         super().close()
 
 

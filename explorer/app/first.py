@@ -29,7 +29,7 @@ OWN = """
 .ex-first .ex-explore { --ex-verdict-height: 75px; }
 .ex-first .ex-chart-tools { width: 135px; height: 24px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
-#ex-first .widget-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
+#ex-first .ex-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
 .ex-first [data-later] { visibility: hidden; }
 .ex-first :is(.ex-tabs, .ex-stories button, summary, .ex-entry) { opacity: .5; }
 .ex-first .ex-side { min-height: 80vh; }
@@ -52,20 +52,20 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
     predicted = predict(config)
     tools = "".join(f'<button class="ex-tool">{words}</button>' for words in TOOLS)
     names = "".join(f"<span>{html.escape(title)}</span>" for title in tabs)
-    cells = "".join(f'<div class="ex-cell widget-box">{_card(row)}</div>' for row in FIGURES.values())
+    cells = "".join(f'<div class="ex-cell ex-box">{_card(row)}</div>' for row in FIGURES.values())
     style = STYLE.replace(".ex-root", ".ex-first") + OWN
-    return f"""<div id="ex-first"><style>{style}</style><div class="ex-first widget-box">
+    return f"""<div id="ex-first"><style>{style}</style><div class="ex-first ex-box">
 <div inert aria-hidden="true">
 <div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div>
 <div class="ex-tools" data-later>{tools}</div></div>
 {_stories()}
-<div class="ex-panel widget-box"><div class="ex-explore widget-box">
-<div class="ex-side widget-box"></div>
-<div class="ex-main widget-box"><div class="ex-top widget-box">{_verdict(predicted)}{_diagram(config, predicted)}</div>
+<div class="ex-panel ex-box"><div class="ex-explore ex-box">
+<div class="ex-side ex-box"></div>
+<div class="ex-main ex-box"><div class="ex-top ex-box">{_verdict(predicted)}{_diagram(config, predicted)}</div>
 <div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{html.escape(name_of(config))}</b>
 </span><button class="ex-button ex-pin-button" data-later>Pin</button>
 <span class="ex-marks"><span>— predicted</span></span></div></div>
-<div class="ex-charts ex-pictures widget-box">{cells}</div></div>
+<div class="ex-charts ex-pictures ex-box">{cells}</div></div>
 </div></div></div>
 <div class="ex-status" data-state="computing"><span class="ex-mark"></span>
 <p class="ex-note" id="loading" role="status">Starting Python for this page…</p>

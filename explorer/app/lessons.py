@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import html
 
-import ipywidgets as widgets
-
-from explorer.app.widgets.panel import prose
+from explorer.app.widgets.parts import Part, prose
 from explorer.figures.words import linked
 from explorer.glossary.lessons import LESSONS, Lesson
 
@@ -15,11 +13,11 @@ LEAD = ("A lesson takes a question from the first broken line of code to exercis
         "<code>notebooks/</code>, which <code>explorer lab</code> opens.")
 
 
-def lessons() -> widgets.Widget:
+def lessons() -> Part:
     """The panel."""
     head = prose(f"<h2>Lessons</h2><p>{LEAD}</p>", "ex-lead")
     cards = prose(f'<ol class="ex-lesson-cards">{"".join(map(_card, LESSONS.values()))}</ol>', "ex-lessons")
-    return widgets.Box([head, cards]).add_class("ex-panel")
+    return Part([head, cards]).add_class("ex-panel")
 
 
 def _card(row: Lesson) -> str:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import traitlets
 
 from explorer.app.sentences import LONGEST_NAME, design_words, tidied, unique
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.config import Config
 from explorer.figures.palette import HUES, LegendEntry, Look
 
@@ -183,7 +183,7 @@ def quoted(name: str) -> str:
     return f"“{name}”"
 
 
-class RosterBox(PageWidget):
+class RosterBox(Part):
     """Chips with a swatch, a name that can be edited, a line of words, and buttons.
 
     Traits:
@@ -202,7 +202,7 @@ class RosterBox(PageWidget):
     A click is a message, `["pin"]`, `["add", "preset:rezero"]`, or a verb and a number, as in `["select", 3]`.
     """
 
-    _esm = view("roster_box")
+    view = "roster_box"
     noun = traitlets.Unicode().tag(sync=True)
     heading = traitlets.Unicode().tag(sync=True)
     verbs = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -220,7 +220,7 @@ class RosterBox(PageWidget):
 
     def answer(self, said: str) -> None:
         """Ends a click: in words, or without any where what happened is seen."""
-        with self.hold_sync():
+        with together():
             self.said, self.answers = said, self.answers + 1
 
     def show(self, roster: Roster[Kind], about: Callable[[Kind], str], selected: int = 0) -> None:

@@ -9,12 +9,11 @@ import html
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import ipywidgets as widgets
-
 from explorer.app.sentences import design_words, marks
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.files import FileEntry
-from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.panel import Panel, Phase
+from explorer.app.widgets.parts import Part, Words, prose, together
 from explorer.app.widgets.verdict import Verdict, entry
 from explorer.diagnosis import Finding
 from explorer.figures import FIGURES, Row, row_of
@@ -111,10 +110,10 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self.verdict = Verdict()
         self.charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in ROWS}
         self.file = ProfileFile(self._ask)
-        self.about = widgets.HTML().add_class("ex-words").add_class("ex-beware")
-        self.cells = {name: widgets.Box([chart]).add_class("ex-cell") for name, chart in self.charts.items()}
-        grid = widgets.Box([*self.cells.values()]).add_class("ex-charts")
-        main = widgets.Box([self.file, self.verdict, self.about, grid]).add_class("ex-main").add_class("ex-beside")
+        self.about = Words().add_class("ex-words").add_class("ex-beware")
+        self.cells = {name: Part([chart]).add_class("ex-cell") for name, chart in self.charts.items()}
+        grid = Part([*self.cells.values()]).add_class("ex-charts")
+        main = Part([self.file, self.verdict, self.about, grid]).add_class("ex-main").add_class("ex-beside")
         self.children = [prose(HOW, "ex-lead"), main, self.status]
         self._ask(None, EXAMPLE)
 
@@ -146,8 +145,8 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
             chart = self.charts[row.name]
             drawn = [profile for profile in profiles if not row.statistic or row.statistic in profile] or [measured]
             has_row = row.statistic in measured if row.statistic else measured.pattern is not None
-            self.cells[row.name].layout.display = None if has_row else "none"
-            with chart.hold_sync():
+            self.cells[row.name].hidden = not has_row
+            with together():
                 chart.show(row.draw(drawn))
                 chart.marks = " · ".join(marks(drawn))
                 compared = predicted is not None and row.statistic in predicted

@@ -13,15 +13,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 import plotly.graph_objects as go
-from IPython.display import display
 
 from explorer.app.still import still
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import LONGEST_REFUSAL, Live
+from explorer.app.widgets.parts import PageWidget, Part
 from explorer.app.widgets.wording import settings_words
 from explorer.choices import Choices
 from explorer.display import shown
@@ -88,7 +87,7 @@ def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
     return LiveFigure(LivePanel(function, settings_of(function, controls)()))
 
 
-class LiveFigure(widgets.Box):  # type: ignore[misc]
+class LiveFigure(PageWidget):
     """A live figure as a cell shows it: display it as the last line of the cell.
 
     Args:
@@ -97,21 +96,14 @@ class LiveFigure(widgets.Box):  # type: ignore[misc]
 
     def __init__(self, panel: LivePanel) -> None:
         self.panel = panel
-        super().__init__([panel])
-        self.add_class("ex-root").add_class("ex-live")
+        super().__init__(Part([panel], classes=("ex-root", "ex-live")))
 
     def __repr__(self) -> str:
         return f"live({self.panel.name})"
 
-    def _ipython_display_(self) -> None:
-        """Two outputs, see `explorer.app.still`."""
-        for bundle in (self._repr_mimebundle_(), {"text/html": self.panel.still(), "text/plain": ""}):
-            display(bundle, raw=True)  # type: ignore[no-untyped-call]
-
-    def close(self) -> None:
-        """Ends the thread and removes the figure."""
-        self.panel.close()
-        super().close()
+    def still(self) -> str:
+        """The first figure, see `LivePanel.still`."""
+        return self.panel.still()
 
 
 class LivePanel(Live[Choices, Drawing]):
@@ -131,9 +123,9 @@ class LivePanel(Live[Choices, Drawing]):
         chart = Chart(title=self._title, caption=self._caption)
         super().__init__(Controls(settings, self.refresh, label=f"Settings: {self._title}"), {"figure": chart},
                          subject="computed setting", action="Compute")
-        charts = widgets.Box([widgets.Box([chart]).add_class("ex-cell")]).add_class("ex-charts")
-        main = widgets.Box([self.verdict, charts]).add_class("ex-main")
-        self.add_class("ex-lab").children = [widgets.Box([self.controls, main]).add_class("ex-explore"), self.status]
+        charts = Part([Part([chart]).add_class("ex-cell")]).add_class("ex-charts")
+        main = Part([self.verdict, charts]).add_class("ex-main")
+        self.add_class("ex-lab").children = [Part([self.controls, main]).add_class("ex-explore"), self.status]
         self.refresh()
 
     def still(self) -> str:

@@ -14,7 +14,7 @@ def handed(widget: Any, *messages: object) -> list[File]:
     sent: list[tuple[dict[str, Any], bytes]] = []
     widget.send = lambda content, buffers: sent.append((content, *buffers))
     for message in messages:
-        widget._handle_custom_msg(message, [])
+        widget.handle(message, [])
     files: list[File] = []
     coming: dict[str, list[bytes]] = {}
     for about, part in sent:  # which grows as parts are asked for
@@ -23,7 +23,7 @@ def handed(widget: Any, *messages: object) -> list[File]:
         parts = coming.setdefault(number, [])
         parts.append(part)
         if left:
-            widget._handle_custom_msg(["more", number, len(parts)], [])
+            widget.handle(["more", number, len(parts)], [])
         else:
             files.append(({name: about[name] for name in ("file", "media")}, b"".join(coming.pop(number))))
     return files

@@ -33,11 +33,11 @@ class Page(Watched[RacePanel]):
         panel.bar.observe(self.notify, names="buttons")
 
     def press(self, verb: str) -> None:
-        self.panel.bar._handle_custom_msg(verb, [])
+        self.panel.bar.handle(verb, [])
 
     def ask(self, *content: object) -> str:
         box = self.panel.preparation.contenders
-        box._handle_custom_msg(list(content), [])
+        box.handle(list(content), [])
         return box.said
 
     def wait(self, there: Callable[[], bool]) -> None:

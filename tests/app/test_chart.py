@@ -13,11 +13,11 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import traitlets
-from ipywidgets import Widget
 from plotly.offline import get_plotlyjs
 
 from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.parts import PageWidget
 from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, page_script
 from explorer.figures.why import Why
 from explorer.glossary import TERMS
@@ -65,25 +65,6 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
     assert chart.description == "Five ones."
 
 
-@pytest.fixture
-def sent(monkeypatch):
-    """What widgets send, in order."""
-    messages = []
-    send = Widget._send
-    monkeypatch.setattr(Widget, "_send", lambda widget, message, buffers=None: (
-        messages.append((widget, message)), send(widget, message, buffers))[1])
-    return lambda chart: [message["state"] for widget, message in messages
-                          if widget is chart and message["method"] == "update"]
-
-
-def test_the_same_figure_again_is_not_sent(sent):
-    chart = Chart()
-    chart.show(figure(np.zeros(3)))
-    before = len(sent(chart))
-    chart.show(figure(np.zeros(3)))
-    assert len(sent(chart)) == before
-
-
 def test_a_view_that_opens_late_is_given_the_latest_whole():
     chart = Chart()
     for length in range(3):
@@ -122,7 +103,7 @@ def test_plotly_is_packed_once_and_whole():
 
 def test_what_all_widgets_share_is_in_one_runtime():
     Runtime.shared().close()
-    state = Chart().get_state()
+    state = PageWidget(Chart()).get_state()
     runtime = Runtime.shared().get_state()
     assert runtime["key"] in state["_esm"]
     assert len(state["_esm"]) < 300
@@ -154,7 +135,7 @@ def test_the_script_has_a_view_of_every_file_that_is_not_shared():
 def test_a_closed_runtime_is_made_anew():
     before = Runtime.shared()
     before.close()
-    Chart()
+    PageWidget(Chart())
     assert Runtime.shared() is not before
 
 

@@ -90,7 +90,7 @@ def test_the_table_follows_the_pins(open_panel: Open) -> None:
     table, box = page.panel.comparison.table, page.panel.comparison.box
     page.until("idle")
     assert table.columns == table.groups == []
-    box._handle_custom_msg(["pin"], [])
+    box.handle(["pin"], [])
     page.set(norm_placement="post")
     page.until("idle")
     assert [(one["name"], one["when"], one["hue"]) for one in table.columns] == [
@@ -104,11 +104,11 @@ def test_the_table_follows_the_pins(open_panel: Open) -> None:
               (SMALL.replace(norm_placement="post"), SMALL)]
     assert [float(cell["theory"]) for cell in second_moment] == pytest.approx(theory, rel=5e-3)
     assert rows(table.groups, "Verdict")["Verdict"][1]["text"] == diagnose(measure(SMALL))[0].meaning
-    box._handle_custom_msg(["hide", 1], [])
+    box.handle(["hide", 1], [])
     assert table.columns == []
-    box._handle_custom_msg(["show", 1], [])
+    box.handle(["show", 1], [])
     assert len(table.columns) == 2
-    box._handle_custom_msg(["remove", 1], [])
+    box.handle(["remove", 1], [])
     assert table.columns == []
 
 

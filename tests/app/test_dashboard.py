@@ -7,15 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
-import ipywidgets as widgets
-import plotly.graph_objects as go
 import pytest
 
 from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
-from explorer.app.race.panel import RacePanel
+from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.glossary.lessons import LESSONS
 from explorer.serve import notebooks
@@ -43,42 +40,13 @@ def test_page_starts_with_the_given_design_and_measures_it(page: Dashboard) -> N
 
 
 def test_page_is_one_widget_that_a_notebook_can_show(page: Dashboard) -> None:
-    assert "ex-root" in page._dom_classes
-    assert page.children[0] is page.header
-    assert "application/vnd.jupyter.widget-view+json" in page._repr_mimebundle_()
+    assert "ex-root" in page.top.classes
+    assert page.top.children[0] is page.header
+    assert "application/vnd.jupyter.widget-view+json" in page._repr_mimebundle_()[0]
 
 
 def test_header_shows_only_what_exists(page: Dashboard) -> None:
     assert page.header.tabs == [panel.title for panel in PANELS.values()]
-
-
-def test_a_browser_that_missed_a_result_is_told_when_it_has_put_the_page_together(
-    page: Dashboard, monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    page.header.selected = list(PANELS).index("race")
-    panel, race = page.panels["explore"], page.panels["race"]
-    assert isinstance(panel, Explore)
-    assert isinstance(race, RacePanel)
-    panel.worker.close()  # from here on, nothing changes but by this test
-    changing = (panel.status, panel.charts["second_moment"], race.waiting.layout)
-    browser = {widget.model_id: widget.get_state() for widget in changing}  # what it was sent when it asked
-
-    def known(widget: widgets.Widget) -> bool:
-        return bool(browser[widget.model_id] == widget.get_state([*widget.keys]))
-
-    panel.status.say("failed", "Gone wrong")
-    panel.charts["second_moment"].show(go.Figure(go.Scatter(x=[1], y=[2])))
-    race.waiting.layout.display = "none"
-    assert not any(known(widget) for widget in changing)
-
-    def send(widget: widgets.Widget, message: dict[str, Any], buffers: object = None) -> None:
-        browser.get(widget.model_id, {}).update(message["state"])
-
-    monkeypatch.setattr(widgets.Widget, "_send", send)
-    page.header._handle_custom_msg("anything", [])
-    assert not any(known(widget) for widget in changing)
-    page.header._handle_custom_msg(["shown", ""], [])
-    assert all(known(widget) for widget in changing)
 
 
 def test_close_ends_the_thread(page: Dashboard) -> None:
@@ -92,16 +60,16 @@ def test_close_ends_the_thread(page: Dashboard) -> None:
 def test_panels_are_built_when_first_opened_and_then_kept() -> None:
     built: list[str] = []
 
-    def build(name: str) -> widgets.Widget:
+    def build(name: str) -> Part:
         built.append(name)
-        return widgets.Box()
+        return Part()
 
     page = Dashboard(SMALL, {name: Tab(name, lambda _, name=name: build(name)) for name in ("one", "two")})
     assert built == ["one"]
     for index in (1, 0, 1):
         page.header.set_state({"selected": index})
     assert built == ["one", "two"]
-    assert [panel.layout.display for panel in page.panels.values()] == ["none", None]
+    assert [panel.hidden for panel in page.panels.values()] == [True, False]
     page.header.set_state({"selected": 9})  # a browser may send anything
     assert page.header.selected == 1
     page.close()
@@ -139,22 +107,8 @@ def test_the_lines_are_drawn_at_once_and_the_dots_come_without_torch() -> None:
     assert shown.stdout.split() == ["5", "4", "False"]
 
 
-def test_a_browser_is_told_again_only_of_what_changed(page: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = page.panels["explore"]
-    assert isinstance(panel, Explore)
-    told: dict[str, set[str]] = {}
-
-    def send(widget: widgets.Widget, key: str | list[str]) -> None:
-        told.setdefault(widget.model_id, set()).update([key] if isinstance(key, str) else key)
-
-    monkeypatch.setattr(widgets.Widget, "send_state", send)
-    page.header._handle_custom_msg(["shown", ""], [])
-    assert "sections" not in told[panel.controls.model_id]
-    assert "figure" in told[panel.charts["second_moment"].model_id]
-
-
 def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> None:
-    page.header._handle_custom_msg(["lab", "04_normalization"], [])  # a browser may send anything
+    page.header.handle(["lab", "04_normalization"], [])  # a browser may send anything
     assert page.opened == "explore"
     page.header.set_state({"selected": list(PANELS).index("lessons")})
     cards = page.panels["lessons"].children[1].value  # type: ignore[attr-defined]

@@ -68,7 +68,7 @@ def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -
     assert "/ q_(l−1)" not in chart.why
     assert "before its norm" in chart.why
     assert page.panel.charts["second_moment"].why == "The norm on each sum resets q to 1."
-    page.panel.comparison.box._handle_custom_msg(["pin"], [])
+    page.panel.comparison.box.handle(["pin"], [])
     page.set(norm_placement="pre")
     page.until("idle")
     assert not chart.why
@@ -103,7 +103,7 @@ def test_undo_takes_a_refused_value_back(open_panel: Open) -> None:
     page.set(n_layers="many")
     page.until("refused")
     assert page.panel.status.action == "Undo"
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("idle")
     assert page.stale() == {False}
     assert page.panel.controls.values == SMALL.model_dump()
@@ -161,7 +161,7 @@ def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     if end == "refused":
         page.set(d_model=17)
     elif end == "stale":
-        page.panel.status._handle_custom_msg("action", [])
+        page.panel.status.handle("action", [])
     elif not ahead:
         page.set(n_layers=8)
     if end == "failed":
@@ -206,7 +206,7 @@ def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
     page.set(loss="next_token")
     page.until("refused")
     assert page.panel.status.offer == "Set Input to text"
-    page.panel.status._handle_custom_msg("offer", [])
+    page.panel.status.handle("offer", [])
     page.until("idle")
     assert page.panel.controls.config == SMALL.replace(loss="next_token", input="text")
     assert page.panel.status.offer == ""
@@ -215,17 +215,17 @@ def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
 def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
-    assert page.panel.pattern.layout.display is None
+    assert not page.panel.pattern.hidden
     page.set(attention="none")
     page.until("idle")
     for name in ("attention_entropy", "attention_pattern"):
         figure = page.panel.charts[name].figure
         assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
         assert not figure["layout"]["xaxis"]["visible"]
-    assert page.panel.pattern.layout.display == "none"
+    assert page.panel.pattern.hidden
     page.set(attention="softmax")
     page.until("idle")
-    assert page.panel.pattern.layout.display is None
+    assert not page.panel.pattern.hidden
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
@@ -343,7 +343,7 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(open_
     page.until("idle")
     (finding,) = page.panel.verdict.findings
     assert (finding["severity"], finding["remedy"]) == ("warning", "Use post")
-    page.panel.verdict._handle_custom_msg(0, [])
+    page.panel.verdict.handle(0, [])
     page.until("idle")
     assert page.panel.controls.config == SMALL.replace(norm_placement="post")
     assert page.panel.verdict.findings[0]["meaning"] == "All is well."
@@ -354,21 +354,21 @@ def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Op
     page.until("idle")
     verdict = page.panel.verdict
     assert verdict.undo == ""
-    verdict._handle_custom_msg(0, [])
+    verdict.handle(0, [])
     page.until("idle")
     assert verdict.undo == "Use post"
     page.set(n_layers=3)  # another move stays when the remedy goes
     page.until("idle")
-    verdict._handle_custom_msg("undo", [])
+    verdict.handle("undo", [])
     page.until("idle")
     assert page.panel.controls.config == SMALL.replace(n_layers=3)
     assert verdict.undo == ""
-    verdict._handle_custom_msg(0, [])
+    verdict.handle(0, [])
     page.until("idle")
     page.set(norm_placement="peri")
     page.until("idle")
     assert verdict.undo == "", "what it set stands no more"
-    verdict._handle_custom_msg("undo", [])
+    verdict.handle("undo", [])
     assert page.panel.controls.config.norm_placement == "peri"
 
 
@@ -376,7 +376,7 @@ def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Op
 def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
     page = open_panel(diagnose=lambda profile: [])
     page.until("idle")
-    page.panel.verdict._handle_custom_msg(nonsense, [])
+    page.panel.verdict.handle(nonsense, [])
     assert page.panel.controls.config == SMALL
 
 
@@ -404,7 +404,7 @@ def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values:
     page.until("idle")
     page.panel.pattern.set_state({"values": values})
     page.until("refused", "Layer must be a whole number between 1 and 2")
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("idle")
     assert page.panel.pattern.values == {"layer": 1, "head": 1}
 
@@ -427,7 +427,7 @@ def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
         assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
     assert page.panel.status.detail == "75 % of 2 seeds"
     assert page.panel.status.fraction == 0.75
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("stale", "Stopped")
     assert stopped.wait(WAIT)
 
@@ -439,17 +439,10 @@ def test_what_is_not_finite_is_said_in_words(open_panel: Open) -> None:
     assert page.stale() == {False}
 
 
-def inside(widget: Any) -> list[Any]:
-    return [widget, *(deep for child in getattr(widget, "children", ()) for deep in inside(child))]
-
-
-def test_close_ends_thread_and_widgets(open_panel: Open) -> None:
+def test_close_ends_the_thread(open_panel: Open) -> None:
     page = open_panel()
-    held = inside(page.panel)
-    assert set(page.panel.charts.values()) <= set(held)
     page.panel.close()
     assert not page.panel.worker.alive
-    assert [widget for widget in held if widget.comm is not None] == []
     page.set(n_layers=3)  # a late message does nothing
 
 
@@ -483,7 +476,7 @@ def test_the_residual_is_a_formula() -> None:
 
 def click(page: Page, name: str, index: int) -> None:
     """What a browser sends when an offer beside a control is clicked."""
-    page.panel.controls._handle_custom_msg([name, index], [])
+    page.panel.controls.handle([name, index], [])
 
 
 def wait_for_value(page: Page, name: str, before: object) -> float:
@@ -538,7 +531,7 @@ def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Op
     page = open_panel(predict=predict, solve=broken)
     page.until("idle")
     for wrong in ([], "alpha", ["alpha", 7], ["seed", 0], [1, "alpha"], {"alpha": 0}):
-        page.panel.controls._handle_custom_msg(wrong, [])
+        page.panel.controls.handle(wrong, [])
     assert page.panel.status.state == "idle"
     click(page, "alpha", 1)
     page.until("failed", "ArithmeticError: no flat_gradient by alpha")

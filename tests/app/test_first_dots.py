@@ -81,7 +81,7 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     assert panel.status.state == "computing"
     assert page.comes(lambda: panel.status.detail == "50 % of 4 seeds · the charts show 1 of them")
     assert panel.comparison.box.marks[0].startswith("● measured, 1 seed")
-    panel.comparison.box._handle_custom_msg(["pin"], [])
+    panel.comparison.box.handle(["pin"], [])
     (pin,) = panel.comparison.pins
     assert (pin.config, pin.measured) == (after, None)
     assert {len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"} == {4}
@@ -270,7 +270,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     page.until("idle")
     charts = page.panel.charts
     seen, unseen = charts["second_moment"], charts["token_correlation"]
-    unseen._handle_custom_msg(["seen", False], [])  # as a browser says it
+    unseen.handle(["seen", False], [])  # as a browser says it
     before = len(page.drawn()), len(page.drawn("token_correlation"))
     page.set(n_layers=3)
     page.until("idle", "Measured 3")

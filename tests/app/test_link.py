@@ -192,18 +192,18 @@ def page() -> Iterator[Dashboard]:
 
 
 def act(page: Dashboard, *message: str) -> None:
-    page.header._handle_custom_msg([*message], [])
+    page.header.handle([*message], [])
 
 
 def choose(page: Dashboard, **values: object) -> None:
     """What a browser sends when a control was moved."""
     controls = page.panels["explore"].controls
-    send(controls, method="update", state={"values": {**controls.values, **values}}, buffer_paths=[])
+    send(controls, "set", {"values": {**controls.values, **values}})
 
 
-def send(widget: Any, **data: object) -> None:
-    """What a widget gets from a browser."""
-    widget._handle_msg({"content": {"data": data}, "buffers": []})
+def send(part: Any, verb: str, content: object) -> None:
+    """What a part gets from a browser."""
+    part.page._take(part.page, [1, part.number, verb, content], [])
 
 
 def test_a_link_may_start_a_page_and_what_it_ignores_is_said(page: Dashboard) -> None:
@@ -235,7 +235,7 @@ def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
     start = page.link
     act(page, "shown", "")
     choose(page, norm_placement="post")
-    send(page.panels["explore"].comparison.box, method="custom", content=["pin"])
+    send(page.panels["explore"].comparison.box, "act", ["pin"])
     links = dict(parse_qsl(page.header.link.removeprefix("?")))
     assert links["pin"].startswith("post_ln,")
     act(page, "undo")
@@ -261,7 +261,7 @@ def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
 ])
 def test_messages_that_make_no_sense_are_ignored(page: Dashboard, message: object) -> None:
     before = page.link
-    page.header._handle_custom_msg(message, [])
+    page.header.handle(message, [])
     assert page.link == before
 
 

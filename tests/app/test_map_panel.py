@@ -44,11 +44,11 @@ class Page(Watched[MapPanel]):
 
     def act(self) -> None:
         """The button of the status line."""
-        self.panel.status._handle_custom_msg("action", [])
+        self.panel.status.handle("action", [])
 
     def send(self, message: object) -> None:
         """A click on the chart, or what somebody makes of it."""
-        self.panel.picture.chart._handle_custom_msg(message, [])
+        self.panel.picture.chart.handle(message, [])
 
 
 @pytest.fixture(autouse=True)
@@ -214,8 +214,8 @@ def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) ->
     page.until("idle")
     before = page.panel.part
     page.send(message)
-    page.panel.take._handle_custom_msg(message, [])
-    page.panel.maps._handle_custom_msg(message, [])
+    page.panel.take.handle(message, [])
+    page.panel.maps.handle(message, [])
     assert page.panel.part == before
     assert page.panel.phase is Phase.IDLE
 
@@ -245,20 +245,20 @@ def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     assert whole.header.undoes
     whole.show("map")
     assert (page.traces["now"]["x"], page.traces["now"]["y"]) == ([0.5], [3.0]), "the star is where the page is"
-    whole.header._handle_custom_msg(["undo"], [])
+    whole.header.handle(["undo"], [])
     assert (whole.opened, explore.controls.config) == ("map", TINY.replace(n_layers=2))
 
 
 def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
     panel, explore = whole.panels["map"], whole.panels["explore"]
     explore.controls.apply({"alpha": 0.5, "n_layers": 4})
-    panel.take._handle_custom_msg("take", [])
+    panel.take.handle("take", [])
     assert panel.design == explore.controls.config
     assert panel.take.note.endswith("4 layers of width 16.")
     panel.named_designs.set_state({"values": {"preset": "post_ln"}})
     assert (panel.design.norm_placement, panel.design.d_model) == ("post", 16)
     for name, row in MAPS.items():
-        panel.maps._handle_custom_msg(name, [])
+        panel.maps.handle(name, [])
         assert panel.part == row.part()
         assert panel.maps.note == row.words
 
@@ -268,7 +268,7 @@ def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
     sent: dict[str, bytes] = {}
     page.panel.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
     for place, row in enumerate(page.panel.home.rows):
-        page.panel.home._handle_custom_msg(["save", place], [])
+        page.panel.home.handle(["save", place], [])
         assert page.panel.home.note.startswith("Saved"), row
     numbers = page.numbers
     xr.testing.assert_identical(xr.load_dataset(io.BytesIO(sent["map.nc"])), numbers)
@@ -293,7 +293,7 @@ class Never(Executor):
 def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_panel, "Outside", lambda _: Workers(Never()))
     page = Page(MapPanel(Plan(**FEW), TINY))
-    page.panel.home._handle_custom_msg(["save", 1], [])
+    page.panel.home.handle(["save", 1], [])
     assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
     page.panel.close()
 

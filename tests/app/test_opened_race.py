@@ -25,11 +25,11 @@ def send(page: Page, raw: bytes, name: str = "race.zip", part: int = 300_000) ->
     """What a browser does with a file; gives the answers."""
     entry, answers = page.panel.file, []
     entry.send = lambda content, buffers=None: answers.append(content["got"])  # type: ignore[method-assign]
-    entry._handle_custom_msg(["begin", name, len(raw)], [])
+    entry.handle(["begin", name, len(raw)], [])
     for start in range(0, len(raw), part):
         if answers[-1] < 0:
             break
-        entry._handle_custom_msg(["part", start], [memoryview(raw[start : start + part])])
+        entry.handle(["part", start], [memoryview(raw[start : start + part])])
     return answers
 
 
@@ -148,6 +148,6 @@ def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
         (["begin", "a", 10], []), (["part", 0], [b"12345"]), (["part", 5], [b"123456"]),
         (["begin", "a", "10"], []), (["part", None], [b"a"]), ("begin", []), (["file", "a"], [b"a"]), (["other"], []),
     ):
-        entry._handle_custom_msg(message, buffers)
+        entry.handle(message, buffers)
     assert sent == [-1, 0, -1, -1, 0, 5, -1]
     assert page.panel.status.state == "idle"

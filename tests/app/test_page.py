@@ -26,7 +26,7 @@ CHANGES: dict[str, Any] = {
 
 
 def pin(page: Page, *content: object) -> None:
-    page.panel.comparison.box._handle_custom_msg(list(content), [])
+    page.panel.comparison.box.handle(list(content), [])
 
 
 def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
@@ -104,13 +104,13 @@ def set_everything(page: Dashboard) -> None:
     explore, race = page.panels["explore"], page.show("race")
     explore.controls.apply(CHANGES)
     for message in (["pin"], ["name", 1, "“Deep”"], ["hide", 1]):
-        explore.comparison.box._handle_custom_msg(message, [])
+        explore.comparison.box.handle(message, [])
     explore.pattern.set_state({"values": {"layer": 3, "head": 2}})
     explore.matrix.set_state({"values": {"matrix": "W_out"}})
     explore.statistic.set_state({"values": {"statistic": "kurtosis"}})
     race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
     for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
-        race.preparation.contenders._handle_custom_msg(message, [])
+        race.preparation.contenders.handle(message, [])
     page.show("map").restore(MapPart(
         Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8),
         Plan(x="alpha", x_from=0.1 + 0.2, x_to=2.0, x_count=3, y_to=2.0, y_count=2, compute="theory")))

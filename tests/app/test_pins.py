@@ -30,7 +30,7 @@ def theory(config: Config) -> Profile:
 
 def click(page: Page, *message: object) -> str:
     """What a button sends; gives the answer in words."""
-    page.panel.comparison.box._handle_custom_msg(list(message), [])
+    page.panel.comparison.box.handle(list(message), [])
     return str(page.panel.comparison.box.said)
 
 
@@ -181,7 +181,7 @@ def test_what_no_button_sends_changes_nothing(open_panel: Open, nonsense: object
     page.until("idle")
     click(page, "pin")
     before = page.panel.comparison.box.entries
-    page.panel.comparison.box._handle_custom_msg(nonsense, [])
+    page.panel.comparison.box.handle(nonsense, [])
     assert page.panel.comparison.box.entries == before
     assert page.panel.controls.config == SMALL
     assert page.panel.status.state == "idle"
@@ -313,7 +313,7 @@ def test_pins_outlive_refusal_failure_and_stop(open_panel: Open) -> None:
     held.may_end.clear()
     page.set(n_layers=4)
     page.until("computing")
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("stale", "Stopped")
     click(page, "name", 1, "kept")
     held.may_end.set()
@@ -356,11 +356,11 @@ def test_one_matrix_is_compared_where_one_is_chosen(open_panel: Open) -> None:
     page = open_panel()
     page.until("idle")
     selection = page.panel.matrix
-    assert selection.layout.display == "none"
+    assert selection.hidden
     click(page, "pin")
     page.set(norm_placement="post")
     page.until("idle")
-    assert selection.layout.display is None
+    assert not selection.hidden
     selection.set_state({"values": {"matrix": "W_V"}})
     for hue, config in ((HUES[1], SMALL), (HUES[0], POST)):
         norm = np.sqrt(np.square(measure(config)["parameter_gradient", "W_V"]).mean(axis=0))

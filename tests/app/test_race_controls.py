@@ -29,11 +29,11 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     page = open_race()
     file = page.panel.preparation.text
     raw = b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
-    file._handle_custom_msg(["file", "play.txt"], [memoryview(raw)])
+    file.handle(["file", "play.txt"], [memoryview(raw)])
     assert file.now == f"play.txt, {len(raw):,} characters"
     page.run()
     assert len(page.race.data.text.codes) == len(raw)
-    file._handle_custom_msg(["other"], [])
+    file.handle(["other"], [])
     page.run()
     assert len(page.race.data.text.codes) > 400_000
 
@@ -50,7 +50,7 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
 ])
 def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:
     file = open_race().panel.preparation.text
-    file._handle_custom_msg(["file", "bad.txt"], [raw])
+    file.handle(["file", "bad.txt"], [raw])
     assert file.said == f"Refused: bad.txt: {words}. It stays Python's own prose."
     assert (file.refused, file.text, file.own) == (True, None, False)
 
@@ -166,7 +166,7 @@ def test_nonsense_from_a_browser_changes_nothing(open_race: Open) -> None:
     before = page.panel.preparation.contenders.entries
     for content in (None, 3, ["add"], ["add", "preset:"], ["add", "pre_ln"], ["add", 7], ["remove", 99],
                     ["name", 1, 5], ["select", "1"], ["explode", 1]):
-        page.panel.preparation.contenders._handle_custom_msg(content, [])
+        page.panel.preparation.contenders.handle(content, [])
     assert page.panel.preparation.contenders.entries == before
 
 

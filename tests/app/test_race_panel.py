@@ -31,15 +31,15 @@ def test_nothing_runs_until_it_is_started(open_race: Open) -> None:
     assert (page.panel.status.state, page.panel.status.text) == ("idle", "Ready")
     assert page.enabled == {"start"}
     assert page.panel.worker.computations == 0
-    assert page.panel.gallery.box.layout.display == "none"
+    assert page.panel.gallery.box.hidden
 
 
 def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     page = open_race()
     page.run()
     assert page.panel.status.text == "Finished at step 12 of 12"
-    assert page.panel.gallery.box.layout.display is None
-    assert page.panel.waiting.layout.display == "none"
+    assert not page.panel.gallery.box.hidden
+    assert page.panel.waiting.hidden
     assert all(chart.figure["data"] and not chart.stale for chart in page.panel.gallery.charts)
     race, rows = page.race, page.panel.gallery.standings.rows
     losses = {one.name: one.final_loss for one in race.verdict()}
@@ -171,7 +171,7 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
     page.until("refused", "Refused: Width must be divisible by Heads; got 32 and 5.")
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("idle", "Ready")
     assert page.panel.controls.config.steps == 7
 
@@ -221,7 +221,7 @@ def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: O
     page.until("refused", "Refused: Steps must be a whole number between 1 and 100000; got 0.")
     page.press("start")
     page.until("refused")
-    page.panel.status._handle_custom_msg("action", [])
+    page.panel.status.handle("action", [])
     page.until("idle", "Ready")
     assert page.panel.controls.values["steps"] == 12
 
@@ -240,7 +240,7 @@ def test_a_race_of_nobody_is_refused(open_race: Open) -> None:
 def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
     page = open_race()
     for verb in ("pause", "resume", "stop", "explode", None, ["start"]):
-        page.panel.bar._handle_custom_msg(verb, [])
+        page.panel.bar.handle(verb, [])
     assert page.panel.worker.computations == 0
     assert page.panel.status.text == "Ready"
 
@@ -329,7 +329,7 @@ page = dashboard()
 page.show("race")
 panel = page.panels["race"]
 panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})
-panel.bar._handle_custom_msg("start", [])
+panel.bar.handle("start", [])
 while panel.phase != "idle":
     time.sleep(0.01)
 print(panel.status.text, len(panel.race.frame()) > 100, len(panel.race.archive) > 1000, "torch" in sys.modules, sep=";")

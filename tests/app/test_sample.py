@@ -64,7 +64,7 @@ def test_the_panel_opens_with_it_and_says_so(panel: RacePanel) -> None:
 
 @pytest.mark.parametrize("row", SETUPS.values(), ids=SETUPS)
 def test_a_set_up_is_a_line_up_that_can_be_started(panel: RacePanel, row: Setup) -> None:
-    panel.setups._handle_custom_msg(row.name, [])
+    panel.setups.handle(row.name, [])
     assert panel.setups.note == row.words
     assert panel.preparation.refusal == ""
     panel.preparation.restore(row.part())
@@ -80,7 +80,7 @@ def test_a_set_up_is_a_line_up_that_can_be_started(panel: RacePanel, row: Setup)
 def test_what_is_no_set_up_is_ignored(panel: RacePanel) -> None:
     before = panel.part
     for message in ("<b>", "", None, 3, ["depth"]):
-        panel.setups._handle_custom_msg(message, [])
+        panel.setups.handle(message, [])
     assert panel.part == before
 
 
@@ -91,7 +91,7 @@ def test_a_race_replaces_it_and_each_contender_has_written(open_race: Open) -> N
     rows = page.panel.gallery.standings.rows
     assert {row["name"] for row in rows} == {"Post-LN", "Pre-LN"}
     assert all(row["given"] and row["written"] for row in rows)
-    assert page.panel.waiting.layout.display == "none"
+    assert page.panel.waiting.hidden
 
 
 def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ Measured = Callable[[Callable[..., Profile]], Page]
 
 def send(page: Page, message: object) -> None:
     """What a button beside a slider sends."""
-    page.panel.controls._handle_custom_msg(message, [])
+    page.panel.controls.handle(message, [])
 
 
 def traces(page: Page) -> dict[str, dict[str, Any]]:
@@ -160,11 +160,11 @@ def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(open_
     for nonsense in (None, "pick", [], ["pick"], ["pick", "1"], ["pick", None], ["pick", True], ["pick", math.nan],
                      ["pick", math.inf], ["pick", -1], ["pick", 1e9], ["pick", [1]], ["sweep"], ["sweep", 3], {},
                      ["sweep", "norm"], ["sweep", "seed"], ["sweep", "<b>"], ["close"], ["sweep", "alpha", 1]):
-        sweep.chart._handle_custom_msg(nonsense, [])
-        sweep.bar._handle_custom_msg(nonsense, [])
+        sweep.chart.handle(nonsense, [])
+        sweep.bar.handle(nonsense, [])
         send(page, nonsense)
     assert (sweep.field, page.panel.controls.config) == ("init_variance", TINY)
-    sweep.chart._handle_custom_msg(["pick", float(np.float32(0.001))], [])
+    sweep.chart.handle(["pick", float(np.float32(0.001))], [])
     assert page.panel.controls.config.init_variance == 0.001
     page.until("idle")
     assert worker_is_alive(page)
@@ -178,9 +178,9 @@ def test_closing_ends_the_thread_and_a_second_press_closes(open_panel: Open) -> 
     page = swept(open_panel(TINY, predict=predict), "alpha")
     worker, card, bar = page.panel.sweep.worker, page.panel.sweep.card, page.panel.sweep.bar
     assert page.panel.controls.sweeping == "alpha"
-    bar._handle_custom_msg("close", [])
+    bar.handle("close", [])
     assert page.comes(lambda: not worker.alive)
-    assert (card.children, card.layout.display, page.panel.controls.sweeping) == ((), "none", "")
+    assert (card.children, card.hidden, page.panel.controls.sweeping) == ((), True, "")
     swept(page, "alpha")
     worker = page.panel.sweep.worker
     send(page, ["sweep", "alpha"])
@@ -272,12 +272,12 @@ def test_a_point_that_breaks_is_left_out_and_the_others_are_there(measured_by: M
 def test_pins_are_drawn_as_lines_in_their_hues(open_panel: Open) -> None:
     page = open_panel(TINY, predict=predict)
     page.until("idle")
-    page.panel.comparison.box._handle_custom_msg(["pin"], [])
+    page.panel.comparison.box.handle(["pin"], [])
     page.set(norm_placement="post")
     swept(page, "alpha")
     assert traces(page)["Pre-LN, predicted"]["line"]["color"] == HUES[1]
     assert len(measured(page, "now, measured")) == 11
-    page.panel.comparison.box._handle_custom_msg(["remove", 1], [])
+    page.panel.comparison.box.handle(["remove", 1], [])
     assert page.comes(lambda: "Pre-LN, predicted" not in traces(page) and complete(page))
     assert len(measured(page)) == 11
 

@@ -46,8 +46,8 @@ open_race = pytest.fixture(name="open_race")(raced)
 def pinned(page: Page) -> None:
     """The panel with a pin that is called like a formula, and another design in the controls, both measured."""
     page.until("idle")
-    page.panel.comparison.box._handle_custom_msg(["pin"], [])
-    page.panel.comparison.box._handle_custom_msg(["name", 1, "=1+1"], [])
+    page.panel.comparison.box.handle(["pin"], [])
+    page.panel.comparison.box.handle(["name", 1, "=1+1"], [])
     page.set(norm_placement="post", alpha=0.3)
     page.until("idle")
 
@@ -117,7 +117,7 @@ def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> N
     page.until("idle")
     assert (fold.reading, fold.text) == (-1, "")
     for message in (["show", 9], ["save", -1], ["show", "0"], ["read", 0], [], None, "save", {"save": 0}):
-        fold._handle_custom_msg(message, [])
+        fold.handle(message, [])
     assert fold.reading == -1
 
 

@@ -14,7 +14,7 @@ from explored import plain
 from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.stories.story import STORIES
-from explorer.app.widgets.runtime import PageWidget
+from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.figures.layers import WITHHELD
 
@@ -23,9 +23,10 @@ ENTROPY = "attention_entropy"
 WORDS = "On average your line is off by "
 
 
-def send(widget: PageWidget, message: tuple[Any, ...]) -> None:
+def send(part: Part, message: tuple[Any, ...]) -> None:
     """A message as a browser's widget sends it."""
-    widget._handle_msg({"content": {"data": {"method": "custom", "content": list(message)}}, "buffers": []})
+    page: Any = part.page
+    page._take(page, [1, part.number, "act", list(message)], [])
 
 
 class Visit:
@@ -86,7 +87,7 @@ def asked(visit: Visit) -> Visit:
 def test_a_first_visit_offers_every_story(visit: Visit) -> None:
     assert [card["name"] for card in visit.strip.cards] == list(STORIES)
     assert visit.strip.shown
-    assert visit.page.children[:2] == (visit.page.header, visit.strip)
+    assert visit.page.top.children[:2] == (visit.page.header, visit.strip)
     assert visit.page.page.story is None
     visit.press("cards", False)
     assert not visit.strip.shown
@@ -102,7 +103,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
     assert visit.page.page.story == ("root_d", 2)
     assert visit.strip.step["look"] == "Attention entropy"
-    assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell._dom_classes] == [ENTROPY]
+    assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell.classes] == [ENTROPY]
     for _ in range(9):
         visit.press("next")
     assert visit.page.page.story == ("root_d", 4)  # there are no more
@@ -111,7 +112,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert visit.page.page.story is None
     assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
     assert not visit.strip.step
-    assert not any("ex-looked" in cell._dom_classes for cell in visit.explore.cells.values())
+    assert not any("ex-looked" in cell.classes for cell in visit.explore.cells.values())
 
 
 def test_a_step_may_stand_in_a_tab_without_charts(visit: Visit) -> None:

@@ -30,32 +30,33 @@ def test_controls_panels_and_charts_are_hidden(page: Dashboard) -> None:
     assert page.open_link("?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3") == []
     explore = page.panels["explore"]
     assert fields(page) == ["n_layers", "norm_placement"]
-    assert explore.named_designs.layout.display == "none"
-    assert [name for name, cell in explore.cells.items() if cell.layout.display is None] == ["attention_entropy"]
-    assert [title for index, title in enumerate(page.header.tabs) if index not in page.header.hidden] == [
+    assert explore.named_designs.hidden
+    assert [name for name, cell in explore.cells.items() if not cell.hidden] == ["attention_entropy"]
+    assert [title for index, title in enumerate(page.header.tabs) if index not in page.header.hidden_tabs] == [
         "Explore", "Race"]
     assert page.link == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3&v=1"
     page.open_link("")
     assert fields(page) == everything
-    assert page.header.hidden == []
-    assert explore.named_designs.layout.display is None
+    assert page.header.hidden_tabs == []
+    assert not explore.named_designs.hidden
 
 
 def test_without_controls_the_design_is_fixed(page: Dashboard) -> None:
     page.open_link("?show=none&design=post_ln")
     explore = page.panels["explore"]
     assert fields(page) == []
-    assert explore.side.layout.display == explore.controls.layout.display == "none"
+    assert explore.side.hidden
+    assert explore.controls.hidden
     assert not explore.controls.shows("norm_placement")
     page.open_link("?show=design")
-    assert explore.side.layout.display is None
+    assert not explore.side.hidden
 
 
 def test_reset_goes_back_to_the_teachers_page(page: Dashboard) -> None:
-    page.header._handle_custom_msg(["shown", "?show=depth&n_layers=3&embed=1"], [])
-    assert "ex-embed" in page._dom_classes
+    page.header.handle(["shown", "?show=depth&n_layers=3&embed=1"], [])
+    assert "ex-embed" in page.top.classes
     page.panels["explore"].controls.apply({"n_layers": 4})
-    page.header._handle_custom_msg(["reset"], [])
+    page.header.handle(["reset"], [])
     assert page.link == "?show=depth&embed=1&n_layers=3&v=1"
 
 

@@ -35,7 +35,7 @@ def page(foreign: Profile) -> Iterator[Watched[YourModel]]:
 
 def bring(page: Watched[YourModel], text: str | bytes, name: str = "mine.json") -> None:
     raw = text.encode() if isinstance(text, str) else text
-    page.panel.file._handle_custom_msg(["file", name], [memoryview(raw)])
+    page.panel.file.handle(["file", name], [memoryview(raw)])
 
 
 def names(page: Watched[YourModel], chart: str) -> list[str]:
@@ -56,9 +56,9 @@ def test_a_profile_is_drawn_beside_its_twin(page: Watched[YourModel], foreign: P
     assert "3 layers of width 32" in page.panel.about.value
     assert {"measured", "predicted"} <= set(names(page, "second_moment"))
     assert page.panel.charts["second_moment"].badge
-    assert page.panel.cells["attention_pattern"].layout.display == "none", "a file has no pattern"
-    assert page.panel.cells["weight_variance"].layout.display == "none", "this one has none either"
-    page.panel.file._handle_custom_msg(["other"], [])
+    assert page.panel.cells["attention_pattern"].hidden, "a file has no pattern"
+    assert page.panel.cells["weight_variance"].hidden, "this one has none either"
+    page.panel.file.handle(["other"], [])
     page.until("idle", EXAMPLE)
     assert "predicted" not in names(page, "second_moment")
 

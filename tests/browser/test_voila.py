@@ -71,7 +71,7 @@ def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -
 def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     browser: Browser, voila: str, answered: bool,
 ) -> None:
-    """On a slow way, results overtake the widgets that they are for; here, all that do are lost.
+    """On a slow way, results overtake the page that they are for; here, all that do are lost.
 
     And a kernel that is too busy to tell of all widgets at once is asked, after some seconds, for each of them.
     """
@@ -89,7 +89,7 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
         def to_page(message: str | bytes) -> None:
             told = words(message)
             asked_for = '"_model_module"' in told  # a whole widget
-            if shown or asked_for or '"update"' not in told:
+            if shown or asked_for or '"parts"' not in told:
                 socket.send(message)
 
         socket.on_message(to_kernel)

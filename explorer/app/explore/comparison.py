@@ -12,7 +12,7 @@ from explorer.app.explore.pins import NOW, Pin, Pins
 from explorer.app.roster import RosterBox, RosterError, legend_entry, quoted, swatch
 from explorer.app.sentences import choice_words, marks
 from explorer.app.widgets.controls import describe
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.verdict import Diagnose
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, differences
@@ -28,7 +28,7 @@ WAITS = "not measured yet"
 Cell = dict[str, str]
 
 
-class Compare(PageWidget):
+class Compare(Part):
     """The table, in a fold; not shown while there are no pins.
 
     Traits:
@@ -37,7 +37,7 @@ class Compare(PageWidget):
             what a cell has not is empty.
     """
 
-    _esm = view("compare")
+    view = "compare"
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
 
@@ -51,7 +51,7 @@ class Compare(PageWidget):
         """
         heads = [{"name": column.name, "when": "" if number else when, **swatch(Look(column.index))}
                  for number, column in enumerate(columns)]
-        with self.hold_sync():
+        with together():
             self.columns, self.groups = heads, groups(columns, diagnose) if columns else []
 
 
@@ -174,7 +174,7 @@ class Comparison:
     def follow(self) -> None:
         """Updates the legend, after pins have changed or one was measured."""
         config = self._current().config
-        with self.box.hold_sync():
+        with together():
             self.box.now = {"name": self.pins.name_for(config), **swatch(LegendEntry(NOW, config, ""))}
             self.box.show(self.pins, lambda pin: about_pin(pin, config))
 

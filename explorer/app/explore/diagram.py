@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 
 import traitlets
 
-from explorer.app.widgets.runtime import PageWidget, one_message, view
+from explorer.app.widgets.parts import Part, together
 from explorer.config import Config
 from explorer.figures.diagram import diagram
 from explorer.profile import Profile
 
 
-class Diagram(PageWidget):
+class Diagram(Part):
     """A card with the drawing.
 
     Args:
@@ -24,7 +24,7 @@ class Diagram(PageWidget):
         words: what the numbers are.
     """
 
-    _esm = view("diagram")
+    view = "diagram"
     svg = traitlets.Unicode().tag(sync=True)
     layer = traitlets.Int().tag(sync=True)
     layers = traitlets.Int().tag(sync=True)
@@ -54,7 +54,7 @@ class Diagram(PageWidget):
     def _choose(self, _: object, content: object, __: object) -> None:
         match content:
             case ["layer", int() as layer] if 1 <= layer <= self.layers and self._shown:
-                with self._lock, one_message():
+                with self._lock, together():
                     self._wanted = layer
                     config, profile, reference = self._shown
                     self.show(config, [profile], reference)

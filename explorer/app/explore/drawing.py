@@ -9,6 +9,7 @@ from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import ALL, ListSelection
 from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.parts import together
 from explorer.config import Config
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
@@ -66,7 +67,7 @@ class Drawing:
         """Of the last drawing; and the line before."""
         self.whole = True
         """Whether the last drawing was made on all charts."""
-        matrix.layout.display = "none"  # until there are several designs
+        matrix.hidden = True  # until there are several designs
 
     def _rows(self) -> dict[str, Row]:
         """The figure of each chart, as the lists below them have it."""
@@ -88,7 +89,7 @@ class Drawing:
         now = [profile for profile in (predicted, measured) if profile and not secret]
         profiles, whose = self._comparison.drawn(now, secret)
         several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
-        self._matrix.layout.display = None if several else "none"  # a design alone shows each of its matrices
+        self._matrix.hidden = not several  # a design alone shows each of its matrices
         legend, rows = self._comparison.legend(whose), self._rows()
         both = measured and predicted and measured.config == predicted.config and not measured.partial
         compared, skipped = measured if both else None, False
@@ -101,7 +102,7 @@ class Drawing:
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
-            with chart.hold_sync():  # one message a chart; the lock keeps other threads out, as this needs
+            with together():  # one message a chart; the lock keeps other threads out, as this needs
                 chart.title = row.title
                 config = _config_of(predicted, measured)
                 figure = hidden if hidden is not None else self._asking.guessed(

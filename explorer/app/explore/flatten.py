@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.runtime import tell
 from explorer.config import Config
 from explorer.theory.solve import Solution
 
@@ -52,6 +51,7 @@ class Flatten:
             self._controls.apply({name: value})
             self._better[name] = solution.better
             self._controls.remark(name, solution.message, *([BETTER] if solution.better else []))
-            tell()
+            if page := self._controls.page:
+                page.follow()
         except Exception as error:  # noqa: BLE001 - shown, and the page goes on
             self._on_failure(f"{type(error).__name__}: {error}")

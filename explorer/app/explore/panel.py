@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-import ipywidgets as widgets
-
 from explorer.app import home
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.diagram import Diagram
@@ -31,7 +29,8 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.live import Live
-from explorer.app.widgets.panel import Phase, prose
+from explorer.app.widgets.panel import Phase
+from explorer.app.widgets.parts import Part, prose
 from explorer.app.widgets.verdict import Diagnose, Remedies
 from explorer.config import Config
 from explorer.export import snippet
@@ -95,19 +94,19 @@ class Explore(Live[Job, Profile]):
         self.children = self._layout()
         self.refresh()
 
-    def _layout(self) -> list[widgets.Widget]:
-        below = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
-                 "attention_pattern": [self.pattern]}
+    def _layout(self) -> list[Part]:
+        below: dict[str, list[Part]] = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
+                                        "attention_pattern": [self.pattern]}
         self.pattern.add_class("ex-place")
-        self.cells = {name: widgets.Box([chart, *below.get(name, [])]).add_class("ex-cell")
+        self.cells = {name: Part([chart, *below.get(name, [])]).add_class("ex-cell")
                       for name, chart in self.charts.items()}
-        self._grid = widgets.Box([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
-        self.side = side = widgets.Box([self.named_designs, self.controls]).add_class("ex-side")
-        top = widgets.Box([self.verdict, self.diagram]).add_class("ex-top")
+        self._grid = Part([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
+        self.side = side = Part([self.named_designs, self.controls]).add_class("ex-side")
+        top = Part([self.verdict, self.diagram]).add_class("ex-top")
         above = [top, self.sweep.card, self.comparison.box, self.comparison.table]
-        main = widgets.Box([*above, self._grid, self.home]).add_class("ex-main")
+        main = Part([*above, self._grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
-        return [heading, widgets.Box([side, main]).add_class("ex-explore"), self.status]
+        return [heading, Part([side, main]).add_class("ex-explore"), self.status]
 
     @property
     def part(self) -> ExplorePart:
@@ -156,13 +155,13 @@ class Explore(Live[Job, Profile]):
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
         self.controls.only(view)
-        self.named_designs.layout.display = None if view.shows(DESIGN) else "none"
-        self.side.layout.display = None if view.shows(DESIGN) or self.controls.sections else "none"
+        self.named_designs.hidden = not view.shows(DESIGN)
+        self.side.hidden = not (view.shows(DESIGN) or self.controls.sections)
         if self.remedies:
             self.remedies.show()
         (self._grid.remove_class if view.charts else self._grid.add_class)("ex-pictures")  # the chosen ones are large
         for name, cell in self.cells.items():
-            cell.layout.display = None if view.charts is None or name in view.charts else "none"
+            cell.hidden = not (view.charts is None or name in view.charts)
 
     def _refusal(self) -> str:
         return self.controls.refusal or self.pattern.refusal

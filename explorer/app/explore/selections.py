@@ -7,6 +7,7 @@ from typing import Any
 
 from explorer.app.sentences import change_words
 from explorer.app.widgets.controls import ControlBox, choice, describe
+from explorer.app.widgets.parts import together
 from explorer.config import Config, changes_to, matching
 from explorer.ends import ENDS
 from explorer.fields import About, Spec
@@ -40,7 +41,7 @@ class Selection(ControlBox):
 
     def offer(self, fields: Sequence[Field], **chosen: object) -> None:
         """Replaces the controls and their values."""
-        with self.hold_sync():
+        with together():
             if list(fields) != self._fields:
                 self._fields = list(fields)
                 self.sections = [{"title": "", "fields": self._fields}]
@@ -160,7 +161,7 @@ class PatternSelection(Selection):
     def fit(self, config: Config) -> None:
         """Takes the bounds of another config; a choice beyond them moves to the last one."""
         layers = config.n_layers
-        self.layout.display = None if config.design.attends else "none"  # then there is nothing to choose
+        self.hidden = not config.design.attends  # then there is nothing to choose
         specs = (
             Spec("layer", "integer", 1, "Layer whose attention is shown.",
                  About("Layer", "Attention", log=layers > MANY_LAYERS), 1, layers),

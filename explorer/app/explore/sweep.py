@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import traitlets
 
 from explorer.app.explore.pins import NOW
@@ -23,8 +22,7 @@ from explorer.app.explore.selections import ListSelection, sweep_list
 from explorer.app.sentences import lowered
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.panel import close_all
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.slider_steps import nearest, slider_steps, sliders, thinned
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Worker, ever, wait
@@ -124,7 +122,7 @@ def anchored(config: Config, field: str) -> Config:
     return config
 
 
-class SweepBar(PageWidget):
+class SweepBar(Part):
     """Notes below a sweep.
 
     Traits:
@@ -136,7 +134,7 @@ class SweepBar(PageWidget):
     The button that closes the card is the message `"close"`.
     """
 
-    _esm = view("sweep_card")
+    view = "sweep_card"
     field = traitlets.Unicode().tag(sync=True)
     opened = traitlets.Int(0).tag(sync=True)
     progress = traitlets.Unicode().tag(sync=True)
@@ -161,8 +159,8 @@ class SliderSweep:
     def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[LegendEntry]],
                  lock: AbstractContextManager[object], busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
         self._controls, self._pins, self._lock, self._busy, self._hurried = controls, pins, lock, busy, hurried
-        self.card = widgets.Box().add_class("ex-cell").add_class("ex-sweep-card")
-        self.card.layout.display = "none"
+        self.card = Part().add_class("ex-cell").add_class("ex-sweep-card")
+        self.card.hidden = True
         self.field = ""
         """The field that is swept; empty while the card is closed, without children, and not shown."""
         self.worker: Worker[Task, Drawn] | None = None
@@ -206,12 +204,12 @@ class SliderSweep:
             self.statistics.restore(self._statistic)
             self.chart.on_msg(self._take)
             self.bar.on_msg(self._take)
-            self.card.children, self.card.layout.display = [self.chart, self.statistics, self.bar], None
+            self.card.children, self.card.hidden = (self.chart, self.statistics, self.bar), False
             self.worker = Worker(self._work, self._publish, self._fail, capacity=1)
         self.field = self._controls.sweeping = field
         self._task = self._drawn = None
         self.chart.title = f"Sweep: {lowered(sliders(Config)[field].about.label)}"
-        with self.bar.hold_sync():
+        with together():
             self.bar.field = field
             self.bar.opened += clicked
         self.follow()
@@ -220,10 +218,8 @@ class SliderSweep:
         """Closes the card and ends its thread."""
         if self.worker:
             self.worker.close(0)  # it may wait for the lock that is held here; it ends when it next looks
-            self._statistic, children = self.statistic, self.card.children
-            self.card.children, self.card.layout.display = [], "none"
-            for child in children:
-                close_all(child)
+            self._statistic = self.statistic
+            self.card.children, self.card.hidden = (), True
         self.worker = self._task = self._drawn = None
         self.field = self._controls.sweeping = ""
 
@@ -261,11 +257,11 @@ class SliderSweep:
         if not self._drawn:
             return
         spec, end, swept = sliders(Config)[self.field], ENDS[self.statistic], self._drawn.swept(self.statistic)
-        with self.chart.hold_sync():
+        with together():
             self.chart.caption = caption(end, swept[0])
             self.chart.show(across(spec, end, swept, getattr(self._controls.config, self.field)),
                             stale=self._drawn.task != self._task)
-        with self.bar.hold_sync():
+        with together():
             self.bar.progress, self.bar.notes = progress(swept[0]), notes(spec, swept[0])
 
     # --- on its thread ----------------------------------------------------------------------------------------

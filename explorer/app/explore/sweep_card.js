@@ -6,7 +6,7 @@ export default {
     const notes = make("p", { class: "ex-hint", role: "status" });
     const close = button("Close", "ex-link", () => {
       const field = el.closest(".ex-panel")?.querySelector(`[data-field="${model.get("field")}"] .ex-sweep`);
-      press(model, "close");
+      model.act("close");
       field?.focus();
     }, { "aria-label": "Close the sweep" });
     become(el, "ex-sweep-bar");

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-import ipywidgets as widgets
-
 from explorer.app import home
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.map.picture import MapControls, Picture, Shown
@@ -19,7 +17,8 @@ from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, MapPart, Plan
 from explorer.app.sentences import model_words, name_of
 from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
 from explorer.app.widgets.files import TakeHome
-from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.panel import Panel, Phase
+from explorer.app.widgets.parts import Part, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -69,11 +68,11 @@ class MapPanel(Panel[Job, None]):
         self.add_class("ex-map")
         self.refresh()
 
-    def _layout(self) -> list[widgets.Widget]:
-        side = widgets.Box([self.named_designs, self.take, self.controls]).add_class("ex-side")
-        cell = widgets.Box([self.picture.chart]).add_class("ex-cell")
-        main = widgets.Box([widgets.Box([cell]).add_class("ex-charts"), self.home]).add_class("ex-main")
-        return [prose(LEAD, "ex-lead"), self.maps, widgets.Box([side, main]).add_class("ex-explore"), self.status]
+    def _layout(self) -> list[Part]:
+        side = Part([self.named_designs, self.take, self.controls]).add_class("ex-side")
+        cell = Part([self.picture.chart]).add_class("ex-cell")
+        main = Part([Part([cell]).add_class("ex-charts"), self.home]).add_class("ex-main")
+        return [prose(LEAD, "ex-lead"), self.maps, Part([side, main]).add_class("ex-explore"), self.status]
 
     def meet(self, elsewhere: Callable[[], Config], put: Callable[[Config], None]) -> None:
         """Joins the panel to Explore: takes its design from there, and puts designs there."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from explorer.app.map.plan import Job, Plan, fitted, now, title
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.parts import together
 from explorer.app.widgets.slider_steps import nearest
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -84,7 +85,7 @@ class Picture:
         self.shown = Shown(job, sweep, plan)
         figure = heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan))
         lines = LINES if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})) else ""
-        with self.chart.hold_sync():  # one message; the lock keeps other threads out, as this needs
+        with together():  # one message; the lock keeps other threads out, as this needs
             self.chart.title = title(plan)
             self.chart.caption = CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
             self.chart.explain(why(plan.statistic))

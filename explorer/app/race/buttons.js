@@ -6,7 +6,7 @@ export default {
     const note = make("p", links ? { class: "ex-hint", role: "status" } : {});
     const buttons = model.get("buttons").map((_, index) => button("", links ? "ex-link" : "ex-button", () => {
       const { verb, enabled } = model.get("buttons")[index];
-      if (enabled) press(model, verb);
+      if (enabled) model.act(verb);
     }));
     become(el, links ? "ex-saves" : "ex-race-bar", { role: "group", "aria-label": model.get("label") });
     el.append(...buttons, note);

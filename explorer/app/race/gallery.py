@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
-import ipywidgets as widgets
-
 from explorer.app.explore.selections import Selection
 from explorer.app.race.standings import NO_LINES, Standings, judged
 from explorer.app.roster import legend_entry
 from explorer.app.sentences import lowered
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import choice
+from explorer.app.widgets.parts import Part
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
@@ -49,9 +48,9 @@ class Gallery:
             for number in range(COUNT)
         ]
         pairs = zip(self.maps, self.selections, strict=True)
-        cells = [widgets.Box(parts).add_class("ex-cell") for parts in (*zip(self.curves.values()), *pairs)]
-        self.box = widgets.Box([self.verdict, self.standings, widgets.Box(cells).add_class("ex-charts")])
-        self.box.add_class("ex-main").layout.display = "none"
+        cells = [Part(parts).add_class("ex-cell") for parts in (*zip(self.curves.values()), *pairs)]
+        self.box = Part([self.verdict, self.standings, Part(cells).add_class("ex-charts")])
+        self.box.add_class("ex-main").hidden = True
 
     @property
     def charts(self) -> list[Chart]:
@@ -60,8 +59,9 @@ class Gallery:
 
     def stale(self, stale: bool) -> None:
         """Marks the charts as those of an earlier race, or not."""
-        for picture in (*self.charts, self.standings):
-            picture.stale = stale
+        self.standings.stale = stale
+        for chart in self.charts:
+            chart.stale = stale
 
     def draw(self, race: Record, designs: Sequence[LegendEntry], *, final: bool) -> None:
         """Draws a race as it stands; the outcomes may be some steps older."""
@@ -83,7 +83,7 @@ class Gallery:
             self._offer(number, names)
             self._map(self._course, number)
         self.standings.stale = False
-        self.box.layout.display = None
+        self.box.hidden = False
 
     def _offer(self, number: int, names: Sequence[str]) -> None:
         """Fills the lists below a heat map with the contenders of a race."""

@@ -12,8 +12,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import ipywidgets as widgets
-
 from explorer.app import home
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import SETUPS, Lineup, Plan, RacePart, first_lineup
@@ -23,7 +21,8 @@ from explorer.app.race.sample import stored
 from explorer.app.race.standings import most_steps
 from explorer.app.widgets.buttons import RaceButtons, SetupRow
 from explorer.app.widgets.files import TakeHome
-from explorer.app.widgets.panel import Panel, Phase, prose
+from explorer.app.widgets.panel import Panel, Phase
+from explorer.app.widgets.parts import Part, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
 from explorer.memory import environment
@@ -98,12 +97,12 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.race_files(self._shown)])
-        files = widgets.Box([self.saves, self.file]).add_class("ex-race-files")
+        files = Part([self.saves, self.file]).add_class("ex-race-files")
         shown = [self.waiting, files, self.gallery.box, self.home, prose(BEWARE, "ex-beware")]
-        main = widgets.Box(shown).add_class("ex-main")
+        main = Part(shown).add_class("ex-main")
         if lineup is None:
             self._show_sample()
-        grid = widgets.Box([self.preparation.side, main]).add_class("ex-explore")
+        grid = Part([self.preparation.side, main]).add_class("ex-explore")
         self.children = [prose(LEAD, "ex-lead"), self.setups, self.bar, grid, self.status]
         self.add_class("ex-race")
         self._enter(Phase.IDLE, "Ready")
@@ -310,4 +309,4 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
     def _draw(self, race: Record, *, final: bool) -> None:
         if self._leg:
             self.gallery.draw(race, self._leg.start.designs, final=final)
-            self.waiting.layout.display = "none"
+            self.waiting.hidden = True

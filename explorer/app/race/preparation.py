@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import ipywidgets as widgets
-
 from explorer.app.explore.selections import named_options
 from explorer.app.race.lineup import Contender, Lineup, Plan, RacePart, named_design, recipe_words
 from explorer.app.roster import RosterBox, RosterError, quoted
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import FileEntry
+from explorer.app.widgets.parts import Part, Words
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -116,14 +115,14 @@ class Preparation:
         self.lineup, self._lock, self._on_change = lineup, lock, on_change
         self.selected = 0
         self._offered: dict[str, Contender] = {}
-        self.recipe_heading = widgets.HTML().add_class("ex-side-heading")
+        self.recipe_heading = Words().add_class("ex-side-heading")
         self.contenders = RosterBox(self._click, noun="contender", heading=HEADING, verbs=["remove"])
         first = next((entry.recipe for entry in lineup), Recipe())
         self.recipe: Controls[Recipe] = Controls(first, self._tune, label="Recipe")
         self.plan: Controls[Plan] = Controls(plan, on_change, label="Size and task")
         self.text = TextFile(self._check)
-        common = widgets.HTML("<h3>Size and task, of all</h3>").add_class("ex-side-heading")
-        self.side = widgets.Box([
+        common = Words(value="<h3>Size and task, of all</h3>").add_class("ex-side-heading")
+        self.side = Part([
             self.contenders, self.recipe_heading, self.recipe, common, self.plan, self.text,
         ]).add_class("ex-side")
         self.welcome(())

@@ -10,7 +10,7 @@ from typing import Any
 import traitlets
 
 from explorer.app.roster import swatch
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.figures.palette import LegendEntry
 from explorer.numbers import number
 from explorer.training.history import Line, Outcome
@@ -26,7 +26,7 @@ A_TENTH = 0.1
 """Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
 
 
-class Standings(PageWidget):
+class Standings(Part):
     """A table.
 
     Traits:
@@ -37,7 +37,7 @@ class Standings(PageWidget):
         stale: it is of an earlier race.
     """
 
-    _esm = view("standings")
+    view = "standings"
     title = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
     columns = traitlets.List(traitlets.Dict(), list(COLUMNS)).tag(sync=True)
@@ -53,7 +53,7 @@ class Standings(PageWidget):
             row(outcome, marks[outcome.name], final=final) | wrote(lines.get(outcome.name))
             for outcome in (ranked(outcomes) if final else outcomes)
         ]
-        with self.hold_sync():
+        with together():
             self.title, self.words = (
                 ("Verdict", f"Best first. {scale}") if final else (f"At step {most_steps(outcomes):,}", scale)
             )

@@ -21,8 +21,8 @@ class Guess {
     this.sheet = makeSvg("svg", { class: "ex-guess-sheet", "aria-hidden": "true" }, this.line);
     this.overlay = make("div", { class: "ex-guess" }, this.sheet);
     this.hint = make("span", { class: "ex-guess-words" });
-    this.reveal = button("Reveal", "ex-button ex-primary", () => press(this.model, ["reveal", this.heights]));
-    this.skip = button("Skip", "ex-link", () => press(this.model, ["skip"]), { title: "Reveal without a guess" });
+    this.reveal = button("Reveal", "ex-button ex-primary", () => this.model.act(["reveal", this.heights]));
+    this.skip = button("Skip", "ex-link", () => this.model.act(["skip"]), { title: "Reveal without a guess" });
     this.back = button("Back to the story", "ex-link ex-guess-on", () => {
       const story = this.card.closest(".ex-root").querySelector(".ex-told");
       story.scrollIntoView({ block: "nearest" });

@@ -7,13 +7,13 @@ const offerMark = browserStorage("transformer-signal-explorer: stories were offe
 function storyCards(model) {
   const [bold, plain] = model.get("offer");
   const card = ({ name, title, words }) => make("li", {},
-    button(make("span", {}, make("b", {}, title), words), "ex-story", () => press(model, ["tell", name])));
+    button(make("span", {}, make("b", {}, title), words), "ex-story", () => model.act(["tell", name])));
   const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card));
   const unfold = button("New here? Take a tour", "ex-link ex-unfold", () => {
     const isOpen = box.classList.toggle("ex-unfolded");
     unfold.setAttribute("aria-expanded", String(isOpen));
   }, { "aria-expanded": "false" });
-  const close = button("Close", "ex-link", () => press(model, ["cards", false]));
+  const close = button("Close", "ex-link", () => model.act(["cards", false]));
   const box = make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
     make("p", {}, make("b", {}, bold), plain), unfold, close, list);
   return box;
@@ -23,13 +23,13 @@ function storyCards(model) {
 function answerForm(model, options, labelledby) {
   const reveal = button("Reveal", "ex-button ex-primary", () => {
     const chosen = form.querySelector("input:checked");
-    if (chosen) press(model, ["reveal", Number(chosen.value)]);
+    if (chosen) model.act(["reveal", Number(chosen.value)]);
   }, { disabled: "true" });
   const rows = options.map((words, index) => make("label", {}, make("input", {
     type: "radio", name: `${labelledby}-choice`, value: String(index), ...OWN_KEYS,
     onchange: () => { reveal.disabled = false; },
   }), words));
-  const skip = button("Skip", "ex-link", () => press(model, ["skip"]), { title: "Reveal without an answer" });
+  const skip = button("Skip", "ex-link", () => model.act(["skip"]), { title: "Reveal without an answer" });
   const form = make("div", { class: "ex-choices" },
     make("div", { class: "ex-options", role: "radiogroup", "aria-labelledby": labelledby }, ...rows),
     make("div", { class: "ex-options" }, reveal, skip));
@@ -52,12 +52,12 @@ class StoryStep {
       const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
       point?.focus({ preventScroll: true });
     });
-    this.back = button("Back", "ex-button", () => press(model, ["back"]));
+    this.back = button("Back", "ex-button", () => model.act(["back"]));
     this.next = button("Next", "ex-button ex-primary", () => {
       const { number, count } = model.get("step");
-      press(model, [number < count ? "next" : "leave"]);
+      model.act([number < count ? "next" : "leave"]);
     });
-    const leave = button("Leave", "ex-link", () => press(model, ["leave"]), {
+    const leave = button("Leave", "ex-link", () => model.act(["leave"]), {
       title: "Ends the story; the page stays as it is",
     });
     this.box = make("section", { class: "ex-told", "aria-label": "Story" },

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
-import ipywidgets as widgets
 import traitlets
 
 from explorer.app.explore.panel import Explore
@@ -14,14 +13,14 @@ from explorer.app.page import ExplorePart, Page
 from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part
 from explorer.config import Config
 
 if TYPE_CHECKING:
     from explorer.app.dashboard import Dashboard
 
 
-class Strip(PageWidget):
+class Strip(Part):
     """Cards that offer stories, or the current step of the open story, below the header.
 
     Traits:
@@ -36,7 +35,7 @@ class Strip(PageWidget):
     and `["skip"]`.
     """
 
-    _esm = view("strip")
+    view = "strip"
     offer = traitlets.Tuple(OFFER, read_only=True).tag(sync=True)
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
     shown = traitlets.Bool(True).tag(sync=True)
@@ -47,7 +46,7 @@ MARK = "ex-looked"
 """Class of the box around what a step says to look at; a class of a chart itself does not reach the browser later."""
 
 
-def box_of(widget: widgets.Widget, root: widgets.Widget) -> widgets.Widget | None:
+def box_of(widget: Part, root: Part) -> Part | None:
     """The box below a widget, or itself, that has another one as its child; None where there is none."""
     children = getattr(root, "children", ())
     if widget in children:
@@ -72,7 +71,7 @@ class Telling:
         self.number = 0
         """Number of the step, from 1."""
         self._shown: dict[str, Any] = {}
-        self._framed: widgets.Widget | None = None  # the box around what is to be looked at
+        self._framed: Part | None = None  # the box around what is to be looked at
         self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words}
                             for row in links.stories.values()]
 
@@ -160,7 +159,7 @@ class Telling:
         self._frame(box_of(target, panel))
         return target.title if isinstance(target, Chart) else "Verdict"
 
-    def _frame(self, box: widgets.Widget | None) -> None:
+    def _frame(self, box: Part | None) -> None:
         """Frames a box, and no other one."""
         if self._framed:
             self._framed.remove_class(MARK)

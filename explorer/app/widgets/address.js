@@ -50,8 +50,7 @@ function followAddress(model) {
   const onPopState = () => {
     clearTimeout(timer);
     openRequests += 1;
-    const { state_change: earlierStates } = model.set({}); // `set` returns the model, see `requestMissedState`
-    sendAct(model, ["open", location.search], undefined, () => Promise.resolve(earlierStates).then(onAnswer));
+    model.act(["open", location.search], { onAnswer });
   };
   model.on("change:link", onLink);
   return callAll([() => model.off("change:link", onLink), listen(window, "popstate", onPopState)]);
@@ -76,7 +75,7 @@ function followKeys(model, el) {
     if (!verb) return;
     event.preventDefault();
     event.stopPropagation();
-    press(model, [verb]);
+    model.act([verb]);
   };
   return listen(document, "keydown", onkeydown);
 }
@@ -133,7 +132,7 @@ function partsChoice(model, onChange) {
 /** The link as a QR code, drawn by the kernel when asked for. */
 function codeBox(model, link) {
   const drawing = make("div", { class: "ex-share-code", role: "img", "aria-label": "QR code of the link" });
-  const ask = button("QR code", "ex-link", () => sendAct(model, ["code", link()]),
+  const ask = button("QR code", "ex-link", () => model.act(["code", link()]),
     { title: "The link as a picture, for a telephone" });
   const end = follow(model, "code", () => {
     drawing.replaceChildren(...parsedSvg(model.get("code")));
@@ -160,7 +159,7 @@ function shareBox(model) {
   });
   const open = () => {
     if (!otherLink.value.trim()) return;
-    press(model, ["open", otherLink.value.trim()]);
+    model.act(["open", otherLink.value.trim()]);
     otherLink.value = "";
     box.hidePopover();
   };
@@ -204,7 +203,7 @@ function messageLine(model) {
   const message = make("span", {});
   const resume = button("Go on where you left off", "ex-button", () => {
     withdrawOffer();
-    press(model, ["open", storedLink]);
+    model.act(["open", storedLink]);
   });
   const close = button("Close", "ex-link", () => { withdrawOffer(); line.hidden = true; });
   const line = make("div", { class: "ex-header-said", role: "status" }, message, resume, close);
@@ -219,7 +218,7 @@ function messageLine(model) {
 
 /** A button that opens a popup below it. */
 function popupButton(model, label, className, box, title) {
-  const opener = button(label, `ex-tool ${className}`, () => afterChanges(model, () => {
+  const opener = button(label, `ex-tool ${className}`, () => model.page.settled(() => {
     placeBelow(box, opener);
     box.togglePopover();
   }), { title, "aria-haspopup": "dialog" });
@@ -228,7 +227,7 @@ function popupButton(model, label, className, box, title) {
 
 /** The tools of the whole page: stories, undo, redo, share, the menu, and the line of messages. */
 function tools(model, el) {
-  const tool = (label, verb, title) => button(label, "ex-tool", () => press(model, [verb]), { title });
+  const tool = (label, verb, title) => button(label, "ex-tool", () => model.act([verb]), { title });
   const icon = (sign, name) => make("span", {}, make("span", { "aria-hidden": "true" }, sign),
     make("span", { class: "ex-spoken" }, name));
   const undo = tool(icon("↶", "Undo"), "undo", "Undo the last change (Ctrl+Z)");
@@ -237,7 +236,7 @@ function tools(model, el) {
   const stories = button("Stories", "ex-tool", () => {
     const folded = el.closest(".ex-root").querySelector(".ex-stories-offer:not([hidden], .ex-unfolded) .ex-unfold");
     if (folded) folded.click();
-    else press(model, ["stories"]);
+    else model.act(["stories"]);
   }, { title: "Short tours of the page" });
   const { box, end: endShare } = shareBox(model);
   const share = popupButton(model, "Share", "ex-share-open", box, "A link to the page as it is now");

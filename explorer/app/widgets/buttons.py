@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import traitlets
 
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part
 
 
 def button(verb: str, label: str, *, enabled: bool, primary: bool = False, title: str = "") -> dict[str, object]:
@@ -15,7 +15,7 @@ def button(verb: str, label: str, *, enabled: bool, primary: bool = False, title
     return {"verb": verb, "label": label, "enabled": enabled, "primary": primary, "title": title}
 
 
-class ButtonRow(PageWidget):
+class ButtonRow(Part):
     """Some buttons, as many at all times, and a line beside them.
 
     Traits:
@@ -28,7 +28,7 @@ class ButtonRow(PageWidget):
     A message `{file, media}` to the browser, with bytes beside it, is a file that the browser downloads.
     """
 
-    _esm = view("buttons")
+    view = "buttons"
     label = traitlets.Unicode().tag(sync=True)
     links = traitlets.Bool(False).tag(sync=True)
     buttons = traitlets.List(traitlets.Dict()).tag(sync=True)

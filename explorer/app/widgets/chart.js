@@ -161,7 +161,7 @@ class Card {
     });
     return [enlarge, ...zoomButtons, ...saveMenu({
       PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
-      HTML: () => press(this.model, "html"), CSV: () => press(this.model, "csv"),
+      HTML: () => this.model.act("html"), CSV: () => this.model.act("csv"),
     })];
   }
 
@@ -346,7 +346,7 @@ class Card {
     this.plot.on("plotly_hover", ({ points }) => points.length && point(points[0].x));
     this.plot.on("plotly_unhover", () => point(null));
     this.plot.on("plotly_click", ({ points }) => {
-      if (this.model.get("picks") && points.length) press(this.model, ["pick", points[0].x, points[0].y]);
+      if (this.model.get("picks") && points.length) this.model.act(["pick", points[0].x, points[0].y]);
     });
   }
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import plotly.graph_objects as go
 import traitlets
 
 from explorer.app.widgets.files import hand_over
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.diagnosis.agreement import agreement
 from explorer.figures.data import Plain, packed, to_csv
 from explorer.figures.pages import standalone
@@ -25,7 +26,7 @@ from explorer.profile import Profile
 TONES = ("", "good", "warn")
 
 
-class Chart(PageWidget):
+class Chart(Part):
     """A card with one figure. Every trait may be set at any time, from any thread.
 
     Traits:
@@ -46,7 +47,7 @@ class Chart(PageWidget):
         figure: the figure as plain data, as `plotly.graph_objects.Figure.to_dict` gives it.
     """
 
-    _esm = view("chart")
+    view = "chart"
     title = traitlets.Unicode().tag(sync=True)
     caption = traitlets.Unicode().tag(sync=True)
     why = traitlets.Unicode().tag(sync=True)
@@ -64,7 +65,7 @@ class Chart(PageWidget):
     figure = traitlets.Dict().tag(sync=True)
     ask = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, **traits: object) -> None:
+    def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.seen = True
         """Whether it is on the screen, as far as the browser has said; one that is not may wait for its figure."""
@@ -118,8 +119,8 @@ class Chart(PageWidget):
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""
         figure = packed(fig if isinstance(fig, dict) else fig.to_dict())
         meta = figure.get("layout", {}).get("meta")
-        # One trait at a time: `hold_sync` forgets changes when two threads hold it at once.
-        if isinstance(meta, dict) and "description" in meta:
-            self.description = meta["description"]
-        self.figure = figure
-        self.stale, self.ahead = stale, ahead
+        with together():
+            if isinstance(meta, dict) and "description" in meta:
+                self.description = meta["description"]
+            self.figure = figure
+            self.stale, self.ahead = stale, ahead

@@ -162,7 +162,7 @@ const usualNodes = ({ usual }) => (usual ? [
 /** The button that draws a statistic over the whole range of a slider; none beside other controls. */
 function sweepButton(model, { name, label }) {
   if (!model.get("sweeps").includes(name)) return { nodes: [], paint: () => {} };
-  const node = button("sweep", "ex-link ex-sweep", () => press(model, ["sweep", name]), {
+  const node = button("sweep", "ex-link ex-sweep", () => model.act(["sweep", name]), {
     "aria-label": `Sweep ${label}`, title: "Draws a statistic of the last layer over this slider's whole range",
   });
   const paint = (isDisabled) => {
@@ -180,12 +180,12 @@ function control(model, field) {
   const send = (value, isHeld = false) => {
     // The model would not send what it has already, so that no answer would come.
     if (model.get("values")[name] !== value || model.get("held") !== isHeld) {
-      sendChange(model, { values: { ...model.get("values"), [name]: value }, held: isHeld });
+      model.change({ values: { ...model.get("values"), [name]: value }, held: isHeld });
     }
     paintedState = null; // an entry of the same value may be written differently: 64.0 for 64
     paint();
   };
-  const release = () => model.get("held") && sendChange(model, { held: false });
+  const release = () => model.get("held") && model.change({ held: false });
   const look = LOOKS[field.look](field, id, send, release);
   const nodes = controlNodes(model, field, id, look, () => send(initial));
 
@@ -271,7 +271,7 @@ function paintOffers(model, name, box, isDisabled) {
   [...box.children].slice(offers.length).forEach((node) => node.remove());
   const keptCount = box.children.length;
   box.append(...offers.slice(keptCount).map(({ label, title: words }, index) => (
-    button(label, "ex-offer", () => press(model, [name, keptCount + index]), { title: words }))));
+    button(label, "ex-offer", () => model.act([name, keptCount + index]), { title: words }))));
   [...box.children].forEach((node) => { node.disabled = isDisabled; });
 }
 

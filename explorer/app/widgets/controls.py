@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import traitlets
 
 from explorer.app.view import View, label
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.app.widgets.wording import (
     exclusions,
@@ -43,7 +43,7 @@ while it is held, for on a machine that is busy drawing changes come no faster."
 Chosen = TypeVar("Chosen", bound=Choices)
 
 
-class ControlBox(PageWidget):
+class ControlBox(Part):
     """Native controls for a list of sections; knows nothing of what the values mean.
 
     Traits:
@@ -62,7 +62,7 @@ class ControlBox(PageWidget):
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
     """
 
-    _esm = view("controls")
+    view = "controls"
     sections = traitlets.List(traitlets.Dict()).tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
@@ -133,7 +133,7 @@ class Controls(ControlBox, Generic[Chosen]):
         """Shows the controls that a view has, and hides the others: what they say stays."""
         specs = {name: item for name, item in self.config.specs().items() if view.shows(name, label(item))}
         self.sections, self._seen = sections(specs), frozenset(specs)
-        self.layout.display = None if self.sections else "none"
+        self.hidden = not self.sections
 
     def shows(self, name: str) -> bool:
         """Whether a field has a control that can be seen."""
@@ -201,7 +201,7 @@ class Controls(ControlBox, Generic[Chosen]):
         said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
         remarks = {name: words for name, (words, _) in said.items()}
         more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
-        with self.hold_sync():
+        with together():
             self.disabled = [name for name in unneeded if name not in refused]
             self.refused = refused
             self.folded = [name for name, item in specs.items() if name not in (*refused, *said) and grouped(item)

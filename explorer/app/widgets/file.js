@@ -21,11 +21,11 @@ function request(model, content, buffers) {
   return new Promise((resolve) => {
     const onAnswer = ({ got }) => {
       if (got === undefined) return;
-      model.off("msg:custom", onAnswer);
+      model.off("message", onAnswer);
       resolve(got);
     };
-    model.on("msg:custom", onAnswer);
-    model.send(content, undefined, buffers);
+    model.on("message", onAnswer);
+    model.send(content, buffers);
   });
 }
 
@@ -59,7 +59,7 @@ export default {
       } else {
         // One byte more than is allowed is enough for the kernel to refuse the file in words.
         const bytes = await file.slice(0, model.get("most") + 1).arrayBuffer();
-        sendAct(model, ["file", file.name], [bytes]);
+        model.act(["file", file.name], { buffers: [bytes] });
       }
     };
     const input = make("input", {
@@ -67,7 +67,7 @@ export default {
       onchange: () => send().finally(() => { input.value = ""; }), // or the same file could not be chosen again
     });
     const back = button(model.get("other"), "ex-link", () => {
-      sendAct(model, ["other"]);
+      model.act(["other"]);
       input.focus();
     });
     const status = make("p", { class: "ex-hint", role: "status" });

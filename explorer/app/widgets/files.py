@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import traitlets
-from ipywidgets import Widget
 
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 
@@ -22,13 +21,13 @@ MOST, PART = 200_000_000, 1_000_000
 """Bytes of a file that goes through a browser's connection, and of each of its parts: a server keeps no more for a
 visitor who does not read."""
 AT_ONCE = 4
-"""Files of a widget that may be on their way; a browser that has gone never asks for the rest of one."""
-_coming: WeakKeyDictionary[Widget, list[Callable[..., None]]] = WeakKeyDictionary()
-"""For each file that is on its way, by widget: the function that sends the next part."""
+"""Files of a part that may be on their way; a browser that has gone never asks for the rest of one."""
+_coming: WeakKeyDictionary[Part, list[Callable[..., None]]] = WeakKeyDictionary()
+"""For each file that is on its way, by part: the function that sends the next part."""
 
 
-def hand_over(widget: Widget, name: str, media: str, content: bytes) -> None:
-    """Sends a file to the views of a widget, a part when the last one has come; `saveIncomingFiles` takes them.
+def hand_over(owner: Part, name: str, media: str, content: bytes) -> None:
+    """Sends a file to the views of `owner`, a piece when the last one has come; `saveIncomingFiles` takes them.
 
     Raises:
         ConfigError: it is too large for that.
@@ -45,20 +44,20 @@ def hand_over(widget: Widget, name: str, media: str, content: bytes) -> None:
             sent += 1
             part = content[(sent - 1) * PART : sent * PART]
             more = {"number": number, "left": parts - sent} if parts > 1 else {}
-            widget.send({"file": name, "media": media, **more}, [part])
+            owner.send({"file": name, "media": media, **more}, [part])
             if sent == parts and send in coming:
                 end(send)
 
     def end(sender: Callable[..., None]) -> None:
         coming.remove(sender)
-        widget.on_msg(sender, remove=True)
+        owner.on_msg(sender, remove=True)
 
-    coming = _coming.setdefault(widget, [])
+    coming = _coming.setdefault(owner, [])
     if parts > 1:
         if len(coming) == AT_ONCE:
             end(coming[0])
         coming.append(send)
-        widget.on_msg(send)
+        owner.on_msg(send)
     send()
 
 
@@ -80,19 +79,19 @@ class File(NamedTuple):
     shown: bool = True
     """Whether a person may want to read it here."""
 
-    def hand_to(self, widget: Widget) -> str:
-        """Writes the file, and sends it to the views of a widget; gives the words for that.
+    def hand_to(self, owner: Part) -> str:
+        """Writes the file, and sends it to the views of `owner`; gives the words for that.
 
         Raises:
             ConfigError: it cannot be written now, or is too large.
         """
         content = self.write()
         raw = content.encode() if isinstance(content, str) else content
-        hand_over(widget, self.name, self.media, raw)
+        hand_over(owner, self.name, self.media, raw)
         return f"Saved {self.name}, {size_words(len(raw))}."
 
 
-class TakeHome(PageWidget):
+class TakeHome(Part):
     """The fold. Any thread; the functions that write take the lock of their panel.
 
     Args:
@@ -106,7 +105,7 @@ class TakeHome(PageWidget):
     A press is the message `["save", place]` or `["show", place]`.
     """
 
-    _esm = view("takehome")
+    view = "takehome"
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     reading = traitlets.Int(-1).tag(sync=True)
@@ -145,7 +144,7 @@ LONGEST = 60
 """Letters of a file's name that are shown."""
 
 
-class FileEntry(PageWidget):
+class FileEntry(Part):
     """A file entry, and a button for what stands in the file's place. A subclass says what becomes of a file.
 
     Traits:
@@ -158,7 +157,7 @@ class FileEntry(PageWidget):
     A choice is a message: `["file", name]` with the file's bytes beside it, or `["other"]`.
     """
 
-    _esm = view("file")
+    view = "file"
     label = traitlets.Unicode().tag(sync=True)
     about = traitlets.Unicode().tag(sync=True)
     accept = traitlets.Unicode().tag(sync=True)
@@ -169,7 +168,7 @@ class FileEntry(PageWidget):
     own = traitlets.Bool(False).tag(sync=True)
     most = traitlets.Int().tag(sync=True)
 
-    def __init__(self, **traits: object) -> None:
+    def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self.on_msg(self._take)
 
@@ -191,12 +190,12 @@ class FileEntry(PageWidget):
 
     def use(self, words: str, said: str = "", *, own: bool) -> None:
         """Says which file is used from now on, and whether it is a person's own."""
-        with self.hold_sync():
+        with together():
             self.now, self.own, self.said, self.refused = words, own, said, False
 
     def refuse(self, sentence: str) -> None:
         """Says why the last choice will not do; what was used stays."""
-        with self.hold_sync():
+        with together():
             self.said, self.refused = sentence, True
 
 
@@ -214,7 +213,7 @@ class LargeFile(FileEntry):
 
     part = traitlets.Int(PART).tag(sync=True)
 
-    def __init__(self, **traits: object) -> None:
+    def __init__(self, **traits: Any) -> None:
         self._name, self._size, self._held = "", 0, bytearray()
         super().__init__(**traits)
 
@@ -239,7 +238,7 @@ class LargeFile(FileEntry):
             self.refuse(f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}.")
         else:
             self._size = size
-            with self.hold_sync():
+            with together():
                 self.said, self.refused = f"Sending {name}, {size_words(size)} …", False
         return 0 if self._size else -1
 

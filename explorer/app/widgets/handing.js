@@ -23,8 +23,8 @@ function saveIncomingFiles(model) {
       saveFile(content, parts);
     }
   };
-  model.on("msg:custom", onMessage);
-  return () => model.off("msg:custom", onMessage);
+  model.on("message", onMessage);
+  return () => model.off("message", onMessage);
 }
 
 /** The name of a file, made of a title. */

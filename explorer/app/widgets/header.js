@@ -16,7 +16,6 @@ export default {
         document.title = pageTitle(name, titles, model.get("selected"));
       }));
     }
-    // By now every widget is there to receive the states that it missed.
     model.send(["shown", hasAddress() ? location.search : ""]);
     return callAll(ends);
   },
@@ -38,9 +37,7 @@ function pageTitle(name, panels, index) {
 function tabBar(model, el, titles) {
   const choose = (index) => {
     tabs[index].focus();
-    afterChanges(model, () => { // the race offers the design that the controls have at that moment
-      if (model.get("selected") !== index) sendChange(model, { selected: index });
-    });
+    if (model.get("selected") !== index) model.change({ selected: index });
   };
   const tabs = titles.map((title, index) => button(title, "", () => choose(index), { role: "tab" }));
   const onkeydown = (event) => {
@@ -51,12 +48,12 @@ function tabBar(model, el, titles) {
   };
   const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": "Panels", onkeydown }, ...tabs);
   el.append(bar);
-  return follow(model, "selected hidden", () => {
+  return follow(model, "selected hidden_tabs", () => {
     tabs.forEach((tab, index) => {
       const isSelected = index === model.get("selected");
       tab.setAttribute("aria-selected", String(isSelected));
       tab.tabIndex = isSelected ? 0 : -1;
-      tab.hidden = model.get("hidden").includes(index);
+      tab.hidden = model.get("hidden_tabs").includes(index);
     });
     bar.hidden = tabs.filter((tab) => !tab.hidden).length < 2;
   });

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import segno
 import traitlets
 
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part
 
 
-class Header(PageWidget):
+class Header(Part):
     """Name, tabs and tools.
 
     Traits:
         name: the page's heading.
         tabs: titles of the panels; a single one shows no tab bar.
-        hidden: indexes of the tabs that are not shown.
+        hidden_tabs: indexes of the tabs that are not shown.
         selected: index of the open panel, set from either side; the browser's is only a wish.
         link: the page as a query; None until a browser has said what its address holds.
         undoes, redoes: whether there is a step back, or again.
@@ -29,10 +29,10 @@ class Header(PageWidget):
     `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, `["code", link]`.
     """
 
-    _esm = view("header")
+    view = "header"
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    hidden = traitlets.List(traitlets.Int()).tag(sync=True)
+    hidden_tabs = traitlets.List(traitlets.Int()).tag(sync=True)
     selected = traitlets.Int(0).tag(sync=True)
     link = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     undoes = traitlets.Bool(False).tag(sync=True)

@@ -14,7 +14,7 @@ from typing import Any
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
-from explorer.app.widgets.runtime import one_message
+from explorer.app.widgets.parts import together
 from explorer.app.widgets.verdict import Verdict
 from explorer.app.widgets.wording import left_in_words
 
@@ -92,7 +92,7 @@ class Live(Panel[Job, Result]):
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self._interrupting(), one_message():
+        with self._interrupting(), together():
             try:
                 if refusal := self._refusal():
                     short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import nullcontext
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-import ipywidgets as widgets
 import traitlets
 
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.worker import Worker
-from explorer.figures.words import typeset
 from explorer.stopping import Progress, Stop
 
 # The status line: what the page is doing, in words, with progress and at most two buttons.
@@ -29,7 +26,7 @@ from explorer.stopping import Progress, Stop
 STATES = ("idle", "computing", "stale", "refused", "failed", "paused")
 
 
-class Status(PageWidget):
+class Status(Part):
     """One line at the bottom of the page, announced politely to screen readers.
 
     Traits:
@@ -41,7 +38,7 @@ class Status(PageWidget):
         offer: label of a button before it, for another way out; empty for none.
     """
 
-    _esm = view("status")
+    view = "status"
     state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
     detail = traitlets.Unicode().tag(sync=True)
@@ -65,7 +62,7 @@ class Status(PageWidget):
         self, state: str, text: str, detail: str = "", fraction: float = -1.0, action: str = "", offer: str = ""
     ) -> None:
         """Changes the whole line in one message."""
-        with self.hold_sync():
+        with together():
             self.state, self.text, self.detail, self.fraction = state, text, detail, fraction
             self.action, self.offer = action, offer
 
@@ -99,7 +96,7 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
 """The phases that may follow each; only what computes can be stopped or paused."""
 
 
-class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
+class Panel(Part, Generic[Job, Result]):
     """A widget that computes on a thread of its own. Subclasses define the jobs.
 
     Args:
@@ -135,10 +132,8 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
             self.status.say(phase, text, detail, fraction, action, offer)
 
     def close(self) -> None:
-        """Ends the worker and removes every widget of the panel from the page."""
+        """Ends the worker, and what runs for the parts within."""
         self.worker.close()
-        for child in self.children:
-            close_all(child)
         super().close()
 
     # --- what a panel says of itself --------------------------------------------------------------------------
@@ -167,29 +162,3 @@ class Panel(widgets.Box, Generic[Job, Result]):  # type: ignore[misc]
 
     def _advance(self, job: Job, fraction: float) -> None:
         """Takes the progress of a job, on the worker's thread."""
-
-
-def prose(markup: str, css_class: str) -> widgets.HTML:
-    """A text on a panel, with its class in the style sheet."""
-    return widgets.HTML(typeset(markup)).add_class("ex-words").add_class(css_class)
-
-
-def send_again(widget: widgets.Widget) -> None:
-    """Sends a widget and its children again, to a browser that has just created them.
-
-    It did so from a copy of their state. What a worker sent while that copy was on its way was for widgets that the
-    browser did not know yet, and is lost: without this, a page could say "Measuring" for ever.
-    """
-    with getattr(widget, "lock", nullcontext()):  # or a newer result could be overtaken by this in turn
-        for child in getattr(widget, "children", ()):
-            send_again(child)
-        altered = widget.altered if isinstance(widget, PageWidget) else widget.keys
-        widget.send_state([key for key in widget.keys if key in altered and not key.startswith("_")])
-        widget.layout.send_state("display")
-
-
-def close_all(widget: widgets.Widget) -> None:
-    """Closes a widget and its children: a closed box leaves its children in the browser's memory."""
-    for child in getattr(widget, "children", ()):
-        close_all(child)
-    widget.close()

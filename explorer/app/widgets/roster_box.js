@@ -40,7 +40,7 @@ function nameEntry(send) {
 /** The chip of one design. */
 function chip(model, number) {
   const isSelectable = model.get("choices").length > 0;
-  const send = (verb, ...values) => press(model, [verb, number, ...values]);
+  const send = (verb, ...values) => model.act([verb, number, ...values]);
   const mark = swatch();
   const name = nameEntry((text) => send("name", text));
   const about = isSelectable ? button("", "ex-link ex-pin-about", () => send("select"))
@@ -103,7 +103,7 @@ function currentDesign(model) {
   const mark = swatch();
   const name = make("b", { class: "ex-now-name" });
   const now = make("span", { class: "ex-pin-about" }, "now");
-  const pin = button("Pin", "ex-button ex-pin-button", () => press(model, ["pin"]), {
+  const pin = button("Pin", "ex-button ex-pin-button", () => model.act(["pin"]), {
     "aria-label": "Pin the current design", title: "Keeps this design on every chart while the controls move on",
   });
   const current = make("span", { class: "ex-now" }, mark.svg, name, now, pin);
@@ -124,7 +124,7 @@ function currentDesign(model) {
 function designChooser(model) {
   const heading = make("h3", { class: "ex-side-heading" });
   let value, paintedChoices;
-  const add = button("Add", "ex-button", () => press(model, ["add", value]), {
+  const add = button("Add", "ex-button", () => model.act(["add", value]), {
     "aria-label": "Add the chosen design as a contender",
   });
   const chooser = make("div", { class: "ex-control ex-add", ...OWN_KEYS });
@@ -132,7 +132,7 @@ function designChooser(model) {
     paintedChoices = options;
     const label = "Design to add";
     const choose = (design) => { value = design; list.paint(design); };
-    const list = search({ label, options }, `ex-add-${model.model_id ?? ""}`, choose);
+    const list = search({ label, options }, `ex-add-${model.number}`, choose);
     list.below[0].querySelector("input").setAttribute("aria-label", label);
     choose(options.some((option) => option.value === value) ? value : options[0].value);
     chooser.replaceChildren(...list.below, add);

@@ -1,5 +1,4 @@
-/* The last part of the page's script: draws the views of all widgets, and distributes the states that the kernel
-   sends of several models in one message. A widget whose script came before this one waits for it. */
+/* The last part of the script: opens pages. A page whose own script came before this one waits for it. */
 
 /** Repairs a model whose script came late.
 
@@ -18,20 +17,6 @@ function requestMissedState(proxy) {
   });
 }
 
-function draw(name, view) {
-  requestMissedState(view.model);
-  return views[name].render(view);
-}
-
-/** Gives each model its state, after the earlier states of that model. Models of other pages are unknown here. */
-function distribute(manager, states) {
-  for (const [id, state] of Object.entries(states)) {
-    manager.get_model(id).then((model) => {
-      model.state_change = Promise.resolve(model.state_change).then(() => model.set_state(state));
-    }, () => {});
-  }
-}
-
 /** Disconnects the widgets from a kernel that was restarted automatically, because the new kernel does not know the
     page. JupyterLab itself disconnects them only after a restart that a person requested. */
 function disconnectAtRestart(manager) {
@@ -45,8 +30,10 @@ export default {
     plotlySource.model = model;
     loadGlossary(model.get("glossary"));
     listenToGlossary();
-    model.on("msg:custom", ({ states }) => states && distribute(model.widget_manager, states));
     const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {});
-    (pages[model.get("key")] ??= Promise.withResolvers()).resolve(draw);
+    (pages[model.get("key")] ??= Promise.withResolvers()).resolve((pageModel) => {
+      requestMissedState(pageModel);
+      return openPage(pageModel);
+    });
   },
 };

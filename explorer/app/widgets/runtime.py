@@ -1,8 +1,7 @@
-"""`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all the others.
+"""`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all its pages.
 
-Each widget brings no more than a stub, which waits until the page has the script and draws by the view of its name. The
-script is put together from the `.js` files of this package: those in `SHARED` are seen by all others, each of which
-exports one view under the file's name.
+A page brings no more than a stub, which waits for the script. That is put together from the `.js` files of this
+package: those in `SHARED` are seen by all others, each of which exports one view under the file's name.
 """
 
 from __future__ import annotations
@@ -10,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
-from weakref import WeakSet
+from typing import Any
 
 import anywidget
 import traitlets
@@ -25,27 +21,13 @@ from explorer.glossary.lessons import LESSONS
 from explorer.glossary.papers import HOSTS
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "glossary", "messages", "address", "handing", "picture", "plotly", "search", "guess",
-          "update", "screen")
+SHARED = ("elements", "typeset", "glossary", "parts", "address", "handing", "picture", "plotly", "search",
+          "guess", "update", "screen")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
     "widgets/glossary", "widgets/roster_box", "race/race", "explore/explore",
     "stories/stories"))
-STUB = """const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
-const page = (pages.{key} ??= Promise.withResolvers());
-export default {{ render: async (view) => (await page.promise)("{name}", view) }};
-"""
 _creating = threading.Lock()
-
-
-class _Thread(threading.local):
-    answering = False
-    """Whether it handles a browser's message."""
-    states: dict[str, dict[str, Any]] | None = None
-    """Changes gathered by `one_message`, by model; None outside of it."""
-
-
-_thread = _Thread()
 
 
 def page_script() -> str:
@@ -61,10 +43,18 @@ SCRIPT = page_script()
 STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
 KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdigest()[:12]
 """Pages of several kernels in one window share a script only if it is the same."""
+STUB = f"""const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
+const page = (pages.{KEY} ??= Promise.withResolvers());
+export default () => {{
+  let draw;
+  return {{ render: async ({{ model, el }}) => (await (draw ??= page.promise.then((open) => open(model))))(el) }};
+}};
+"""
+"""Script of a page, which waits for the other one."""
 
 
 class Runtime(anywidget.AnyWidget):
-    """Holds what all widgets of a kernel need. It has no view.
+    """Holds what all pages of a kernel need. It has no view.
 
     plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`, a notebook
     server of the same environment): there it is sent only if a page says that this failed.
@@ -103,89 +93,3 @@ class Runtime(anywidget.AnyWidget):
             if cls._only is None or cls._only.comm is None:
                 cls._only = cls()
             return cls._only
-
-
-LISTENERS: WeakSet[Listener] = WeakSet()
-"""Pages that want to know when somebody may have changed something."""
-
-
-class Listener(Protocol):
-    """A follower of the changes of a page."""
-
-    def follow(self) -> None:
-        """Called when a message from a browser was handled: whatever it changed is changed by then."""
-
-
-def tell() -> None:
-    """Tells the listeners. Callers hold no panel's lock."""
-    for listener in tuple(LISTENERS):
-        listener.follow()
-
-
-class PageWidget(anywidget.AnyWidget):
-    """Base of the page's widgets. A subclass that has a view says `_esm = view("its name")`."""
-
-    def __init__(self, **traits: object) -> None:
-        Runtime.shared()
-        self.altered: set[str] = set()
-        """Names of the traits that were set since a browser was given all of them."""
-        super().__init__(**traits)
-        self.altered.clear()
-
-    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
-        """Values of traits, as a browser is given them."""
-        if key is None:
-            self.altered.clear()
-        return super().get_state(key, drop_defaults)
-
-    def notify_change(self, change: Any) -> None:
-        """Notes and sends a change."""
-        self.altered.add(change["name"])
-        super().notify_change(change)
-
-    def _handle_msg(self, msg: object) -> None:
-        """Handles a message from a browser: all that a person does on the page comes as one."""
-        _thread.answering = True
-        try:
-            super()._handle_msg(msg)
-        finally:
-            _thread.answering = False
-        tell()
-
-    def _send(self, msg: Mapping[str, Any], buffers: Any = None) -> None:
-        """Sends a message, or leaves a change of state to `one_message`."""
-        gathered = _thread.states
-        if gathered is None or self.comm is None:
-            super()._send(msg, buffers)
-        elif msg["method"] == "update" and not buffers:
-            gathered.setdefault(self.model_id, {}).update(msg["state"])
-        else:
-            if state := gathered.pop(self.model_id, None):
-                super()._send({"method": "update", "state": state, "buffer_paths": []})
-            super()._send(msg, buffers)
-
-
-@contextmanager
-def one_message() -> Iterator[None]:
-    """Sends this thread's changes to page widgets as one message, where the thread answers a browser's message.
-
-    Each message costs kernel, server and page some milliseconds, which a dragged slider waits for. A page that has
-    sent one has the script that takes them apart; to any other, still being put together, all is sent again. The caller
-    holds the lock under which the widgets change: nobody else's message comes between.
-    """
-    if not _thread.answering or _thread.states is not None:
-        yield
-        return
-    states: dict[str, dict[str, Any]] = {}
-    _thread.states = states
-    try:
-        yield
-    finally:
-        _thread.states = None
-        if states:
-            Runtime.shared().send({"states": states})
-
-
-def view(name: str) -> str:
-    """The script of a widget that is drawn by the page's view of this name: that of the file `name.js`."""
-    return STUB.format(key=KEY, name=name)

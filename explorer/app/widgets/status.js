@@ -11,14 +11,13 @@ export default {
     const detail = make("span", { class: "ex-status-detail" });
     const progress = make("progress", { "aria-label": "Progress" });
     const buttons = {
-      offer: button("", "ex-button ex-primary", () => press(model, "offer")),
-      action: button("", "ex-button", () => press(model, "action")),
+      offer: button("", "ex-button ex-primary", () => model.act("offer")),
+      action: button("", "ex-button", () => model.act("action")),
     };
     const sign = make("span", { class: "ex-mark", "aria-hidden": "true" });
     el.append(sign, text, detail, progress, ...Object.values(buttons));
-    const channel = channelOf(model);
     const paint = () => {
-      const { silence } = channel;
+      const { silence } = model.page;
       // While it computes, the line says already that results are missing: "Waiting for Python" would add nothing.
       const isSilent = silence > (model.get("state") === "computing" ? 1 : 0);
       const fraction = isSilent ? -1 : model.get("fraction");
@@ -34,8 +33,8 @@ export default {
         node.hidden = !model.get(name);
       }
     };
-    channel.listeners.add(paint);
+    model.page.listeners.add(paint);
     const stop = follow(model, "state text detail fraction action offer", paint);
-    return callAll([() => channel.listeners.delete(paint), stop]);
+    return callAll([() => model.page.listeners.delete(paint), stop]);
   },
 };

@@ -4,10 +4,10 @@ export default {
   render({ model, el }) {
     const rows = model.get("rows").map(({ label, words, shown }, index) => {
       const show = button("Show", "ex-link", () => {
-        if (model.get("reading") === index) sendChange(model, { reading: -1 });
-        else press(model, ["show", index]);
+        if (model.get("reading") === index) model.change({ reading: -1 });
+        else model.act(["show", index]);
       }, { "aria-label": `Show ${label}`, "aria-expanded": "false" });
-      const save = button("Save", "ex-link", () => press(model, ["save", index]), { "aria-label": `Save ${label}` });
+      const save = button("Save", "ex-link", () => model.act(["save", index]), { "aria-label": `Save ${label}` });
       const node = make("li", {}, make("b", {}, label), make("span", {}, words), ...(shown ? [show] : []), save);
       return { show, node };
     });

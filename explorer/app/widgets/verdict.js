@@ -27,7 +27,7 @@ function findingNode(model, { severity, meaning, evidence, remedy, code, numbers
     make("span", { class: "ex-sign", role: "img", "aria-label": word }, sign),
     make("p", {}, strong, ...(code ? [" ", ...typeset(remedy), ": ", make("code", {}, code)] : [])),
     ...(evidence || numbers.length ? [evidenceFold(evidence, numbers, index, unfolded)] : []),
-    ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => press(model, index))] : []));
+    ...(remedy && !code ? [button(remedy, "ex-button ex-primary", () => model.act(index))] : []));
   makeTabStop(root);
   return root;
 }
@@ -47,7 +47,7 @@ export default {
       el.hidden = nodes.length === 0;
       if (nodes.length && model.get("undo")) {
         const title = `Takes back: ${model.get("undo")}`;
-        nodes[0].append(button("Undo", "ex-button", () => press(model, "undo"), { title }));
+        nodes[0].append(button("Undo", "ex-button", () => model.act("undo"), { title }));
       }
       el.replaceChildren(...nodes.slice(0, 1));
       if (nodes.length < 2) return;

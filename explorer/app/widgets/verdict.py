@@ -9,7 +9,7 @@ from typing import NamedTuple
 import traitlets
 
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.runtime import PageWidget, view
+from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.profile import Profile
@@ -21,7 +21,7 @@ def entry(finding: Finding, **changes: str) -> dict[str, object]:
     return {part: getattr(finding, part) for part in parts} | changes
 
 
-class Verdict(PageWidget):
+class Verdict(Part):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
@@ -32,7 +32,7 @@ class Verdict(PageWidget):
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
 
-    _esm = view("verdict")
+    view = "verdict"
     findings = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
     undo = traitlets.Unicode().tag(sync=True)

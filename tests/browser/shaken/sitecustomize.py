@@ -18,7 +18,7 @@ if (most := os.environ.get("EXPLORER_SHAKE")) and any("ipykernel_launcher" in wo
     take, tell = Widget._handle_msg, Widget._send
 
     def take_late(self: Widget, message: dict[str, Any]) -> None:
-        if message["content"]["data"].get("method") != "request_state":  # sixty of which open a page in need
+        if message["content"]["data"].get("method") != "request_state":
             time.sleep(float(most) * dice.random() ** 2)
         take(self, message)
 

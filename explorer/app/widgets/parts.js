@@ -1,0 +1,183 @@
+/* The parts of a page, as the kernel has them: one widget's model carries all of them, see `parts.py`.
+
+   A view is given a part as its `model`. A person's acts are sent in their order, one at a time, so that no button
+   overtakes the change of a slider before it, and a dragged slider sends no more than the kernel can answer. What a
+   person sets is set here at once; until the kernel has handled it, what the kernel sends of it is older and ignored.
+
+   The page shows the truth only as long as its kernel answers. Where it does not, the status line says so. */
+
+const SILENCES = [300, 5000]; // milliseconds without an answer: the page is then stale; Python then does not answer
+const BUSY_ALLOWANCE = 50; // milliseconds of them in which a page that was busy handles answers that have arrived
+
+class Part {
+  constructor(page, number) {
+    // `sent` has the number of the message with a person's last change of a trait, until that is answered.
+    Object.assign(this, { page, number, state: {}, sent: new Map(), listeners: new Map() });
+  }
+
+  get(name) {
+    return this.state[name];
+  }
+
+  /** Listens to events, whose names are separated by spaces: `change:` and a trait, or `message`. */
+  on(events, listener) {
+    for (const event of events.split(" ")) {
+      if (!this.listeners.has(event)) this.listeners.set(event, new Set());
+      this.listeners.get(event).add(listener);
+    }
+  }
+
+  off(events, listener) {
+    for (const event of events.split(" ")) this.listeners.get(event)?.delete(listener);
+  }
+
+  /** Calls each listener of some events once. */
+  emit(events, ...values) {
+    const listeners = new Set(events.flatMap((event) => [...this.listeners.get(event) ?? []]));
+    listeners.forEach((listener) => listener(...values));
+  }
+
+  /** Sets traits by what the kernel has sent. Returns the events to emit. */
+  merge(state, handled) {
+    const names = Object.keys(state).filter((name) => !(this.sent.get(name) > handled) && state[name] !== this.state[name]);
+    for (const name of names) this.state[name] = state[name];
+    return names.map((name) => `change:${name}`);
+  }
+
+  /** Sends a message of this part at once. */
+  send(content, buffers) {
+    this.page.post({ part: this, verb: "act", content, buffers });
+  }
+
+  /** Sends an act of a person after the acts before it; its answer calls `onAnswer`. */
+  act(content, { buffers, onAnswer } = {}) {
+    this.page.queue({ part: this, verb: "act", content, buffers, onAnswer });
+  }
+
+  /** Sets and sends traits, as an act of a person. */
+  change(changes) {
+    Object.assign(this.state, changes);
+    const number = this.page.queue({ part: this, verb: "set", content: { ...changes } });
+    for (const name of Object.keys(changes)) this.sent.set(name, number);
+    this.emit(Object.keys(changes).map((name) => `change:${name}`));
+  }
+}
+
+const unanswered = new Set(); // the pages of this document that wait for an answer
+
+class Page {
+  constructor(model) {
+    // Of the acts, one is in `flight`, and the others are `waiting`. `silence` is the number of SILENCES that have passed.
+    Object.assign(this, { model, parts: new Map(), top: null, number: 0, flight: null, waiting: [] });
+    Object.assign(this, { silence: 0, timers: [], listeners: new Set() });
+    model.on("msg:custom", (message, buffers) => {
+      if (message.parts) this.merge(message);
+      else this.parts.get(message.to)?.emit(["message"], message.content, buffers);
+    });
+    model.on("change:state", () => this.merge(model.get("state")));
+    this.merge(model.get("state"));
+    model.send(["shown", model.get("state").sent]);
+  }
+
+  /** Sets the traits of all parts before it tells anybody of one. */
+  merge({ top = this.top, parts, handled }) {
+    this.top = top;
+    const changed = Object.entries(parts).map(([key, state]) => {
+      const number = Number(key), part = this.parts.get(number) ?? new Part(this, number);
+      this.parts.set(number, part);
+      return [part, part.merge(state, handled)];
+    });
+    for (const [part, events] of changed) part.emit(events);
+    const kept = new Set(this.within(this.top));
+    for (const number of this.parts.keys()) if (!kept.has(number)) this.parts.delete(number);
+  }
+
+  /** The numbers of a part and of all within it. */
+  within(number) {
+    return [number, ...this.parts.get(number).get("children").flatMap((child) => this.within(child))];
+  }
+
+  post({ part, verb, content, buffers, number = this.number += 1 }, callbacks) {
+    this.model.send([number, part.number, verb, content], callbacks, buffers);
+  }
+
+  /** Adds an act to those that wait; a change is merged into the change of the same part before it. Returns its number. */
+  queue(act) {
+    const last = this.waiting.at(-1);
+    act.number = this.number += 1;
+    if (act.verb === "set" && last?.verb === "set" && last.part === act.part) {
+      Object.assign(act.content, { ...last.content, ...act.content });
+      this.waiting.pop();
+    }
+    this.waiting.push(act);
+    if (!this.flight || this.silence === SILENCES.length) this.sendNext();
+    return act.number;
+  }
+
+  /** Calls back as soon as every act so far is answered, or if the kernel does not answer any more. */
+  settled(callback) {
+    if (this.flight && this.silence < SILENCES.length) this.waiting.push({ callback });
+    else callback();
+  }
+
+  sendNext() {
+    const act = this.flight = this.waiting.shift() ?? null;
+    if (act?.callback) {
+      act.callback();
+      this.sendNext();
+    } else if (act) {
+      const status = ({ content }) => content.execution_state === "idle" && this.settle(act);
+      this.post(act, { iopub: { status } });
+    }
+    this.countSilence();
+    unanswered[this.flight ? "add" : "delete"](this);
+    document.documentElement.toggleAttribute("data-unanswered", unanswered.size > 0); // for programs that watch the page
+  }
+
+  /** Takes the answer to an act. */
+  settle(act) {
+    for (const [name, number] of act.part.sent) if (number <= act.number) act.part.sent.delete(name);
+    act.onAnswer?.();
+    if (this.flight === act) this.sendNext();
+    // A page that is stale stays so until every act is answered, or it would blink with each answer.
+    this.setSilence(this.flight ? Math.min(this.silence, 1) : 0);
+  }
+
+  setSilence(silence) {
+    if (this.silence === silence) return;
+    this.silence = silence;
+    this.listeners.forEach((paint) => paint());
+  }
+
+  /** Starts to count the silence anew. */
+  countSilence() {
+    this.timers.splice(0).forEach(clearTimeout);
+    if (!this.flight) return;
+    this.timers = SILENCES.map((time, index) => setTimeout(() => {
+      // A second timer lets the page handle the answers first that arrived while it was busy.
+      this.timers[index] = setTimeout(() => {
+        this.setSilence(Math.max(this.silence, index + 1));
+        if (this.silence === SILENCES.length) this.sendNext(); // a kernel that has ended never answers
+      }, BUSY_ALLOWANCE);
+    }, time - BUSY_ALLOWANCE));
+  }
+}
+
+/** A page's model as a page: returns what draws it into an element, which returns a function that stops. */
+function openPage(model) {
+  const page = new Page(model);
+  return (el) => drawPart(page.parts.get(page.top), el);
+}
+
+/** Draws a part into an element. Returns a function that stops. */
+function drawPart(part, el) {
+  let classes = [];
+  const end = views[part.get("view")].render({ model: part, el });
+  const stop = follow(part, "classes hidden", () => {
+    el.classList.remove(...classes);
+    classes = part.get("classes");
+    el.classList.add(...classes);
+    el.style.display = part.get("hidden") ? "none" : "";
+  });
+  return callAll([stop, end ?? (() => {})]);
+}
