@@ -160,3 +160,11 @@ def test_classes_are_added_once_and_removed():
     words = prose("<b>x_1</b>", "ex-lead").add_class("ex-a").add_class("ex-a")
     assert words.classes == ("ex-words", "ex-lead", "ex-a")
     assert words.remove_class("ex-lead").remove_class("ex-lead").classes == ("ex-words", "ex-a")
+
+
+def test_a_message_that_overtakes_the_acts_that_wait_is_none_of_them(two):
+    first, _, browser = two
+    browser.act(first, "set", {"stale": True})
+    browser.page._take(browser.page, [0, first.number, "act", ["seen", False]], [])
+    assert not first.seen
+    assert browser.page.get_state()["state"]["handled"] == browser.number == 1

@@ -11,7 +11,7 @@ const BUSY_ALLOWANCE = 50; // milliseconds of them in which a page that was busy
 
 class Part {
   constructor(page, number) {
-    // `sent` has the number of the message with a person's last change of a trait, until that is answered.
+    // `sent` has the number of the act with a person's last change of a trait, until that is answered.
     Object.assign(this, { page, number, state: {}, sent: new Map(), listeners: new Map() });
   }
 
@@ -97,7 +97,8 @@ class Page {
     return [number, ...this.parts.get(number).get("children").flatMap((child) => this.within(child))];
   }
 
-  post({ part, verb, content, buffers, number = this.number += 1 }, callbacks) {
+  /** Sends a message; one that is not an act of the queue overtakes those that wait, and has no number. */
+  post({ part, verb, content, buffers, number = 0 }, callbacks) {
     this.model.send([number, part.number, verb, content], callbacks, buffers);
   }
 

@@ -159,9 +159,10 @@ def together() -> Iterator[None]:
 class PageWidget(anywidget.AnyWidget):
     """A page, or a live figure of a lesson: the only widget, whose parts are within its `top`.
 
-    Its messages are `{sent, handled, parts}` for changes: the number of the message, that of the browser's last change
-    that was handled, and trait values by the part's number; `{to, content}` for a part's own message. A browser sends
-    `["shown", sent]` once it listens, `[number, part, "set", values]` and `[number, part, "act", content]`.
+    Its messages are `{sent, handled, parts}` for changes: the number of the message, that of a person's last act that
+    was handled, and trait values by the part's number; `{to, content}` for a part's own message. A browser sends
+    `["shown", sent]` once it listens, `[number, part, "set", values]` and `[number, part, "act", content]`, where the
+    number is 0 if it is no act of a person.
     """
 
     _esm = STUB
@@ -236,7 +237,7 @@ class PageWidget(anywidget.AnyWidget):
                     if sent != self._sent:
                         self.send(self.whole())
                 case [int() as number, int() as part, "set" | "act" as verb, content] if part in self._parts:
-                    self._handled = number
+                    self._handled = number or self._handled
                     if verb == "act":
                         self._parts[part].handle(content, buffers)
                     elif isinstance(content, dict):
