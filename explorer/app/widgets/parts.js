@@ -167,7 +167,11 @@ class Page {
 /** A page's model as a page: returns what draws it into an element, which returns a function that stops. */
 function openPage(model) {
   const page = new Page(model);
-  return (el) => drawPart(page.parts.get(page.top), el);
+  return (el) => {
+    // The comm ends with its kernel. ipywidgets marks its own boxes so, and no view of anywidget.
+    model.on("comm_live_update", () => el.classList.add("jupyter-widgets-disconnected"));
+    return drawPart(page.parts.get(page.top), el);
+  };
 }
 
 /** Draws a part into an element. Returns a function that stops. */
