@@ -21,13 +21,15 @@ from explorer.trials import SIZES
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}
 """Weight of a norm placement; of the others 1."""
+LATER = dict.fromkeys(("nope", "peri_heads", "zero_last", "mitchell", "torchtitan"), 0.0)
+"""Weight of the options that came after the designs were trained: with these, the others would be drawn otherwise."""
 
 Draw = Callable[[np.random.Generator], Any]
 
 
 def _any(field: str, weights: Mapping[str, float] = {}) -> Draw:
     choices = Config.specs()[field].choices
-    chance = np.array([weights.get(one, 1.0) for one in choices])
+    chance = np.array([{**weights, **LATER}.get(one, 1.0) for one in choices])
     return lambda rng: str(rng.choice(choices, p=chance / chance.sum()))
 
 
@@ -63,7 +65,7 @@ FIELDS: Mapping[str, tuple[float, Draw]] = {
     "sink": (0.2, _any("sink")),
     "attention_gate": (0.2, _any("attention_gate")),
     "value_residual": (0.15, lambda rng: True),
-    "position": (0.6, _any("position", {"nope": 0.0})),  # which came after the designs were trained
+    "position": (0.6, _any("position")),
     "input_second_moment": (0.2, _between(1e-3, 10)),
     "readout": (0.3, _any("readout")),
 }

@@ -90,7 +90,8 @@ def shell(tmp_path: Path) -> InteractiveShell:
 
 def test_brackets_complete(shell: InteractiveShell) -> None:
     shell.user_ns |= {"profile": ex.predict(ex.Config(**SMALL)), "presets": ex.PRESETS}
-    assert completions(shell, 'profile["sec') == ['profile["second_moment']
+    assert completions(shell, 'profile["sec') == [
+        'profile["second_moment', 'profile["second_moment_by_position']
     assert 'profile["second_moment", "embed' in completions(shell, 'profile["second_moment", "')
     assert completions(shell, 'presets["gpt2') == ['presets["gpt2']
 

@@ -89,7 +89,8 @@ class Descent:
         self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
         scale = np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[:, None, None] ** 2
         self.branch = scale * isotropic(gains, place, [step.on_output for step in steps])
-        self.final_input = self.branch * isotropic(gains, place, [step.on_read for step in steps]) * gains.last
+        self.final_input = self.branch * isotropic(gains, place, [step.on_read for step in steps])
+        self.final_input *= gains.last[:len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
         self.on_heads = isotropic(gains, place, [step.on_heads for step in steps])
         self.on_sum, self.doubled = through(gains, place, [step.on_sum for step in steps])

@@ -13,7 +13,7 @@ from torch import nn
 from benchmarks.models import MODELS, build, ours_of
 from explorer import Profile, diagnose, measure
 from explorer.profile import MATRICES
-from tests.test_models import INTERLEAVED, weights
+from tests.test_models import weights
 
 pytest.importorskip("transformers", reason="needs the extra `models`")
 
@@ -25,7 +25,7 @@ def test_a_real_model_has_weights_that_no_rule_minds(name: str) -> None:
     """Their weights beside the signal of ours, which is of the same law: `tests/test_models.py`."""
     config, row = ours_of(name, **SIZES), MODELS[name]
     torch.manual_seed(0)
-    layers = [{matrix: value for matrix, value in weights(block, config, name in INTERLEAVED).items()
+    layers = [{matrix: value for matrix, value in weights(block, config, name).items()
                if matrix in MATRICES} for block in build(row, config).get_submodule(row.blocks)]
     measured = measure(config)
     profile = replace(

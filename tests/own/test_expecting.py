@@ -84,7 +84,11 @@ def test_models_that_others_wrote_start_as_their_presets(name: str) -> None:
     torch.manual_seed(0)
     model = build(MODELS[name], config)
     found = verdict(name, expectation(name), model, torch.randperm(32).view(2, 16))
-    assert found.agrees, str(found)
+    if name == "nanochat":  # which transformers writes without the factor 1.2 on queries and keys
+        assert f"the logit spread at the attention logits is {1 / 1.44:.3f} × as large" in str(found)
+        assert "In all, 1 of 17 statistics and sites part." in str(found)
+    else:
+        assert found.agrees, str(found)
 
 
 def test_the_loss_is_left_aside() -> None:

@@ -18,10 +18,12 @@ from explorer.own.fields import EXACT
 transformers = pytest.importorskip("transformers")
 
 SIZES: dict[str, Any] = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 16, "batch_size": 2}
-UNSEEN = {"n_seeds", "seed", "loss", "parametrization", "base_depth"}
+UNSEEN = {"n_seeds", "seed", "loss", "output_cap", "parametrization", "base_depth"}
 """What no block shows: how many draws there were, and how it is to be trained."""
 DRAWN = {"input_second_moment", "input_correlation"}
 """Read off one batch, of which they are the mean."""
+ALIKE = {"nanochat": {"mlp_variance", "scale_rule"}}
+"""Fields of which other values say the same: with W_out = 0, 0.64 over fan_out is W_in's 0.16 over fan_in."""
 BIASES = 0.12
 """Error of the variance of 4 × 64 biases, twice."""
 
@@ -40,7 +42,7 @@ def test_a_model_that_others_wrote_has_its_preset_for_a_twin(name: str) -> None:
     torch.manual_seed(0)
     found = twin(build(MODELS[name], asked), torch.randperm(32).view(2, 16))
     left = differing(found.config, asked)
-    assert not left, left
+    assert left.keys() <= ALIKE.get(name, set()), left
     assert found.distance < 0.05  # of a matrix of 64 × 16 entries the variance is known to 4 %
     assert not found.unread
     assert bool(found.differs) == (name == "gpt_oss")  # whose MLPs are experts
