@@ -91,7 +91,7 @@ def calm(config: Config) -> Candidates:
 
 def distinct(config: Config) -> Candidates:
     """Changes that keep the tokens different."""
-    return [plain(config), ("unit_variance",)]
+    return [(*plain(config), *_sized(config)), ("unit_variance",)]
 
 
 def soft(config: Config, at_once: bool, grows: bool) -> Candidates:
@@ -117,8 +117,12 @@ def even(config: Config) -> Candidates:
         return [(*_divided(config), *plain(config), "unit_variance")]
     if not PLACEMENTS[config.norm_placement].normalizes or not config.design.adds_to_whole_stream:
         return calm(config)
-    sized = ("unit_variance",) if config.init_variance > LARGE else ()
-    return [(*_divided(config), *sized), plain(config), ("small_branches",)]
+    return [(*_divided(config), *_sized(config)), plain(config), ("small_branches",)]
+
+
+def _sized(config: Config) -> tuple[str, ...]:
+    """Weights of the rule's size, where they are large."""
+    return ("unit_variance",) if config.init_variance > LARGE else ()
 
 
 def _divided(config: Config) -> tuple[str, ...]:
