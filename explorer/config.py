@@ -110,7 +110,7 @@ class Config(Settings):
         if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
             raise self.refusal(f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
                                "and W_out already; got {scale_rule=}", scale_rule="lecun", residual="constant")
-        if set(design.last) != {1.0} and (design.copied or design.scales_forward):
+        if design.differs_by_layer and (design.copied or design.scales_forward):
             field, value = ("layer_weights", "independent") if design.copied else ("parametrization", "standard")
             raise self.refusal(f"{{scale_rule=}} needs {{{field}={value}}}, because σ differs from layer to layer; "
                                f"got {{{field}=}}", **{field: value}, scale_rule="gpt2")

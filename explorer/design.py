@@ -170,10 +170,15 @@ class Design:
         return matrices
 
     @property
+    def differs_by_layer(self) -> bool:
+        """Whether the last matrix of a sublayer is drawn by its layer."""
+        return SCALE_RULES[self.settings.scale_rule].last is not None
+
+    @property
     def last(self) -> tuple[float, ...]:
         """Factor on the variance of the last matrix of each sublayer, beside that in `matrices`, `[2N]`."""
-        factor = SCALE_RULES[self.settings.scale_rule].last
-        return tuple(factor(index // 2 + 1) for index in range(2 * self.settings.n_layers))
+        factor, count = SCALE_RULES[self.settings.scale_rule].last, 2 * self.settings.n_layers
+        return tuple(factor(index // 2 + 1) for index in range(count)) if factor else (1.0,) * count
 
     @property
     def biases(self) -> dict[str, float]:

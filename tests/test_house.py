@@ -24,9 +24,9 @@ class Room(NamedTuple):
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
-    ".": Room(2053, 18),
-    "app": Room(8369, 96),
-    "diagnosis": Room(1089, 9),
+    ".": Room(2056, 18),
+    "app": Room(8372, 96),
+    "diagnosis": Room(1090, 9),
     "export": Room(502, 5),
     "figures": Room(2153, 17),
     "glossary": Room(91, 3),
@@ -39,7 +39,7 @@ ROOMS: dict[str, Room] = {
     "serve": Room(1129, 7),
     "sweeping": Room(737, 6),
     "tasks": Room(656, 5),
-    "theory": Room(2574, 18),
+    "theory": Room(2575, 18),
     "training": Room(1139, 9),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes

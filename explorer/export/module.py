@@ -91,7 +91,7 @@ def _weights(config: Config) -> dict[str, Any]:
         "matrix_factors": named, "factors": any(factors.values()), "biases": set(design.biases),
         "deviation": formulas.DEVIATIONS.get(config.scale_rule, ""),
         "scale_words": described(SCALE_RULES[config.scale_rule]),
-        "last_by_layer": "" if set(design.last) == {1.0} else text_of(config, "scale_rule", formulas.LAST_BY_LAYER),
+        "last_by_layer": text_of(config, "scale_rule", formulas.LAST_BY_LAYER) if design.differs_by_layer else "",
         "noise": text_of(config, "distribution", formulas.NOISE),
         "distribution": DISTRIBUTIONS[config.distribution].formula,
     }

@@ -252,7 +252,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         for name, each in design.matrices.items()
     }
     for half, name in enumerate(LAST):
-        if name in weights and set(design.last) != {1.0}:
+        if name in weights and design.differs_by_layer:
             weights[name] *= torch.tensor(design.last[half::2]).sqrt()[:, None, None]
     for name, variance in design.biases.items():
         bias, width = name.replace("W", "b"), design.matrices[name].fan_out

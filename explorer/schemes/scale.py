@@ -37,8 +37,8 @@ class ScaleRule(Option):
     """`variance(config, matrix, fan_in, fan_out)` of the entries of one matrix."""
 
     variance: Callable[[Settings, str, int, int], float]
-    last: Callable[[int], float] = lambda layer: 1.0
-    """One more factor on the variance of W_O and W_out, from the layer, 1 … N."""
+    last: Callable[[int], float] | None = None
+    """One more factor on the variance of W_O and W_out, from the layer, 1 … N; None where all layers have the same."""
     shrinks_last: bool = False
     """W_O and W_out are drawn smaller by the depth, so that no residual rule needs to."""
 

@@ -156,7 +156,7 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
     correlation, seed = dashboard.control("input_correlation"), dashboard.control("seed")
     group.locator("summary").click()
     more = group.get_by_role("button", name="Input and loss")
-    expect(more).to_have_text("More in Input and loss (4)")
+    expect(more).to_have_text("More in Input and loss (5)")
     expect(correlation).to_be_hidden()
     with dashboard.redrawn():
         dashboard.choose("input", "correlated")
@@ -215,7 +215,7 @@ def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashbo
                                                                  "itself; got Residual = ReZero")
     dashboard.choose("residual", "rezero")
     dashboard.wait_for_state("refused")
-    expect(excluded).to_have_count(15)
+    expect(excluded).to_have_count(16)
     expect(residual).to_have_value("rezero")
     with dashboard.redrawn():
         dashboard.page.get_by_role("button", name="Set Norm placement to pre", exact=True).click()

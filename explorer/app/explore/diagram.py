@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import traitlets
 
-from explorer.app.widgets.parts import Part, together
+from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.figures.diagram import diagram
 from explorer.profile import Profile
@@ -54,7 +54,7 @@ class Diagram(Part):
     def _choose(self, _: object, content: object, __: object) -> None:
         match content:
             case ["layer", int() as layer] if 1 <= layer <= self.layers and self._shown:
-                with self._lock, together():
+                with self._lock:
                     self._wanted = layer
                     config, profile, reference = self._shown
                     self.show(config, [profile], reference)

@@ -102,7 +102,7 @@ class Drawing:
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
             alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
-            with together():  # one message a chart; the lock keeps other threads out, as this needs
+            with together():  # a chart by itself: the browser draws it while the next one is made
                 chart.title = row.title
                 config = _config_of(predicted, measured)
                 figure = hidden if hidden is not None else self._asking.guessed(

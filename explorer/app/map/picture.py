@@ -85,7 +85,7 @@ class Picture:
         self.shown = Shown(job, sweep, plan)
         figure = heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan))
         lines = LINES if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})) else ""
-        with together():  # one message; the lock keeps other threads out, as this needs
+        with together():
             self.chart.title = title(plan)
             self.chart.caption = CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
             self.chart.explain(why(plan.statistic))
