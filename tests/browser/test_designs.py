@@ -161,7 +161,7 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
     with dashboard.redrawn():
         dashboard.choose("input", "correlated")
     expect(correlation).to_be_visible()
-    expect(more).to_have_text("More in Input and loss (3)")
+    expect(more).to_have_text("More in Input and loss (4)")
     more.click()
     expect(more).to_have_attribute("aria-expanded", "true")
     for field, value in (("input_second_moment", "2"), ("seed", "7")):
@@ -172,7 +172,7 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
         seed.get_by_role("button", name="Reset").click()
     expect(seed).to_be_visible()
     more.click()
-    expect(more).to_have_text("More in Input and loss (2)")
+    expect(more).to_have_text("More in Input and loss (3)")
     expect(seed).to_be_hidden()
     group.locator("summary").click()
 
