@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import NamedTuple
+
+import numpy as np
 
 from explorer.choices import ConfigError
 from explorer.design import Design
@@ -29,7 +33,10 @@ leave holes there: in the mean `HOLES` of what is kept, where all activations ar
 HOLES = (0.45, 1.3)
 PER_LAYER, PER_WEIGHT, PER_PRODUCT, PER_BYTE, PER_LOGIT = 2.6e-3, 2.2e-8, 6.2e-11, 2.6e-9, 2e-8
 """Seconds of a processor to measure: a layer, drawing a weight, a weight and token, a byte of activations, and an
-attention logit (twice as long under a mask). Fitted on the designs of `benchmarks.estimates`."""
+attention logit (twice as long under a mask). Fitted on the designs of `benchmarks.estimates`, on a machine whose
+`work` took `REFERENCE`."""
+REFERENCE = 2.3e-3
+"""Seconds of a processor."""
 AGAIN = 4 / 3
 """Work where activations are computed twice, over the work where they are kept."""
 SEEDS = 2
@@ -61,7 +68,7 @@ class Sizes(NamedTuple):
     memory_bytes: int
     """About what a process takes at its peak that measures one pass: right to 30 % of it."""
     seconds: float
-    """About what one seed takes of one processor, forwards and backwards: right to a factor of two on ours."""
+    """About what one seed takes of one processor, forwards and backwards: right to a factor of two."""
 
     @property
     def pass_bytes(self) -> int:
@@ -89,8 +96,7 @@ def sizes(design: Design) -> Sizes:
         heads = 2 * token * config.n_heads * config.d_head
         inherited = {"scores": token * config.n_heads * config.n_ctx, "qk": heads}.get(design.inherits, 0)
         kept = block * layer + -(-layers // block) * (token * config.d_model + inherited + passed)
-    counted = Sizes(n_parameters, activation_bytes, block, 1, 0, _seconds(
-        design, n_parameters, layers * matrices * token // 4, activation_bytes, again=block > 0))
+    counted = Sizes(n_parameters, activation_bytes, block, 1, 0, 0.0)
     if can_share(design) and not block and gains(design) and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES:
         counted = counted._replace(together=max(min(SEEDS, seeds), min(OTHERS, seeds - 1)))
     loose = kept - held * sum(number * size for number, size in arrays if size >= HEAP)
@@ -100,16 +106,30 @@ def sizes(design: Design) -> Sizes:
     logits = (3 if block > 1 else 5) * config.n_heads * config.n_ctx * design.attends
     passing = 4 * matrices + token * (10 * config.d_model + logits)
     taken = weights + kept + HOLES[block > 0] * loose + passing
-    return counted._replace(memory_bytes=int(
+    return counted._replace(seconds=_seconds(design, counted, layers * matrices * token // 4), memory_bytes=int(
         RESIDENT + counted.together * taken + min(counted.together * noise, NOISE)))
 
 
-def _seconds(design: Design, weights: int, products: int, activation_bytes: int, *, again: bool) -> float:
-    """Seconds of one processor for one seed."""
+def _seconds(design: Design, counted: Sizes, products: int) -> float:
+    """Seconds of one processor for one seed; seeds that share a pass share what each layer takes beside its numbers."""
     config = design.settings
     logits = design.attends * config.n_layers * config.batch_size * config.n_heads * config.n_ctx**2
-    return (PER_LAYER * config.n_layers + PER_WEIGHT * weights + PER_LOGIT * logits * (1 + config.causal)
-            + (PER_PRODUCT * products + PER_BYTE * activation_bytes) * (AGAIN if again else 1.0))
+    return work() / REFERENCE * (
+        PER_LAYER * config.n_layers / counted.together + PER_WEIGHT * counted.n_parameters
+        + PER_LOGIT * logits * (1 + config.causal)
+        + (PER_PRODUCT * products + PER_BYTE * counted.activation_bytes) * (AGAIN if counted.block else 1.0))
+
+
+@cache
+def work() -> float:
+    """Seconds of this machine's processor for a fixed piece of work, on one thread: numbers drawn, and Python."""
+    best = math.inf
+    for _ in range(5):
+        start = time.process_time()
+        np.exp(np.random.default_rng(0).standard_normal(2**16)).sum()
+        sum(number * number for number in range(2**14))
+        best = min(best, time.process_time() - start)
+    return best
 
 
 def can_share(design: Design) -> bool:
@@ -156,13 +176,13 @@ def _mixing(design: Design) -> tuple[int, int]:
 
 def excess(design: Design) -> str:
     """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
-    needed, memory, time = sizes(design), memory_limit(), environment("EXPLORER_MAX_SECONDS", math.inf)
+    needed, memory, most = sizes(design), memory_limit(), environment("EXPLORER_MAX_SECONDS", math.inf)
     if needed.memory_bytes > memory:
         return (f"weights and activations must fit into {memory / 1e9:.3g} GB; got about "
                 f"{needed.memory_bytes / 1e9:.3g} GB ({{n_layers=}}, {{d_model=}}, {{mlp_ratio=}}, {{n_ctx=}}, "
                 "{batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)")
-    if (seconds := design.settings.n_seeds * needed.seconds) > time:
-        return (f"a measurement must take at most {time:.3g} s of a processor; got about {seconds:.3g} s "
+    if (seconds := design.settings.n_seeds * needed.seconds) > most:
+        return (f"a measurement must take at most {most:.3g} s of a processor; got about {seconds:.3g} s "
                 "({n_seeds=}, {n_layers=}, {d_model=}, {n_ctx=}, {n_heads=}; EXPLORER_MAX_SECONDS raises the limit)")
     return ""
 
