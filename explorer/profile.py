@@ -184,7 +184,7 @@ STATISTICS: dict[str, Statistic] = {
                   "tokens; 1 on the first is an attention sink.", log=True, by_position=True),
         Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
-                  caption="Mean squared ∂L/∂x, relative to the last layer. Flat: all layers train evenly.",
+                  caption="Mean squared ∂L/∂x ÷ the last layer's. Flat: all layers train evenly.",
                   healthy=(1.0, "flat"),
                   marks={1.0: "flat"}, compared="× that of the last layer", reference="last layer", backward=True),
         Statistic("parameter_gradient", "Gradient by matrix", "‖∂L/∂W‖",

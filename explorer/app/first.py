@@ -33,7 +33,6 @@ OWN = """
 .ex-first [data-later] { visibility: hidden; }
 .ex-first :is(.ex-tabs, .ex-stories button, summary, .ex-entry) { opacity: .5; }
 .ex-first .ex-side { min-height: 80vh; }
-.ex-first .ex-place { height: 44px; }
 [data-offered] .ex-first .ex-stories { display: none; }
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 """
@@ -83,12 +82,11 @@ def _stories() -> str:
 
 def _card(row: Row) -> str:
     """A chart's card: title and caption, and room for the chart."""
-    below = '<div class="ex-place"></div>' if row.name == next(iter(FIGURES)) else ""
     return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
             f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3></div>'
             f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
             '<details class="ex-chart-why"><summary>Why?</summary></details><div class="ex-chart-tools"></div>'
-            f'</figcaption><div class="ex-chart-plot"></div></figure></div>{below}')
+            f'</figcaption><div class="ex-chart-plot"></div></figure></div>')
 
 
 SIGNS = {"good": "✓", "warning": "!", "bad": "×"}

@@ -134,7 +134,7 @@ def test_a_readout_of_zeros_moves_first_and_then_all_learn(measured: Any, tied_b
     optimizer.step()
     assert all(torch.equal(old, new) for old, new in zip(before, model.blocks.parameters(), strict=True))
     (only,) = told(model)
-    healthy = r"Signal grows [\d.]+ ×, gradient grows [\d.]+ ×: fine below 1,000 and 100,000 ×\."
+    healthy = r"Healthy: signal grows [\d.]+ ×, gradient grows [\d.]+ × \(limits 1,000 and 100,000 ×\)\."
     assert re.fullmatch(healthy, only.meaning)
 
 

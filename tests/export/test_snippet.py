@@ -60,7 +60,7 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
         pd.testing.assert_frame_equal(got.frame(), expected.frame(), check_exact=True)
     np.testing.assert_array_equal(left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern)
     assert list(left["pins"]) == names
-    assert "fine below 1,000" in capsys.readouterr().out
+    assert "limits 1,000" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)

@@ -98,6 +98,7 @@ class Explore(Live[Job, Profile]):
         below: dict[str, list[Part]] = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
                                         "attention_pattern": [self.pattern]}
         self.pattern.add_class("ex-place")
+        self.statistic.add_class("ex-as-title")
         self.cells = {name: Part([chart, *below.get(name, [])]).add_class("ex-cell")
                       for name, chart in self.charts.items()}
         self._grid = Part([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
