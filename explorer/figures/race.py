@@ -206,7 +206,7 @@ def over_steps(course: Course, readings: Readings, title: str, sentence: str, su
 
 CURVES = (
     Plot(training_loss, "Training loss",
-         "Faint: each batch. Line: running median. Dotted: losses of a unigram and a bigram.", why("training_loss")),
+         "Faint: each batch. Line: running median. Dotted: unigram, bigram.", why("training_loss")),
     Plot(held_out_loss, "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more."),
     Plot(gradient_ratio, "Gradient, first over last",
          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),

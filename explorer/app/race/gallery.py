@@ -49,7 +49,7 @@ class Gallery:
         ]
         pairs = zip(self.maps, self.selections, strict=True)
         cells = [Part(parts).add_class("ex-cell") for parts in (*zip(self.curves.values()), *pairs)]
-        self.box = Part([self.verdict, self.standings, Part(cells).add_class("ex-charts")])
+        self.box = Part([self.verdict, Part(cells).add_class("ex-charts"), self.standings])
         self.box.add_class("ex-main").hidden = True
 
     @property

@@ -98,12 +98,12 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.race_files(self._shown)])
         files = Part([self.saves, self.file]).add_class("ex-race-files")
-        shown = [self.waiting, files, self.gallery.box, self.home, prose(BEWARE, "ex-beware")]
-        main = Part(shown).add_class("ex-main")
+        main = Part([self.waiting, self.gallery.box, files, self.home, prose(BEWARE, "ex-beware")]).add_class("ex-main")
         if lineup is None:
             self._show_sample()
         grid = Part([self.preparation.side, main]).add_class("ex-explore")
-        self.children = [prose(LEAD, "ex-lead"), self.setups, self.bar, grid, self.status]
+        start = Part([self.bar, self.setups]).add_class("ex-race-start")
+        self.children = [prose(LEAD, "ex-lead"), start, grid, self.status]
         self.add_class("ex-race")
         self._enter(Phase.IDLE, "Ready")
 

@@ -113,7 +113,8 @@ class Chart(Part):
         self.badge = self.badge_tone = self.badge_rule = ""
         if statistic and predicted and measured:
             words, self.badge_tone, _, self.badge_rule = agreement(measured, predicted, statistic)
-            self.badge = whose * bool(words) + words
+            reason = note.removeprefix("not covered: ")  # the caption has it
+            self.badge = whose * bool(words) + words.removesuffix(f": {reason}")
 
     def show(self, fig: go.Figure | Plain, *, stale: bool = False, ahead: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""
