@@ -25,12 +25,12 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2070, 18),
-    "app": Room(8383, 96),
+    "app": Room(8373, 96),
     "diagnosis": Room(1090, 9),
     "export": Room(502, 5),
     "figures": Room(2153, 17),
     "glossary": Room(91, 3),
-    "jupyter": Room(157, 2),
+    "jupyter": Room(158, 2),
     "lessons": Room(419, 5),
     "measuring": Room(571, 7),
     "model": Room(595, 9),

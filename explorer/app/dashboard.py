@@ -265,10 +265,6 @@ class Dashboard(PageWidget):
         self.header.said = ""
         self._say()
 
-    def close(self) -> None:
-        """Ends the panels' threads and removes the page."""
-        super().close()
-
 
 def designs(explore: Explore) -> list[tuple[str, Config]]:
     """The pinned designs and the current one, by name."""

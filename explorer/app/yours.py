@@ -63,10 +63,8 @@ def readable(raw: bytes) -> Profile:
     """A profile from a file's bytes.
 
     Raises:
-        ValueError: it is too large, or none; says which.
+        ValueError: it is none.
     """
-    if len(raw) > LARGEST_BYTES:
-        raise ValueError(f"the file must be at most {LARGEST_BYTES // 1_000_000} MB long")
     try:
         profile = Profile.from_json(raw.decode())
     except UnicodeDecodeError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 import pytest
+from handed import bring
 from raced import LONG, SMALL, Open, Page, lineup, opened
 
 from explorer import preset, text
@@ -21,16 +22,8 @@ def open_race() -> Iterator[Open]:
     yield from opened()
 
 
-def send(page: Page, raw: bytes, name: str = "race.zip", part: int = 300_000) -> list[int]:
-    """What a browser does with a file; gives the answers."""
-    entry, answers = page.panel.file, []
-    entry.send = lambda content, buffers=None: answers.append(content["got"])  # type: ignore[method-assign]
-    entry.handle(["begin", name, len(raw)], [])
-    for start in range(0, len(raw), part):
-        if answers[-1] < 0:
-            break
-        entry.handle(["part", start], [memoryview(raw[start : start + part])])
-    return answers
+def send(page: Page, raw: bytes, name: str = "race.zip") -> list[int]:
+    return bring(page.panel.file, name, raw, part=300_000)
 
 
 def paused(page: Page) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 
 from explorer import Config, Profile, diagnose, measure, predict
 from explorer.app.yours import EXAMPLE, LARGEST_BYTES, YourModel
+from tests.app.handed import bring
 from tests.app.watched import Watched
 
 CONFIG = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=1)
@@ -33,9 +34,8 @@ def page(foreign: Profile) -> Iterator[Watched[YourModel]]:
     panel.close()
 
 
-def bring(page: Watched[YourModel], text: str | bytes, name: str = "mine.json") -> None:
-    raw = text.encode() if isinstance(text, str) else text
-    page.panel.file.handle(["file", name], [memoryview(raw)])
+def show(page: Watched[YourModel], text: str | bytes, name: str = "mine.json") -> None:
+    bring(page.panel.file, name, text.encode() if isinstance(text, str) else text)
 
 
 def names(page: Watched[YourModel], chart: str) -> list[str]:
@@ -50,7 +50,7 @@ def test_the_example_stands_there_first(page: Watched[YourModel]) -> None:
 
 
 def test_a_profile_is_drawn_beside_its_twin(page: Watched[YourModel], foreign: Profile) -> None:
-    bring(page, foreign.to_json())
+    show(page, foreign.to_json())
     page.until("idle", "from mine.json")
     assert "&lt;b&gt;Net&lt;/b&gt;" in page.panel.about.value, "what came from elsewhere is escaped"
     assert "3 layers of width 32" in page.panel.about.value
@@ -66,7 +66,7 @@ def test_a_profile_is_drawn_beside_its_twin(page: Watched[YourModel], foreign: P
 def test_what_is_not_finite_is_shown(page: Watched[YourModel], foreign: Profile) -> None:
     values = {key: np.array(value) for key, value in foreign.values.items()}
     values["second_moment", "resid_post"][0, 1] = np.inf
-    bring(page, dataclasses.replace(foreign, values=values).to_json())
+    show(page, dataclasses.replace(foreign, values=values).to_json())
     page.until("idle", "from mine.json")
     assert page.panel.verdict.findings[0]["meaning"] == "The signal stops being finite."
 
@@ -77,17 +77,22 @@ def test_what_is_not_finite_is_shown(page: Watched[YourModel], foreign: Profile)
     ("[" * 100_000, "a profile must be what Profile.to_json wrote"),
     ("[]", "a profile must be what Profile.to_json wrote"),
     ("{}", "it has no origin"), ("[1, 2]", "it must be an object; got [1, 2]"), ("3", "it must be an object; got 3"),
-    ("null", "it must be an object; got None"), ('"a"', "it must be an object; got 'a'"), ("", "it is no JSON"),
+    ("null", "it must be an object; got None"), ('"a"', "it must be an object; got 'a'"), (" ", "it is no JSON"),
     ("9" * 5000, "a profile must be what Profile.to_json wrote"), ("NaN", "it must be an object; got nan"),
-    (b" " * (LARGEST_BYTES + 1), "the file must be at most 4 MB long"),
 ])
 def test_a_file_that_is_no_profile_is_refused_in_a_sentence(page: Watched[YourModel], text: str | bytes, words: str
                                                             ) -> None:
-    bring(page, text)
+    show(page, text)
     assert words in page.panel.file.said
     assert page.panel.file.said.endswith(f"The charts stay those of {EXAMPLE}.")
     assert page.panel.file.refused
     assert page.panel.status.state == "idle"
+
+
+def test_a_profile_that_is_too_large_is_not_sent(page: Watched[YourModel]) -> None:
+    show(page, b" " * (LARGEST_BYTES + 1))
+    assert page.panel.file.said.startswith("Refused: mine.json must have at most 4.0 MB to be sent")
+    assert (page.panel.file.refused, page.panel.file.now) == (True, EXAMPLE)
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -124,6 +129,6 @@ def test_a_file_that_is_no_profile_is_refused_in_a_sentence(page: Watched[YourMo
 ])
 def test_a_profile_that_was_tampered_with_is_refused(page: Watched[YourModel], foreign: Profile,
                                                      change: dict[str, object], words: str) -> None:
-    bring(page, json.dumps({**json.loads(foreign.to_json()), **change}))
+    show(page, json.dumps({**json.loads(foreign.to_json()), **change}))
     assert words in page.panel.file.said
     assert page.panel.status.state == "idle"

@@ -8,7 +8,7 @@ from explorer.app.race.lineup import OWN, Contender, Plan, RacePart
 from explorer.app.race.preparation import Start
 from explorer.app.roster import MOST
 from explorer.app.widgets.buttons import ButtonRow, button
-from explorer.app.widgets.files import File, LargeFile
+from explorer.app.widgets.files import File, FileEntry
 from explorer.choices import ConfigError
 from explorer.figures.palette import LegendEntry
 from explorer.figures.race import CURVES, Course
@@ -21,7 +21,7 @@ LARGEST_BYTES = 100_000_000
 NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
 
 
-class RaceFile(LargeFile):
+class RaceFile(FileEntry):
     """The entry.
 
     Args:
@@ -45,9 +45,6 @@ class RaceFile(LargeFile):
         else:
             self.said = f"Reading {name} …"
             self._receive(name, raw)
-
-    def put_back(self) -> None:
-        """There is nothing in its place."""
 
 
 def opened(raw: bytes, name: str, stop: Stop) -> tuple[Record, Start]:

@@ -6,7 +6,9 @@ const POINTER_REACH = 14; // pixels across from the pointer within which the nea
 
 class Guess {
   constructor(model, plot, card) {
-    Object.assign(this, { model, plot, card });
+    this.model = model;
+    this.plot = plot;
+    this.card = card;
     this.question = {}; // the trait `ask`
     this.points = []; // a slider for each depth of the question
     this.heights = []; // of the points; on a logarithmic axis the exponent

@@ -39,7 +39,8 @@ function answerForm(model, options, labelledby) {
 /** The current step of the open story: its words, its question with the result, and the buttons that move on. */
 class StoryStep {
   constructor(model, root) {
-    Object.assign(this, { model, root });
+    this.model = model;
+    this.root = root;
     this.scrolls = false; // whether the page scrolls to the part that the step speaks of, until a person scrolls
     this.paintedStep = this.paintedNews = "";
     this.title = make("h2");

@@ -36,11 +36,11 @@ function keepZoom(layout, zoom, previousLayout) {
 }
 
 /** Gives a bare layout the page's colors. Settings of the figure itself stay. */
-function dress(layout, [width, height], { surface, border, text, muted, grid, family, size }) {
-  Object.assign(layout, { autosize: false, width, height }); // or plotly would measure its box at every change
+function dress(layout, size, { surface, border, text, muted, grid, family, size: letters }) {
+  Object.assign(layout, { autosize: false, width: size[0], height: size[1] }); // or plotly would measure its box at every change
   layout.uirevision = "kept"; // series that were hidden in a legend stay hidden
-  layout.font = { family, color: muted, ...layout.font, size };
-  layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size } };
+  layout.font = { family, color: muted, ...layout.font, size: letters };
+  layout.hoverlabel = { bgcolor: surface, bordercolor: border, align: "left", font: { color: text, family, size: letters } };
   for (const name of axisNames(layout)) {
     const uirevision = performance.now(); // keeps plotly from restoring ranges, which `keepZoom` does
     const colors = { gridcolor: grid, zerolinecolor: grid, linecolor: border };
@@ -76,6 +76,7 @@ const TEXTS = "title caption why lesson source badge badge_tone badge_rule stale
 class Card {
   constructor(model) {
     this.model = model;
+    this.Plotly = null; // until something is to be drawn
     this.isAlive = true;
     this.needsDrawing = true; // for a new figure or new colors
     this.isDrawing = false;

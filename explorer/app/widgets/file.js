@@ -1,6 +1,6 @@
 /* Uploads a person's own file, which the kernel may refuse, and offers the way back to the built-in file.
 
-   A large file travels in parts. The page sends a part when the kernel has answered the part before, and no faster
+   A file travels in parts. The page sends a part when the kernel has answered the part before, and no faster
    than a server allows a visitor to send: `serve/visits.py` limits the bytes at once and per second. */
 
 // Half of the server's burst and four fifths of its rate, because the page sends other messages too.
@@ -47,19 +47,13 @@ export default {
     const send = async () => {
       const [file] = input.files;
       if (!file) return;
-      if (model.get("part")) {
-        input.disabled = true;
-        progress.hidden = false;
-        try {
-          await sendParts(model, file, (share) => { progress.value = share; });
-        } finally {
-          input.disabled = false;
-          Object.assign(progress, { hidden: true, value: 0 });
-        }
-      } else {
-        // One byte more than is allowed is enough for the kernel to refuse the file in words.
-        const bytes = await file.slice(0, model.get("most") + 1).arrayBuffer();
-        model.act(["file", file.name], { buffers: [bytes] });
+      input.disabled = true;
+      progress.hidden = false;
+      try {
+        await sendParts(model, file, (share) => { progress.value = share; });
+      } finally {
+        input.disabled = false;
+        Object.assign(progress, { hidden: true, value: 0 });
       }
     };
     const input = make("input", {

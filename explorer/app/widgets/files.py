@@ -147,14 +147,16 @@ LONGEST = 60
 class FileEntry(Part):
     """A file entry, and a button for what stands in the file's place. A subclass says what becomes of a file.
 
+    A file comes in parts, each answered before the next is sent: the message `["begin", name, size]`, then
+    `["part", offset]` with bytes beside it. Each is answered by `{"got": n}`, the bytes that are here; -1 ends it. The
+    browser keeps within what `visits` lets a visitor send. `["other"]` is the button.
+
     Traits:
         label, about, accept, other: words of the entry, for a screen reader, kinds of files, words of the button.
         now: the file in use.
         said: the outcome of the last choice; `refused` if it was refused.
         own: whether it is a file of a person's own, so that there is a way back.
-        most: bytes that make sense.
-
-    A choice is a message: `["file", name]` with the file's bytes beside it, or `["other"]`.
+        most: the largest number of bytes; `part` those of a part.
     """
 
     view = "file"
@@ -167,26 +169,23 @@ class FileEntry(Part):
     refused = traitlets.Bool(False).tag(sync=True)
     own = traitlets.Bool(False).tag(sync=True)
     most = traitlets.Int().tag(sync=True)
+    part = traitlets.Int(PART).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
+        self._name, self._size, self._held = "", 0, bytearray()
         super().__init__(**traits)
         self.on_msg(self._take)
 
-    def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
-        """Handles a choice; a message that is none is ignored."""
-        match content:
-            case ["file", str() as name] if buffers:
-                self.receive(name[:LONGEST], bytes(buffers[0]))
-            case ["other"]:
-                self.put_back()
+    def refusal(self) -> str:
+        """The reason why no file is taken now; empty when one is."""
+        return ""
 
     def receive(self, name: str, raw: bytes) -> None:
-        """Takes a file, of one byte more than `most` where it is longer."""
+        """Takes a file of at most `most` bytes."""
         raise NotImplementedError
 
     def put_back(self) -> None:
-        """Takes what stands in a file's place."""
-        raise NotImplementedError
+        """Takes what stands in a file's place, where there is something."""
 
     def use(self, words: str, said: str = "", *, own: bool) -> None:
         """Says which file is used from now on, and whether it is a person's own."""
@@ -198,35 +197,15 @@ class FileEntry(Part):
         with together():
             self.said, self.refused = sentence, True
 
-
-class LargeFile(FileEntry):
-    """An entry for a file that is too large for one message: it comes in parts, each answered before the next is sent.
-
-    A subclass says what becomes of the file, and when none is taken.
-
-    A choice is the message `["begin", name, size]`, then `["part", offset]` with bytes beside it. Each is answered by
-    `{"got": n}`, the bytes that are here; -1 ends it. The browser keeps within what `visits` lets a visitor send.
-
-    Traits:
-        part: bytes of a part.
-    """
-
-    part = traitlets.Int(PART).tag(sync=True)
-
-    def __init__(self, **traits: Any) -> None:
-        self._name, self._size, self._held = "", 0, bytearray()
-        super().__init__(**traits)
-
-    def refusal(self) -> str:
-        """The reason why no file is taken now; empty when one is."""
-        return ""
-
     def _take(self, _: object, content: object, buffers: Sequence[bytes] | None) -> None:
+        """Handles a choice; a message that is none is ignored."""
         match content:
             case ["begin", str() as name, int() as size]:
                 self.send({"got": self._begin(name[:LONGEST], size)})
             case ["part", int() as offset] if buffers:
                 self.send({"got": self._add(offset, bytes(buffers[0]))})
+            case ["other"]:
+                self.put_back()
 
     def _begin(self, name: str, size: int) -> int:
         """Prepares for a file; what there is of another one is dropped."""

@@ -20,53 +20,6 @@ from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.worker import Worker
 from explorer.stopping import Progress, Stop
 
-# The status line: what the page is doing, in words, with progress and at most two buttons.
-
-
-STATES = ("idle", "computing", "stale", "refused", "failed", "paused")
-
-
-class Status(Part):
-    """One line at the bottom of the page, announced politely to screen readers.
-
-    Traits:
-        state: one of `STATES`; colors the mark.
-        text: the sentence that is read out.
-        detail: changes often and is not read out.
-        fraction: progress 0..1; below 0 there is no bar, above 1 a bar without an end.
-        action: label of the button; empty for none.
-        offer: label of a button before it, for another way out; empty for none.
-    """
-
-    view = "status"
-    state = traitlets.Enum(STATES, default_value="idle").tag(sync=True)
-    text = traitlets.Unicode().tag(sync=True)
-    detail = traitlets.Unicode().tag(sync=True)
-    fraction = traitlets.Float(-1.0).tag(sync=True)
-    action = traitlets.Unicode().tag(sync=True)
-    offer = traitlets.Unicode().tag(sync=True)
-
-    def __init__(
-        self, on_action: Callable[[], None] = lambda: None, on_offer: Callable[[], None] = lambda: None
-    ) -> None:
-        super().__init__()
-        self._buttons = {"action": on_action, "offer": on_offer}
-        self.on_msg(self._take)
-
-    def _take(self, _: object, content: object, __: object) -> None:
-        """Handles a click; ignored when there is no such button."""
-        if isinstance(content, str) and content in self._buttons:
-            self._buttons[content]()
-
-    def say(
-        self, state: str, text: str, detail: str = "", fraction: float = -1.0, action: str = "", offer: str = ""
-    ) -> None:
-        """Changes the whole line in one message."""
-        with together():
-            self.state, self.text, self.detail, self.fraction = state, text, detail, fraction
-            self.action, self.offer = action, offer
-
-
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
 
@@ -94,6 +47,39 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
     Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
 })
 """The phases that may follow each; only what computes can be stopped or paused."""
+
+
+class Status(Part):
+    """The line at the bottom of the page: what it is doing, in words, with progress and at most two buttons.
+
+    Screen readers are told politely.
+
+    Traits:
+        state: the panel's phase; colors the mark.
+        text: the sentence that is read out.
+        detail: changes often and is not read out.
+        fraction: progress 0..1; below 0 there is no bar, above 1 a bar without an end.
+        action: label of the button; empty for none.
+        offer: label of a button before it, for another way out; empty for none.
+    """
+
+    view = "status"
+    state = traitlets.Enum(tuple(Phase), default_value=Phase.IDLE).tag(sync=True)
+    text = traitlets.Unicode().tag(sync=True)
+    detail = traitlets.Unicode().tag(sync=True)
+    fraction = traitlets.Float(-1.0).tag(sync=True)
+    action = traitlets.Unicode().tag(sync=True)
+    offer = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, on_action: Callable[[], None], on_offer: Callable[[], None]) -> None:
+        super().__init__()
+        self._buttons = {"action": on_action, "offer": on_offer}
+        self.on_msg(self._take)
+
+    def _take(self, _: object, content: object, __: object) -> None:
+        """Handles a click; ignored when there is no such button."""
+        if isinstance(content, str) and content in self._buttons:
+            self._buttons[content]()
 
 
 class Panel(Part, Generic[Job, Result]):
@@ -125,11 +111,12 @@ class Panel(Part, Generic[Job, Result]):
         Raises:
             RuntimeError: this phase cannot follow the last one.
         """
-        with self.lock:
+        with self.lock, together():
             if phase is not self._phase and phase not in NEXT[self._phase]:
                 raise RuntimeError(f"a panel that is {self._phase} cannot become {phase}")
-            self._phase = phase
-            self.status.say(phase, text, detail, fraction, action, offer)
+            self._phase, status = phase, self.status
+            status.state, status.text, status.detail, status.fraction = phase, text, detail, fraction
+            status.action, status.offer = action, offer
 
     def close(self) -> None:
         """Ends the worker, and what runs for the parts within."""

@@ -9,10 +9,16 @@
 const SILENCES = [300, 5000]; // milliseconds without an answer: the page is then stale; Python then does not answer
 const BUSY_ALLOWANCE = 50; // milliseconds of them in which a page that was busy handles answers that have arrived
 
+const views = {}; // a view's name to its functions; each has a file of its own
+
 class Part {
+  state = {};
+  sent = new Map(); // a trait's name to the number of the act with a person's last change, until that is answered
+  listeners = new Map();
+
   constructor(page, number) {
-    // `sent` has the number of the act with a person's last change of a trait, until that is answered.
-    Object.assign(this, { page, number, state: {}, sent: new Map(), listeners: new Map() });
+    this.page = page;
+    this.number = number;
   }
 
   get(name) {
@@ -49,9 +55,9 @@ class Part {
     this.page.post({ part: this, verb: "act", content, buffers });
   }
 
-  /** Sends an act of a person after the acts before it; its answer calls `onAnswer`. */
-  act(content, { buffers, onAnswer } = {}) {
-    this.page.queue({ part: this, verb: "act", content, buffers, onAnswer });
+  /** Sends an act of a person after the acts before it; `more` may have `buffers`, and `onAnswer` for its answer. */
+  act(content, more) {
+    this.page.queue({ part: this, verb: "act", content, ...more });
   }
 
   /** Sets and sends traits, as an act of a person. */
@@ -66,10 +72,17 @@ class Part {
 const unanswered = new Set(); // the pages of this document that wait for an answer
 
 class Page {
+  parts = new Map();
+  top = null;
+  number = 0; // of the last act
+  flight = null; // the act that was sent and is not answered
+  waiting = [];
+  silence = 0; // how many of SILENCES have passed
+  timers = [];
+  listeners = new Set();
+
   constructor(model) {
-    // Of the acts, one is in `flight`, and the others are `waiting`. `silence` is the number of SILENCES that have passed.
-    Object.assign(this, { model, parts: new Map(), top: null, number: 0, flight: null, waiting: [] });
-    Object.assign(this, { silence: 0, timers: [], listeners: new Set() });
+    this.model = model;
     model.on("msg:custom", (message, buffers) => {
       if (message.parts) this.merge(message);
       else this.parts.get(message.to)?.emit(["message"], message.content, buffers);

@@ -53,11 +53,11 @@ async function decompress(bytes) {
 
 /** Runs the script and returns its `Plotly`. A `window.Plotly` of another extension is restored. */
 async function importPlotly(url) {
-  const other = window.Plotly;
+  const other = window["Plotly"];
   try {
     await import(url);
-    return window.Plotly;
+    return window["Plotly"];
   } finally {
-    window.Plotly = other;
+    window["Plotly"] = other;
   }
 }

@@ -36,7 +36,7 @@ def page_script() -> str:
     shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
     own = [f"views.{name} = (() => {{\n{text.replace('export default', 'return')}}})();"
            for name, text in files.items()]
-    return "\n".join([*shared, "const views = {};", *own, start])
+    return "\n".join([*shared, *own, start])
 
 
 SCRIPT = page_script()

@@ -5,19 +5,20 @@
    anybody is there. */
 "use strict"; // keeps the functions below within the block
 {
-  const { plotly, idle, warning, kernels } = document.currentScript.dataset;
+  const { plotly, kernels, ...limits } = document.currentScript.dataset;
+  const [idle, warning] = [Number(limits.idle), Number(limits.warning)]; // seconds
   if (plotly) globalThis[Symbol.for("transformer-signal-explorer: plotly")] = importPlotly(plotly);
 
   /** Runs the script. Resolves to its `Plotly`, or to null where the kernel must send it. Restores `window.Plotly`. */
   async function importPlotly(url) {
-    const other = window.Plotly;
+    const other = window["Plotly"];
     try {
       await import(url);
-      return window.Plotly;
+      return window["Plotly"];
     } catch {
       return null;
     } finally {
-      window.Plotly = other;
+      window["Plotly"] = other;
     }
   }
 
@@ -38,7 +39,7 @@
   });
 
   const loading = document.getElementById("loading");
-  window.voila_process = () => { loading.textContent = "Loading the page…"; };
+  window["voila_process"] = () => { loading.textContent = "Loading the page…"; };
   // The page or an error; a still picture may stand before the page and does not count.
   const OUTPUT = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon:not(:has(.ex-still))";
   const COVER_LIMIT = 8000; // milliseconds for which the picture may cover a page that draws nothing
@@ -51,7 +52,7 @@
   const isDrawn = () => {
     const plots = [...document.querySelectorAll(".ex-root .ex-chart-plot")];
     // The finding and the stories move the charts when they appear.
-    return plots.some(({ dataset }) => Number(dataset.drawn))
+    return plots.some((plot) => Number(plot.getAttribute("data-drawn")))
       && [".ex-finding", ".ex-stories"].every((part) => document.querySelector(`.ex-root ${part}`));
   };
   const uncover = () => [cover, loading].forEach((node) => node?.remove());
@@ -122,7 +123,7 @@
       const text = { connecting: DISCONNECTED, disconnected: ENDED }[status] ?? "";
       if (!hasEnded) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
     });
-    if (Number(idle)) watchVisitor(kernel);
+    if (idle) watchVisitor(kernel);
   }
 
   // A kernel may die while the page is not connected to it, with the server or before the page is there: then nobody
@@ -138,8 +139,8 @@
   }, 2000);
 
   const poll = setInterval(async () => {
-    if (!window.jupyterapp) return; // Voilà's front end has not started yet
+    if (!window["jupyterapp"]) return; // Voilà's front end has not started yet
     clearInterval(poll);
-    watchKernel((await window.jupyterapp.widgetManagerPromise.promise).kernel);
+    watchKernel((await window["jupyterapp"].widgetManagerPromise.promise).kernel);
   }, 200);
 }
