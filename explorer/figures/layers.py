@@ -35,7 +35,7 @@ MOST_CELLS = 256
 COLORS = get_colorscale(SEQUENTIAL)
 
 NO_ATTENTION = "This design has no attention."
-WITHHELD = "Withheld until the question is answered."
+WITHHELD = "Withheld until you answer."
 GUESS = "your guess"
 
 

@@ -39,7 +39,7 @@ IN_VIEW = """(looks) => {
 A step whose subject is a whole tab frames nothing.
 """
 COVERED = """(wanted) => [...document.querySelectorAll('.ex-cell:not(.ex-looked) .ex-chart-plot')].every((plot) => {
-  const cover = 'Withheld until the question is answered.';
+  const cover = 'Withheld until you answer.';
   const said = plot.querySelector('.main-svg')?.ariaLabel === cover;
   const seen = plot.querySelector('.annotation-text')?.textContent === cover;
   const empty = !plot.querySelector('.trace, .heatmaplayer .hm');
