@@ -124,6 +124,20 @@ def test_muon_moves_every_matrix_as_the_spectral_condition_asks_up_to_its_own_sc
     assert max(adam, sgd) < 6
 
 
+def test_under_mup_a_step_of_adam_is_the_same_at_every_width() -> None:
+    """The spectral condition; in the standard parametrization it grows, here to 2 to 4 times at 4 times the width."""
+    grown = {}
+    for parametrization in ("standard", "mup"):
+        sizes = []
+        for width in (32, 128):
+            design = contender("pre_ln", d_model=width, parametrization=parametrization)
+            history = race([design], TASK, 31, spectra=True).histories["pre_ln"]
+            sizes.append(np.median(history.matrices("update_spectral_norm")[1][:, 1:]))
+        grown[parametrization] = sizes[1] / sizes[0]
+    assert 2 < grown["standard"] < 4
+    assert grown["mup"] == pytest.approx(1, abs=0.2)
+
+
 def test_updates_come_to_the_equilibrium_where_a_norm_follows_the_matrix() -> None:
     """Queries and keys that are normalized ignore the scale of W_Q and W_K; W_V is what the law does not cover."""
     recipe = Recipe(optimizer="adamw", learning_rate=0.01, weight_decay=1.0, warmup=10)
