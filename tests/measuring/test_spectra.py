@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from explorer import Config, Stopped, measure, preset
-from explorer.measuring.spectra import spectra
+from explorer.measuring.spectra import of_stack, spectra
 from explorer.model import Transformer
 from explorer.profile import MATRICES
 
@@ -105,3 +105,17 @@ def test_they_are_measured_on_request_alone_and_can_be_stopped() -> None:
 
     with pytest.raises(Stopped):
         measure(SMALL, stop, backward=False, spectra=True)
+
+
+@pytest.mark.parametrize("width", [16, 200])
+def test_stacks_of_small_and_of_large_matrices(width: int) -> None:
+    """One that is not finite does not spoil the others."""
+    torch.manual_seed(3)
+    stack = torch.randn(4, width, width + 8)
+    stack[1, 2, 3], stack[2] = math.inf, 0
+    for turned in (stack, stack.mT):
+        largest, ranks = of_stack(turned)
+        for index in (0, 3):
+            assert (largest[index], ranks[index]) == pytest.approx(exact(stack[index]), rel=2e-3)
+        assert largest[2] == 0
+        assert np.isnan([largest[1], ranks[1], ranks[2]]).all()
