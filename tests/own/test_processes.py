@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from ranks import WAYS, run
@@ -56,8 +55,8 @@ KEYS = ["step", "layer", "site", "head", "statistic"]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_read_what_one_reads(way: str, folder: Path, alone: pd.DataFrame) -> None:
-    """Singular values only of matrices that each process holds whole. Rounding of the weights is not orthogonal to them,
-    which cosines of small updates show."""
+    """Singular values only of matrices that each process holds whole. Cosines of small updates show the rounding of the
+    weights, which is not orthogonal to them."""
     if way not in ("data_parallel", "wrapped_first"):
         alone = alone[~alone["statistic"].isin(["update_spectral_norm", "update_stable_rank"])]
     for rank in range(2):
