@@ -95,16 +95,19 @@ def of_config(config: Config, seed: int, stop: Stop) -> dict[Key, Array]:
         values["spectral_norm", name] = largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
         if matrix.variance:  # zeros have no rank
             values["stable_rank", name] = ranks
-    if config.design.attends and not config.design.normalizes_heads:
-        values["largest_possible_logit", "attn_scores"] = _logits(config, weights)
-    return values
+    return values | of_logits(config, weights)
 
 
-def _logits(config: Config, weights: Mapping[str, Tensor]) -> Array:
-    """Largest logit of two vectors of RMS 1, `[layer, head]`.
+def of_logits(config: Config, weights: Mapping[str, Tensor]) -> dict[Key, Array]:
+    """Largest logit of two vectors of RMS 1, `[layer, head]`; none where a norm gives queries and keys their length.
 
     W_Qᵀ W_K = U_Q R_Q R_Kᵀ U_Kᵀ by the QR decompositions of both transposes, so R_Q R_Kᵀ has its singular values.
+
+    Args:
+        weights: W_Q and W_K, `[layer, row, column]`.
     """
+    if not config.design.attends or config.design.normalizes_heads:
+        return {}
     parts = []
     for name in ("W_Q", "W_K"):  # [layer, head, d_head, d]
         by_head = weights[name].reshape(config.n_layers, -1, config.d_head, config.d_model)
@@ -112,7 +115,8 @@ def _logits(config: Config, weights: Mapping[str, Tensor]) -> Array:
         by_head = by_head.repeat_interleave(config.n_heads // by_head.shape[1], dim=1)
         parts.append(torch.linalg.qr(by_head.mT, mode="r").R)
     products = (parts[0] @ parts[1].mT).flatten(0, 1)
-    return of_stack(products)[0].reshape(-1, config.n_heads) * config.d_model / config.design.divisor
+    logits = of_stack(products)[0].reshape(-1, config.n_heads) * config.d_model / config.design.divisor
+    return {("largest_possible_logit", "attn_scores"): logits}
 
 
 def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:

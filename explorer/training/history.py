@@ -18,7 +18,7 @@ import numpy as np
 from explorer import tasks
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
-from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic, tidy
+from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, WEIGHT_STATISTICS, Array, Key, Statistic, tidy
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Order
@@ -60,11 +60,12 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
                   log=True, marks={1.0: "one direction"}),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
                   BRANCHES, "1"),
+        WEIGHT_STATISTICS["largest_possible_logit"],
         *(row for row in STATISTICS.values() if row.name != "activation_gradient" and not row.by_position),
     )
 })
 """All statistics of the instruments; a step's number is of the weights that so many steps have made."""
-ON_REQUEST = ("update_spectral_norm", "update_stable_rank")
+ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit")
 """Statistics of a race with `spectra=True` alone."""
 
 

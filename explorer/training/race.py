@@ -159,7 +159,7 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         every: the instruments are on at every step that is a multiple of this.
         text: the text to learn from; None is Python's prose.
         spectra: whether the instruments read the largest singular value and the stable rank of each matrix's update,
-            too; the training is the same, bit for bit.
+            and the largest possible logit of each head, too; the training is the same, bit for bit.
     Raises:
         TypeError, ConfigError: see `Race`.
     """

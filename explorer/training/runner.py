@@ -17,7 +17,7 @@ from torch.optim.optimizer import Optimizer
 from explorer.config import Config
 from explorer.measuring.observe import both
 from explorer.measuring.record import Recorder
-from explorer.measuring.spectra import FEW_STEPS, of_stack
+from explorer.measuring.spectra import FEW_STEPS, of_logits, of_stack
 from explorer.measuring.statistics import norms
 from explorer.model import Layer, Transformer, ignore
 from explorer.model.attention import visible
@@ -216,7 +216,11 @@ class Instruments:
             balance = np.array([turns.get(layer.weights[name], 0.0) for layer in self.layers])
             if balance.any():
                 self.found["equilibrium_update", name] = balance
-        for index, name in enumerate(self.names if spectra else ()):
+        if not spectra:
+            return
+        self.found |= of_logits(self.model.config, {
+            name: torch.stack(self.before[index :: len(self.names)]) for index, name in enumerate(self.names)})
+        for index, name in enumerate(self.names):
             matrix = self.model.config.design.matrices[name]
             largest, ranks = of_stack(torch.stack(changes[index :: len(self.names)]), FEW_STEPS)
             self.found["update_spectral_norm", name] = (

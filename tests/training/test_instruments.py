@@ -10,10 +10,11 @@ import pytest
 import torch
 from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
 
-from explorer import Config
+from explorer import Config, measure
 from explorer.model import Transformer
 from explorer.model.batch import Batch
 from explorer.training.archive import load, save
+from explorer.training.history import ON_REQUEST
 from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
@@ -94,8 +95,11 @@ def test_spectra_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Pat
     """Bit for bit; and a race that was stopped reads them on as if it had not been."""
     plain, wide = (race([POST, PRE], TASK, 5, every=2, spectra=spectra) for spectra in (False, True))
     frame = wide.frame()
-    added = frame.statistic.str.startswith("update_s")
-    assert set(frame[added].statistic) == {"update_spectral_norm", "update_stable_rank"}
+    added = frame.statistic.isin(ON_REQUEST)
+    assert set(frame[added].statistic) == set(ON_REQUEST)
+    first = wide.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
+    untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
+    np.testing.assert_allclose(first, untrained["largest_possible_logit", "attn_scores"][0], rtol=1e-6)
     pd.testing.assert_frame_equal(frame[~added].reset_index(drop=True), plain.frame(), check_exact=True)
     for mine, yours in zip(weights(plain), weights(wide), strict=True):
         assert all(torch.equal(mine[name], yours[name]) for name in mine)
