@@ -211,6 +211,10 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
         Statistic("stable_rank", "Stable rank", "‖W‖_F² / ‖W‖₂²",
                   "sum of the squared singular values over the largest: 1 of an outer product, fan_in of a rotation",
                   MATRICES, log=True, marks={1.0: "one direction"}),
+        Statistic("largest_possible_logit", "Largest possible logit", "‖W_Qᵀ W_K‖₂ d / √d_head",
+                  "largest singular value of a head's W_Qᵀ W_K, before any rotation by position, times the width over "
+                  "the divisor of the logits: the largest logit of two vectors of RMS 1", ("attn_scores",), "logit",
+                  log=True),
     )
 }
 """Statistics of the weights themselves: the first two where no config describes the model, the others on request."""

@@ -69,7 +69,8 @@ def _pattern_of_first(
 def _layers(statistic: str, name: str = "") -> Row:
     """A statistic by layer, or by position, as its row of the vocabulary has it."""
     row = VOCABULARY[statistic]
-    draw = weights_by_matrix if statistic in WEIGHT_STATISTICS else by_position if row.by_position else by_layer
+    by_matrix = statistic in WEIGHT_STATISTICS and not row.by_head
+    draw = weights_by_matrix if by_matrix else by_position if row.by_position else by_layer
     return Row(name or statistic, row.label, row.caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
                partial(draw.plain, statistic), statistic)
 

@@ -15,13 +15,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from explorer.figures.kit import TOP, Axis, Plot, Trace, alone, axis, broken_off, level, line, picture
+from explorer.figures.kit import TOP, Axis, Plot, Trace, alone, axis, broken_off, hover, level, line, picture
 from explorer.figures.palette import LegendEntry
 from explorer.figures.why import why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
-from explorer.training.history import History, Outcome, Standing
+from explorer.training.history import TRAINING, History, Outcome, Standing
 from explorer.training.tasks import Levels
 
 if TYPE_CHECKING:
@@ -90,6 +90,10 @@ class Course:
     def axis(self) -> Axis:
         """The horizontal axis: all steps of the race, so that a curve shows how many are still to come."""
         return Axis("step", (-0.015 * self.steps, 1.015 * self.steps), counts=True)
+
+    def has(self, statistic: str) -> bool:
+        """Whether a contender has readings of a statistic."""
+        return any(name == statistic for track in self.tracks for name, _ in track.history.values)
 
     @classmethod
     def of(cls, race: Standing, designs: Sequence[LegendEntry], outcomes: Sequence[Outcome]) -> Course:
@@ -184,8 +188,30 @@ def gradient_ratio(course: Course) -> go.Figure:
                       "Gradient, first layer over last", log=True, levels={1.0: "even"})
 
 
+def update_ratio(course: Course) -> go.Figure:
+    """Change of a matrix in a step over its size, median over all matrices; lines where weight decay balances it."""
+    readings, laws = ([median_of_matrices(track.history, name) for track in course.tracks]
+                      for name in ("update_ratio", "equilibrium_update"))
+    return over_steps(course, readings, "‖ΔW‖ / ‖W‖ (ratio)", "‖ΔW‖ / ‖W‖ = %{y:.3g}",
+                      "Update to weight, median over matrices", log=True, laws=laws)
+
+
+def update_spectral_norm(course: Course) -> go.Figure:
+    """Largest singular value of a step's change of a matrix over √(fan_out / fan_in), median over all matrices."""
+    readings = [median_of_matrices(track.history, "update_spectral_norm") for track in course.tracks]
+    row = TRAINING["update_spectral_norm"]
+    return over_steps(course, readings, f"{row.symbol} ({row.unit})", f"{row.symbol} = %{{y:.3g}}",
+                      "Spectral norm of updates, median over matrices", log=True, levels=row.marks)
+
+
+def median_of_matrices(history: History, statistic: str) -> tuple[Array, Array]:
+    """Steps, and the median of a statistic over all matrices of all layers, `[reading]`; empty where there is none."""
+    steps, values = history.matrices(statistic)
+    return steps, np.median(values, axis=(0, 2)) if len(steps) else steps
+
+
 def over_steps(course: Course, readings: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
-               dots: bool = True, levels: Mapping[float, str] | None = None) -> go.Figure:
+               dots: bool = True, levels: Mapping[float, str] | None = None, laws: Readings = ()) -> go.Figure:
     """A number of each contender over the steps.
 
     Args:
@@ -195,10 +221,15 @@ def over_steps(course: Course, readings: Readings, title: str, sentence: str, su
         sentence: the hover text after the step, with `%{y}` the value.
         subject: the picture in words, without its numbers.
         levels: values that the axis must hold; those with words have a line.
+        laws: of each contender, what theory says; nothing where there is no theory.
     """
     levels = levels or {}
-    height = axis(title, [list(levels), *(values for _, values in readings)], log=log, least=float(log), top=TOP)
-    curves = [_readings(track, *reading, f"step %{{x}}: {sentence}", log=log, dots=dots)
+    shown = [values for _, values in (*readings, *laws)]
+    height = axis(title, [list(levels), *shown], log=log, least=float(log), top=TOP)
+    curves = [line(steps, values, track.design, f"{track.name}, predicted", hover(track.name, f"predicted: {sentence}"),
+                   log=log, dash="dash") for track, (steps, values) in zip(course.tracks, laws, strict=False)
+              if len(steps)]
+    curves += [_readings(track, *reading, f"step %{{x}}: {sentence}", log=log, dots=dots)
               for track, reading in zip(course.tracks, readings, strict=True)]
     named = [level(value, words, course.axis, height) for value, words in levels.items() if words]
     return picture([*curves, *named], course.axis, height, _in_words(course, readings, subject))
@@ -211,8 +242,16 @@ CURVES = (
     Plot(gradient_ratio, "Gradient, first over last",
          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),
     Plot(learning_rate, "Learning rate", "Of each step: the warm-up, then the decay.", why("learning_rate")),
+    Plot(update_ratio, "Update to weight",
+         "Median over matrices. Dashed: equilibrium with weight decay, where norms follow them.",
+         why("equilibrium_update")),
+    Plot(update_spectral_norm, "Spectral norm of updates",
+         "The most that a step adds to an output's RMS, over the input's: median over matrices.",
+         why("update_spectral_norm")),
 )
 """The pictures, a row each."""
+NEEDS: Mapping[str, str] = {"update_ratio": "equilibrium_update", "update_spectral_norm": "update_spectral_norm"}
+"""Pictures that the page shows only where a contender has this statistic."""
 
 
 # --- parts ----------------------------------------------------------------------------------------------------

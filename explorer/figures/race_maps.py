@@ -134,9 +134,9 @@ def weight_gradient(history: History) -> Grid:
     return _layers(*history.layer_gradient())
 
 
-def update_ratio(history: History) -> Grid:
-    """Change of a matrix in a step, relative to its size: the median over a layer's matrices."""
-    steps, values = history.matrices("update_ratio")
+def over_matrices(statistic: str, history: History) -> Grid:
+    """A statistic of the matrices: the median over a layer's."""
+    steps, values = history.matrices(statistic)
     return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
 
 
@@ -158,11 +158,13 @@ MAPS: Mapping[str, Map] = MappingProxyType({
     for row in (
         _map("parameter_gradient", "Gradient by the weights", weight_gradient, name="weight_gradient"),
         _map("stream_gradient", "Gradient by the stream"),
-        _map("update_ratio", grid=update_ratio),
+        *(_map(name, grid=partial(over_matrices, name))
+          for name in ("update_ratio", "update_spectral_norm", "update_stable_rank")),
         _map("second_moment", "Second moment of the stream"),
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
+        _map("largest_possible_logit"),
         _map("alpha", "α of the attention branches", partial(by_layer, "alpha", "attn_out"), "alpha_attention"),
         _map("alpha", "α of the MLP branches", partial(by_layer, "alpha", "mlp_out"), "alpha_mlp"),
     )

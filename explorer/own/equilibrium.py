@@ -20,34 +20,14 @@ as 1/√η. For SGD with ‖g‖ ‖W‖ given ‖g‖ grows as η^(−1/4). The
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch.optim.optimizer import Optimizer
 
 from explorer.diagnosis import Finding
 from explorer.own import text
 from explorer.own.readings import Present, Reading
 from explorer.profile import Array
-
-
-def rotation(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
-    """‖ΔW‖ / ‖W‖ of a step at equilibrium, for a group of an optimizer's parameters; see the module.
-
-    Returns:
-        0 without weight decay, and for optimizers other than torch's SGD and Adam with decay apart from the gradient.
-    """
-    swing = math.sqrt(max(0.0, 2 * float(group["lr"]) * float(group.get("weight_decay", 0))))
-    if isinstance(optimizer, torch.optim.SGD) and not group["nesterov"] and not group["dampening"]:
-        return swing / math.sqrt(1 + group["momentum"])
-    if isinstance(optimizer, torch.optim.Adam) and group.get("decoupled_weight_decay"):
-        beta = float(group["betas"][0])
-        return swing * math.sqrt((1 - beta) / (1 + beta))
-    return 0.0
-
 
 AVERAGED = 3
 """Readings whose mean squares are compared: one batch's gradient scatters."""

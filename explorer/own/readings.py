@@ -33,6 +33,10 @@ UNITS: Mapping[str, str] = MappingProxyType({
     "attention_max": "mean over rows of the largest weight",
     "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
     "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
+    "update_cosine": "cosine between a matrix and a step's change of it: 0 where the step turns the matrix alone, "
+                     "negative where it shrinks it",
+    "update_spectral_norm": "largest singular value of a step's change of a matrix, over √(fan_out / fan_in)",
+    "update_stable_rank": "squared Frobenius norm of a step's change of a matrix, over its squared spectral norm",
     "weight_norm": "Frobenius norm of a matrix before the step",
     "gradient_cosine": "cosine between a matrix and its gradient: 0 where the loss ignores the matrix's scale",
     "equilibrium_update": "update_ratio at which weight decay balances the steps, where gradients are orthogonal",

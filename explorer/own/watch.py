@@ -32,7 +32,7 @@ from explorer.profile import Profile
 
 def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
           optimizer: Optimizer | Sequence[Optimizer] | None = None, blocks: str | Sequence[str] | None = None,
-          evaluation: bool = False, start: int = 0) -> Watch:
+          evaluation: bool = False, start: int = 0, spectra: bool = False) -> Watch:
     """Watches a model while it trains: a reading each `every` steps, and where a value first was not finite.
 
     A step ends when a torch optimizer has stepped, so gradients that are accumulated are one reading; a loop without
@@ -52,6 +52,8 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
         blocks: names of the layers, in which * stands for anything; by default they are looked for.
         evaluation: whether passes in evaluation mode or without gradients are read as well.
         start: number of the first step, for a run that goes on.
+        spectra: whether the largest singular value and the stable rank of each update are read, too, of the blocks'
+            matrices that a process holds whole: some 20 more reads of each.
     Raises:
         TypeError: the model or an optimizer is none.
         ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is no such number; a
@@ -64,11 +66,13 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     given = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     for stepper in given:
         must_be(Optimizer, "optimizer", stepper)
+    must_be(bool, "spectra", spectra)
     if is_compiled(model):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
     layers = find_stacks(model, blocks)[0]
-    return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start)
+    return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start,
+                 spectra)
 
 
 PASSED_ON = (nn.Dropout, nn.Identity)
@@ -89,8 +93,8 @@ class Watch:
     """
 
     def __init__(self, model: nn.Module, blocks: list[Block], every: int, into: list[Sink],
-                 optimizers: list[Optimizer], evaluation: bool, start: int) -> None:
-        self.model, self.blocks, self.every, self.sinks = model, blocks, every, into
+                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool) -> None:
+        self.model, self.blocks, self.every, self.sinks, self.spectra = model, blocks, every, into, spectra
         self.readings: list[Reading] = []
         self.layers = tuple(plain(block.path) for block in blocks)
         inner = {path: part for path, part in model.named_modules()
@@ -195,7 +199,7 @@ class Watch:
     def _open(self) -> None:
         """Begins a step; one that is to be read gathers more."""
         if self._next % self.every == 0:
-            self._window = Window(self.model, self.blocks)
+            self._window = Window(self.model, self.blocks, self.spectra)
             self._inner_hooks = inner_hooks(self._inner, self._inside)
             self._inner_hooks.callback(self.model.register_forward_hook(Hook(self._output)).remove)
 

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
+from explorer.measuring.spectra import FEW_STEPS, of_stack
 from explorer.measuring.statistics import norms
 from explorer.own.attention import reader
-from explorer.own.equilibrium import rotation
 from explorer.own.model import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
-from explorer.own.sums import HALF, Sums, copies, head_share, local, over_processes
+from explorer.own.sums import HALF, Sums, copies, head_share, local, n_processes, over_processes
 from explorer.profile import Array, Key
+from explorer.training.optimize import rotation
 
 # The matrices of a model at an optimizer's step: norms of their gradients, and of their change over their own.
 
@@ -38,6 +39,13 @@ class Matrix(NamedTuple):
     layer: int | None
     """Its block, from 0."""
     weight: nn.Parameter
+    turned: bool = False
+    """Whether its columns are the outputs, as in Conv1D of Hugging Face Transformers; elsewhere its rows are."""
+
+    @property
+    def has_spectrum(self) -> bool:
+        """Whether this process holds all of it, and it multiplies vectors: tables of embeddings are in no block."""
+        return self.layer is not None and self.weight.ndim == 2 and copies(self.weight) == n_processes()
 
 
 class Weights:
@@ -46,16 +54,19 @@ class Weights:
     Args:
         model: whose.
         blocks: its layers.
+        spectra: whether singular values of the changes are read, too.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[Block]) -> None:
-        self.model, self.blocks = model, blocks
+    def __init__(self, model: nn.Module, blocks: list[Block], spectra: bool = False) -> None:
+        self.model, self.blocks, self.spectra = model, blocks, spectra
         self.kept: dict[int, Tensor] = {}
 
     @cached_property
     def matrices(self) -> list[Matrix]:
         """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in place."""
-        inner = [Matrix(plain(name), layer, weight) for layer, block in enumerate(self.blocks)
+        turned = {id(getattr(module, "weight", None)) for module in self.model.modules()
+                  if type(module).__name__ == "Conv1D"}
+        inner = [Matrix(plain(name), layer, weight, id(weight) in turned) for layer, block in enumerate(self.blocks)
                  for name, weight in block.module.named_parameters() if weight.ndim > 1]
         known = {id(matrix.weight) for matrix in inner}
         return inner + [Matrix(plain(name), None, weight) for name, weight in self.model.named_parameters()
@@ -64,8 +75,8 @@ class Weights:
     @cached_property
     def numbers(self) -> list[list[float]]:
         """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped, √(ΔW² / W²) at equilibrium,
-        Σ g W."""
-        return [[0.0] * 7 for _ in self.matrices]
+        Σ g W, Σ ΔW W, ‖ΔW‖₂, stable rank of ΔW."""
+        return [[0.0] * 10 for _ in self.matrices]
 
     def before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
         """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
@@ -83,8 +94,9 @@ class Weights:
         turns = {id(weight): turn for group in optimizer.param_groups for turn in [rotation(optimizer, group)]
                  for weight in group["params"]}
         weights = [self.matrices[index].weight for index in self.kept]
-        for index, weight, along in zip(self.kept, weights, products(weights), strict=True):
-            self.numbers[index][5:] = [turns[id(weight)], along / scale / copies(weight)]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        for index, weight, along in zip(self.kept, weights, products(gradients, weights), strict=True):
+            self.numbers[index][5:7] = [turns[id(weight)], along / scale / copies(weight)]
 
     def after(self) -> None:
         """After the step: reads the change of the weights."""
@@ -92,10 +104,16 @@ class Weights:
             return
         old = list(self.kept.values())
         size = squares(old)
-        torch._foreach_sub_(old, [local(self.matrices[index].weight) for index in self.kept])
-        for index, moved, held in zip(self.kept, squares(old), size, strict=True):
-            share = 1 / copies(self.matrices[index].weight)
+        weights = [self.matrices[index].weight for index in self.kept]
+        torch._foreach_sub_(old, [local(weight) for weight in weights])  # −ΔW
+        numbers = zip(self.kept, weights, squares(old), size, products(old, weights), strict=True)
+        for index, weight, moved, held, along in numbers:
+            share = 1 / copies(weight)
             self.numbers[index][2:5] = [moved * share, held * share, 1.0]
+            self.numbers[index][7] = -(along + moved) * share  # of the weights before: the products are of those after
+            if self.spectra and self.matrices[index].has_spectrum:
+                (largest,), (rank,) = of_stack(self.kept[index][None], FEW_STEPS)
+                self.numbers[index][8:] = [largest * share, rank * share]
         self.kept.clear()
 
     def gradients(self, scale: float = 1.0) -> bool:
@@ -113,9 +131,9 @@ def plain(name: str) -> str:
     return WRAPPERS.sub("", name)
 
 
-def products(weights: list[nn.Parameter]) -> list[float]:
-    """Sum of the products of each weight with its gradient; the device is waited for once."""
-    sums = [(local(weight.grad).float() * local(weight)).sum() for weight in weights if weight.grad is not None]
+def products(tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[float]:
+    """Sum of the products of each tensor, such as a gradient, with its weight; the device is waited for once."""
+    sums = [(local(x).float() * local(weight)).sum() for x, weight in zip(tensors, weights, strict=True)]
     return torch.stack([x.to(sums[0].device) for x in sums]).tolist() if sums else []
 
 
@@ -155,14 +173,15 @@ class Window:
     Args:
         model: the root.
         blocks: its layers, in order.
+        spectra: whether singular values of the updates are read, too.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[Block]) -> None:
+    def __init__(self, model: nn.Module, blocks: list[Block], spectra: bool = False) -> None:
         self.blocks = blocks
         self.stream: dict[int, Sums] = {}
         self.gradient: dict[int, Sums] = {}
         self.heads: dict[int, Sums] = {}
-        self.weights = Weights(model, blocks)
+        self.weights = Weights(model, blocks, spectra)
         self.dtype = ""
         self.small = torch.zeros(2)
         """How many tokens of the input are almost 0, and of how many."""
@@ -259,7 +278,8 @@ def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> 
 
 def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> None:
     """Numbers of the matrices from their sums `[matrix, part]`."""
-    for matrix, (gradient, has, moved, size, stepped, turn, along) in zip(matrices, numbers, strict=True):
+    for matrix, (gradient, has, moved, size, stepped, turn, along, radial, largest, rank) in zip(
+            matrices, numbers, strict=True):
         if has:
             cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
         if stepped:
@@ -267,6 +287,12 @@ def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> N
             cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
         if stepped and gradient and size:
             cells["gradient_cosine", matrix.site][matrix.layer] = along / np.sqrt(gradient * size)
+        if moved and size:
+            cells["update_cosine", matrix.site][matrix.layer] = radial / np.sqrt(moved * size)
+        if rank:
+            rows, columns = matrix.weight.shape[::-1] if matrix.turned else matrix.weight.shape
+            cells["update_spectral_norm", matrix.site][matrix.layer] = largest * np.sqrt(columns / rows)
+            cells["update_stable_rank", matrix.site][matrix.layer] = rank
         if turn:
             cells["equilibrium_update", matrix.site][matrix.layer] = turn / stepped
 

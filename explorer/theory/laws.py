@@ -176,13 +176,20 @@ def largest_square(rows: int, columns: int, factors: int = 1) -> float:
 
 
 def spectra(config: Config) -> dict[Key, Array]:
-    """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank."""
+    """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank. And the largest
+    possible logit of a head, `[1, layer, 1]`, where no norm gives queries and keys their length.
+    """
     values, layers = {}, np.ones((1, config.n_layers))
     for name, matrix in config.design.matrices.items():
         square = largest_square(matrix.fan_out, matrix.fan_in)
         values["spectral_norm", name] = layers * math.sqrt(matrix.variance * square * matrix.fan_in / matrix.fan_out)
         if matrix.variance:
             values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
+    if config.design.attends and not config.design.normalizes_heads:
+        queries, keys = (config.design.matrices[name].variance for name in ("W_Q", "W_K"))
+        square = queries * keys * largest_square(config.d_head, config.d_model, factors=2)
+        values["largest_possible_logit", "attn_scores"] = (
+            layers[..., None] * math.sqrt(square) * config.d_model / config.design.divisor)
     return values
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from explorer import tasks
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
-from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, Array, Key, Statistic, tidy
+from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, WEIGHT_STATISTICS, Array, Key, Statistic, tidy
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Order
@@ -46,12 +46,27 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
                   STREAM, "loss", log=True, backward=True),
         Statistic("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖", "norm of a step's change of a matrix over its own",
                   MATRICES, log=True),
+        # Kosson et al. 2023, arXiv 2305.17212; see `own.equilibrium`
+        Statistic("equilibrium_update", "Update at equilibrium", "‖ΔW‖ / ‖W‖", "update to weight at which weight decay "
+                  "balances the steps of SGD or AdamW, where gradients are orthogonal to the matrix", MATRICES,
+                  log=True),
+        # Yang, Simon & Bernstein 2023, arXiv 2310.17813, condition 1: ‖ΔW‖₂ ~ √(fan_out / fan_in) at every width
+        Statistic("update_spectral_norm", "Spectral norm of updates", "‖ΔW‖₂ √(fan_in / fan_out)",
+                  "largest singular value of a step's change of a matrix over √(fan_out / fan_in): the most that the "
+                  "step adds to the RMS of an output, over the input's", MATRICES, log=True,
+                  marks={1.0: "‖ΔW‖₂ = √(fan_out / fan_in)"}),
+        Statistic("update_stable_rank", "Stable rank of updates", "‖ΔW‖_F² / ‖ΔW‖₂²",
+                  "sum of the squared singular values of a step's change of a matrix over the largest's", MATRICES,
+                  log=True, marks={1.0: "one direction"}),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
                   BRANCHES, "1"),
+        WEIGHT_STATISTICS["largest_possible_logit"],
         *(row for row in STATISTICS.values() if row.name != "activation_gradient" and not row.by_position),
     )
 })
 """All statistics of the instruments; a step's number is of the weights that so many steps have made."""
+ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit")
+"""Statistics of a race with `spectra=True` alone."""
 
 
 class History:
@@ -264,11 +279,13 @@ class Terms(NamedTuple):
     steps: int
     every: int
     text: Text | None = None
+    spectra: bool = False
 
     def plain(self) -> dict[str, Any]:
         """All of it as plain values, and the text as an array, for `packed`."""
         contenders = [[name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders]
-        plain = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every}
+        plain = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every,
+                 "spectra": self.spectra}
         if not self.text:
             return plain
         return {**plain, "vocabulary": "".join(self.text.vocabulary), "text": self.text.codes.astype(np.int16)}
@@ -280,7 +297,8 @@ class Terms(NamedTuple):
                       for name, config, recipe in plain["contenders"]]
         codes = plain.get("text")
         text = None if codes is None else Text(codes.astype(np.int64), tuple(plain["vocabulary"][: len(codes)]))
-        return cls(contenders, Task.from_json(plain["task"]), plain["steps"], plain["every"], text)
+        return cls(contenders, Task.from_json(plain["task"]), plain["steps"], plain["every"], text,
+                   plain.get("spectra", False) is True)
 
 
 class Record(Standing):

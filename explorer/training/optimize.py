@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -57,6 +58,21 @@ def decay_with_rate(optimizer: Optimizer) -> None:
     """
     for group in optimizer.param_groups:
         group["weight_decay"] = group["full_decay"] * group["lr"] / group.get("initial_lr", group["lr"])
+
+
+def rotation(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
+    """‖ΔW‖ / ‖W‖ of a step at equilibrium, for a group of an optimizer's parameters; `own.equilibrium` derives it.
+
+    Returns:
+        0 without weight decay, and for optimizers other than torch's SGD and Adam with decay apart from the gradient.
+    """
+    swing = math.sqrt(max(0.0, 2 * float(group["lr"]) * float(group.get("weight_decay", 0))))
+    if isinstance(optimizer, torch.optim.SGD) and not group["nesterov"] and not group["dampening"]:
+        return swing / math.sqrt(1 + group["momentum"])
+    if isinstance(optimizer, torch.optim.Adam) and group.get("decoupled_weight_decay"):
+        beta = float(group["betas"][0])
+        return swing * math.sqrt((1 - beta) / (1 + beta))
+    return 0.0
 
 
 def group(path: str, parameter: Tensor, config: Config, recipe: Recipe) -> Group:

@@ -45,6 +45,7 @@ class Race(Standing):
         steps: number of steps of each contender.
         every: how often the instruments are on.
         text: the text to learn from; None is Python's prose.
+        spectra: whether the instruments read singular values of the updates, too.
     Raises:
         TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
@@ -52,17 +53,20 @@ class Race(Standing):
     """
 
     def __init__(self, contenders: Sequence[Contender], task: Task, steps: int, every: int = 10,
-                 text: Text | None = None) -> None:
+                 text: Text | None = None, spectra: bool = False) -> None:
         check(contenders, task, steps, every)
+        must_be(bool, "spectra", spectra)
         if text is not None:
             must_be(Text, "text", text)
         self.contenders, self.task, self.steps, self.every = tuple(contenders), task, steps, every
+        self.spectra = spectra
         first = contenders[0].config
         shape = first.n_ctx, first.batch_size
         self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
         self.threads = max(shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders)
-        self.runners: tuple[Runner, ...] = tuple(Runner(entry, self.data, steps, self.device) for entry in contenders)
+        self.runners: tuple[Runner, ...] = tuple(
+            Runner(entry, self.data, steps, self.device, spectra) for entry in contenders)
         self.levels = self.data.levels
 
     def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
@@ -94,7 +98,7 @@ class Race(Standing):
     @property
     def terms(self) -> Terms:
         """Everything that it started with."""
-        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text)
+        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text, self.spectra)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
@@ -140,7 +144,7 @@ class Race(Standing):
 
 def race(contenders: Sequence[Contender], task: Task | None = None, steps: int = 200,
          stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None,
-         every: int = 10, text: Text | None = None) -> Race:
+         every: int = 10, text: Text | None = None, spectra: bool = False) -> Race:
     """Trains the contenders side by side: the same batches in the same order, a step each in turn.
 
     The same arguments give the same numbers, bit for bit on one machine's CPU. `Race.run` goes on with a race that was
@@ -154,10 +158,12 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.
         text: the text to learn from; None is Python's prose.
+        spectra: whether the instruments read the largest singular value and the stable rank of each matrix's update,
+            and the largest possible logit of each head, too; the training is the same, bit for bit.
     Raises:
         TypeError, ConfigError: see `Race`.
     """
-    return Race(contenders, Task() if task is None else task, steps, every, text).run(stop, on_step)
+    return Race(contenders, Task() if task is None else task, steps, every, text, spectra).run(stop, on_step)
 
 
 def race_of(terms: Terms) -> Race:

@@ -6,22 +6,25 @@ Readings of a step are taken from its own passes, by taps that do not alter it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
 
 from explorer.config import Config
 from explorer.measuring.observe import both
 from explorer.measuring.record import Recorder
+from explorer.measuring.spectra import FEW_STEPS, of_logits, of_stack
 from explorer.measuring.statistics import norms
 from explorer.model import Layer, Transformer, ignore
 from explorer.model.attention import visible
 from explorer.model.batch import Batch
 from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
 from explorer.training.history import NO_SITE, Entrant
-from explorer.training.optimize import QKClip, alphas, optimizers, schedule, total_norm
+from explorer.training.optimize import QKClip, alphas, optimizers, rotation, schedule, total_norm
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Window
 
@@ -42,11 +45,13 @@ class Runner(Entrant):
         data: the task and its text.
         steps: how long the race is, for the learning rate's decay.
         device: where it runs.
+        spectra: whether singular values of the updates are read, too.
     Raises:
         ConfigError: the recipe has what can do nothing for the design, such as a schedule for an α that it has not.
     """
 
-    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device) -> None:
+    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device, spectra: bool = False
+                 ) -> None:
         super().__init__(contender.name, contender.config)
         self.recipe = contender.recipe
         self.recipe.check(self.config, self.name)
@@ -59,7 +64,7 @@ class Runner(Entrant):
         self.optimizers = optimizers(self.model, self.config, self.recipe)
         self.schedules = [schedule(optimizer, self.recipe, steps) for optimizer in self.optimizers]
         self.qk_clip = QKClip(self.model, self.recipe.qk_clip) if self.recipe.qk_clip else None
-        self.steps = steps
+        self.steps, self.spectra = steps, spectra
 
     def advance(self, every: int) -> None:
         """One step of training, with the instruments on if the step is a multiple of `every`.
@@ -103,13 +108,14 @@ class Runner(Entrant):
             return
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(self.learning, self.recipe.clip, torch.tensor(size))
-        for optimizer, its_schedule in zip(self.optimizers, self.schedules, strict=True):
+        for optimizer in self.optimizers:
             optimizer.step()
-            its_schedule.step()
         if self.qk_clip:
             self.qk_clip.step_is_done()
         if instruments is not None:
-            instruments.step_is_done()
+            instruments.step_is_done(self.optimizers, self.spectra)
+        for its_schedule in self.schedules:
+            its_schedule.step()
 
     @torch.no_grad()
     def held_out_loss(self) -> float:
@@ -192,13 +198,34 @@ class Instruments:
                 self.found["parameter_gradient", name] = np.array(norms(known))
 
     @torch.no_grad()
-    def step_is_done(self) -> None:
-        """After the optimizer's step: the change of each matrix over its size."""
-        weights = self.matrices()
-        moved = np.array(norms(list(torch._foreach_sub(weights, self.before))))
+    def step_is_done(self, optimizers: Sequence[Optimizer], spectra: bool) -> None:
+        """After the optimizers' step: the change of each matrix over its size, and where weight decay balances it.
+
+        Args:
+            optimizers: with the learning rates of the step.
+            spectra: whether singular values of the changes are wanted, too.
+        """
+        changes = list(torch._foreach_sub(self.matrices(), self.before))
+        moved = np.array(norms(changes))
         with np.errstate(divide="ignore", invalid="ignore"):  # Fixup's last matrices begin at zero
             ratio = (moved / np.array(norms(self.before))).reshape(len(self.layers), len(self.names))
         self.found |= {("update_ratio", name): ratio[:, index] for index, name in enumerate(self.names)}
+        turns = {weight: rotation(optimizer, group) for optimizer in optimizers for group in optimizer.param_groups
+                 for weight in group["params"]}
+        for name in self.names:
+            balance = np.array([turns.get(layer.weights[name], 0.0) for layer in self.layers])
+            if balance.any():
+                self.found["equilibrium_update", name] = balance
+        if not spectra:
+            return
+        self.found |= of_logits(self.model.config, {
+            name: torch.stack(self.before[index :: len(self.names)]) for index, name in enumerate(self.names)})
+        for index, name in enumerate(self.names):
+            matrix = self.model.config.design.matrices[name]
+            largest, ranks = of_stack(torch.stack(changes[index :: len(self.names)]), FEW_STEPS)
+            self.found["update_spectral_norm", name] = (
+                largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5)
+            self.found["update_stable_rank", name] = ranks
 
     def matrices(self) -> list[Tensor]:
         """Every matrix of every layer, a layer's side by side."""

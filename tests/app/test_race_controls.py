@@ -11,7 +11,9 @@ from raced import LONG, Open, Page, lineup, opened
 from watched import WAIT
 
 from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.home import race_script
 from explorer.app.race.panel import RacePanel
+from explorer.app.race.racefile import part_of, start_of
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.schemes.preset import PRESETS
@@ -84,6 +86,27 @@ def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
     page.until("idle", "Stopped")
 
 
+def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_has_them(open_race: Open) -> None:
+    page = open_race(lineup("pre_ln", optimizer="adamw", weight_decay=0.1), spectra=True)
+    gallery, offered = page.panel.gallery, lambda: str(page.panel.gallery.selections[0].sections)
+    page.run()
+    assert page.race.spectra, "the saved race reads them on"
+    assert not any(gallery.cells[name].hidden for name in ("update_ratio", "update_spectral_norm", "held_out_loss"))
+    assert len(page.points("update_spectral_norm")["Pre-LN"]) > 0
+    assert "update_stable_rank" in offered()
+    assert "spectra=True" in race_script(page.panel._shown())
+    assert part_of(start_of(page.race.terms)).plan.spectra
+    gallery.selections[0].set_state({"values": {"statistic": "update_stable_rank", "contender": "0"}})
+    assert gallery.maps[0].title == "Layer by layer: stable rank of updates"
+    page.set(spectra=False)
+    page.run()
+    assert gallery.cells["update_spectral_norm"].hidden
+    assert not gallery.cells["update_ratio"].hidden
+    assert "update_stable_rank" not in offered()
+    assert gallery.maps[0].title == "Layer by layer: gradient by the weights"
+    assert "spectra" not in race_script(page.panel._shown())
+
+
 # --- the lineup -----------------------------------------------------------------------------------------------
 
 
@@ -95,6 +118,8 @@ def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others(
     assert entries[1]["name"].startswith("Post-LN, warm-up ")
     assert [entry["hue"] for entry in entries] == list(HUES[:4])
     assert (panel.preparation.plan.config.n_layers, panel.preparation.plan.config.d_model) == (12, 64)
+    hidden = [name for name, cell in panel.gallery.cells.items() if cell.hidden]
+    assert hidden == ["update_ratio", "update_spectral_norm"], "the stored race has neither decay nor spectra"
     panel.close()
 
 

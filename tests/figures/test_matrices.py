@@ -112,3 +112,7 @@ def test_spectra_are_drawn_by_matrix_beside_their_law_and_the_spectral_condition
     assert "fan" in figure.layout.yaxis.title.text
     assert tuple(dots(profile.plot("stable_rank", theory))) == NAMES
     assert theory.plot("stable_rank").layout.meta["description"]
+    heads = profile.plot("largest_possible_logit", theory)
+    law = theory["largest_possible_logit", "attn_scores"][0, :, 0]
+    drawn = [trace.y for trace in heads.data if trace.mode == "lines" and len(trace.y) == len(law)]
+    assert any(np.allclose(line, law) for line in drawn), "by layer"

@@ -11,7 +11,18 @@ from handmade import PLAIN, traces
 
 from explorer.figures import LegendEntry
 from explorer.figures.palette import HUES
-from explorer.figures.race import CURVES, MOST_POINTS, Course, Track, extremes, medians, snapshot, stride, thinned
+from explorer.figures.race import (
+    CURVES,
+    MOST_POINTS,
+    NEEDS,
+    Course,
+    Track,
+    extremes,
+    medians,
+    snapshot,
+    stride,
+    thinned,
+)
 from explorer.figures.race_maps import MAPS, MOST_COLUMNS, MOST_ROWS, extent, layer_map
 from explorer.training.history import History
 from explorer.training.tasks import Levels
@@ -51,7 +62,8 @@ def named(figure: go.Figure, name: str) -> list:
 
 @pytest.mark.parametrize("name", DRAW)
 def test_every_curve_keeps_the_marks_of_its_contender_in_a_frame_as_long_as_the_race(name):
-    figure = DRAW[name](course(track(2), track(5, "two")))
+    history = recorded(found={("update_spectral_norm", "W_Q"): np.ones(LAYERS)})
+    figure = DRAW[name](course(track(2, history=history), track(5, "two", history)))
     assert {trace.line.color for trace in named(figure, "two")} == {HUES[5]}
     assert {trace.line.dash for trace in named(figure, "one")} == {"dot"}
     low, high = figure.layout.xaxis.range
@@ -155,6 +167,34 @@ def test_gradient_ratio_is_that_of_first_and_last_layer():
     assert traces(figure)["even"].y[:2] == (1.0, 1.0)
     dead = track(history=recorded(scale=0.0))
     assert np.isnan(named(DRAW["gradient_ratio"](course(dead)), "one")[0].y).all()
+
+
+def test_updates_are_drawn_beside_their_equilibrium():
+    rest = {("equilibrium_update", name): np.full(LAYERS, 0.02) for name in PLAIN}
+    figure = DRAW["update_ratio"](course(track(), track(1, "two", recorded(found=rest))))
+    middle = np.median(10.0 ** -np.arange(6.0))
+    for name in ("one", "two"):
+        np.testing.assert_allclose(named(figure, name)[0].y, middle, rtol=1e-6)
+    assert "one, predicted" not in traces(figure)
+    law = traces(figure)["two, predicted"]
+    np.testing.assert_allclose(law.y, 0.02, rtol=1e-6)
+    assert (law.line.color, law.line.dash, law.meta) == (HUES[1], "dash", None), "a line without a kind is theory's"
+    low, high = figure.layout.yaxis.range
+    assert 10**low < middle < 0.02 < 10**high
+
+
+def test_singular_values_of_updates_are_drawn_with_the_spectral_condition():
+    found = {("update_spectral_norm", name): np.full(LAYERS, 10.0 ** -index) for index, name in enumerate(PLAIN)}
+    race = course(track(), track(1, "two", recorded(found=found)))
+    figure = DRAW["update_spectral_norm"](race)
+    np.testing.assert_allclose(named(figure, "two")[0].y, np.median(10.0 ** -np.arange(6.0)), rtol=1e-6)
+    assert len(named(figure, "one")[0].y) == 0
+    assert traces(figure)["‖ΔW‖₂ = √(fan_out / fan_in)"].y[:2] == (1.0, 1.0)
+    assert race.has("update_spectral_norm")
+    assert not course().has("update_spectral_norm")
+    assert set(NEEDS) <= set(DRAW)
+    drawn, _ = heat("update_spectral_norm", 1, track(), track(1, "two", recorded(found=found)))
+    np.testing.assert_allclose(drawn.customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
 
 
 def test_names_are_shown_to_the_letter():

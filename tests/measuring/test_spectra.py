@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from explorer import Config, Stopped, measure, preset
-from explorer.measuring.spectra import spectra
+from explorer.measuring.spectra import of_stack, spectra
 from explorer.model import Transformer
 from explorer.profile import MATRICES
 
@@ -105,3 +105,33 @@ def test_they_are_measured_on_request_alone_and_can_be_stopped() -> None:
 
     with pytest.raises(Stopped):
         measure(SMALL, stop, backward=False, spectra=True)
+
+
+def test_the_largest_possible_logit_is_reached_by_two_vectors_of_rms_1() -> None:
+    """Their own logit, by the model's matrices, and of no other pair."""
+    config = SMALL.replace(n_kv_heads=1, parametrization="ntk", init_variance=2.0)
+    profile = measure(config, backward=False, spectra=True)
+    layer = Transformer(config, config.seed).layers[1]
+    scale = [config.design.matrices[name].forward for name in ("W_Q", "W_K")]
+    for head in range(2):
+        queries = scale[0] * layer.weights["W_Q"].detach().double()[32 * head : 32 * head + 32]
+        keys = scale[1] * layer.weights["W_K"].detach().double()
+        left, _, right = torch.linalg.svd(queries.T @ keys)
+        x, y = 8 * left[:, 0], 8 * right[0]
+        assert float(x.square().mean()) == pytest.approx(1)
+        logit = float((queries @ x) @ (keys @ y)) / math.sqrt(32)
+        assert profile["largest_possible_logit", "attn_scores"][0, 1, head] == pytest.approx(logit, rel=1e-5)
+
+
+@pytest.mark.parametrize("width", [16, 200])
+def test_stacks_of_small_and_of_large_matrices(width: int) -> None:
+    """One that is not finite does not spoil the others."""
+    torch.manual_seed(3)
+    stack = torch.randn(4, width, width + 8)
+    stack[1, 2, 3], stack[2] = math.inf, 0
+    for turned in (stack, stack.mT):
+        largest, ranks = of_stack(turned)
+        for index in (0, 3):
+            assert (largest[index], ranks[index]) == pytest.approx(exact(stack[index]), rel=2e-3)
+        assert largest[2] == 0
+        assert np.isnan([largest[1], ranks[1], ranks[2]]).all()

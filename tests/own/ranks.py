@@ -31,14 +31,14 @@ SPLIT = {
 
 def data_parallel(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
     """Watched, then wrapped."""
-    watch = ex.watch(model, every=2)
+    watch = ex.watch(model, every=2, spectra=True)
     return DistributedDataParallel(model), watch
 
 
 def wrapped_first(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
     """Wrapped, then watched."""
     model = DistributedDataParallel(model)
-    return model, ex.watch(model, every=2)
+    return model, ex.watch(model, every=2, spectra=True)
 
 
 def sharded(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
@@ -46,12 +46,12 @@ def sharded(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
     for layer in model.layers:  # type: ignore[union-attr]
         fully_shard(layer)
     fully_shard(model)
-    return model, ex.watch(model, every=2)
+    return model, ex.watch(model, every=2, spectra=True)
 
 
 def sharded_later(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
     """Watched, then sharded."""
-    watch = ex.watch(model, every=2)
+    watch = ex.watch(model, every=2, spectra=True)
     return sharded(model)[0], watch
 
 
@@ -60,7 +60,7 @@ def tensor_parallel(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model.layers:  # type: ignore[union-attr]
         parallelize_module(layer, mesh, SPLIT)
-    return model, ex.watch(model, every=2)
+    return model, ex.watch(model, every=2, spectra=True)
 
 
 WAYS: dict[str, Callable[[nn.Module], tuple[nn.Module, ex.Watch]]] = {

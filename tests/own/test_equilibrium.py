@@ -91,6 +91,8 @@ def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Mod
     assert late(watch, "equilibrium_update") == pytest.approx(rest, rel=1e-6)
     assert late(watch, "update_ratio") == pytest.approx(rest, rel=0.04)
     assert abs(series(watch, "gradient_cosine")).max() < 1e-5
+    radial = series(watch, "update_cosine")[len(watch.readings) // 2 :].mean()
+    assert radial == pytest.approx(-rest / 2, rel=0.1), "‖W‖ stands still: 2 ⟨ΔW, W⟩ + ‖ΔW‖² = 0"
     assert gradients_grow(watch.readings) is None
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from ranks import WAYS, run
@@ -46,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone() -> pd.DataFrame:
     """What one process reads."""
     model = llama()
-    watch = ex.watch(model, every=2)
+    watch = ex.watch(model, every=2, spectra=True)
     run(model)
     return watch.frame()
 
@@ -56,12 +55,17 @@ KEYS = ["step", "layer", "site", "head", "statistic"]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_read_what_one_reads(way: str, folder: Path, alone: pd.DataFrame) -> None:
+    """Singular values only of matrices that each process holds whole. Cosines of small updates show the rounding of the
+    weights, which is not orthogonal to them."""
+    if way not in ("data_parallel", "wrapped_first"):
+        alone = alone[~alone["statistic"].isin(["update_spectral_norm", "update_stable_rank"])]
     for rank in range(2):
         found = pd.read_csv(folder / f"{way}-{rank}.csv", dtype={"layer": "Int64", "head": "Int64"})
         assert sorted(found["statistic"].unique()) == sorted(alone["statistic"].unique())
         both = alone.merge(found, on=KEYS, how="outer", suffixes=("", "_of_two"))
         assert len(both) == len(alone) == len(found)
-        np.testing.assert_allclose(both["value_of_two"], both["value"], rtol=2e-4, atol=1e-6)
+        slack = both["statistic"].map({"update_cosine": 3e-5}).fillna(1e-6) + 2e-4 * both["value"].abs()
+        assert (abs(both["value_of_two"] - both["value"]) <= slack).all(), way
 
 
 def test_what_is_not_finite_in_one_process_is_known_to_both(folder: Path) -> None:

@@ -150,9 +150,74 @@ def test_accumulated_gradients_are_one_reading() -> None:
     np.testing.assert_allclose(merged["value"], whole["value"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("make", "turned"), [(gpt2, True), (Encoder, False)])
+def test_singular_values_of_updates_are_those_of_the_change(make: Callable[[], nn.Module], turned: bool) -> None:
+    """By columns and rows as the matrix multiplies: those of Conv1D are its inputs and outputs the other way round."""
+    model = make()
+    watch = ex.watch(model, spectra=True)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    train(model, 1)
+    layers, sites = watch.layers, [site for name, site in watch.readings[0].values if name == "update_stable_rank"]
+    assert len(sites) == 4
+    for site in sites:
+        for layer, block in enumerate(layers):
+            name = f"{block}.{site}"
+            values = torch.linalg.svdvals((model.get_parameter(name).detach() - before[name]).double())
+            fan_out, fan_in = before[name].shape[::-1] if turned else before[name].shape
+            assert value(watch, 0, "update_spectral_norm", site)[layer] == pytest.approx(
+                float(values[0]) * math.sqrt(fan_in / fan_out), rel=1e-5)
+            assert value(watch, 0, "update_stable_rank", site)[layer] == pytest.approx(
+                float(values.square().sum() / values[0] ** 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [adam, lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+                                       lambda model: torch.optim.Muon(model.parameters(), lr=0.02)])
+def test_few_steps_are_enough_for_wide_updates(optimizer: Callable[[nn.Module], torch.optim.Optimizer]) -> None:
+    """Within 2 %, of Muon's flat spectrum, too."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(256, 256, bias=False) for _ in range(3)))
+    watch = ex.watch(model, blocks=["0", "1", "2"], spectra=True)
+    before = [layer.weight.detach().clone() for layer in model]
+    model(torch.randn(64, 256)).square().mean().backward()
+    optimizer(model).step()
+    exact = [float(torch.linalg.svdvals(layer.weight.detach() - old)[0])
+             for layer, old in zip(model, before, strict=True)]
+    np.testing.assert_allclose(value(watch, 0, "update_spectral_norm", "weight"), exact, rtol=0.02)
+
+
+def test_spectra_are_read_on_request_alone_and_alter_nothing() -> None:
+    trained = []
+    for spectra in (False, True):
+        model = gpt2(dropout=0.1)
+        watch = ex.watch(model, spectra=spectra)
+        torch.manual_seed(3)
+        train(model, 3)
+        trained.append((model.state_dict(), watch.frame()))
+    (weights, plain), (others, wide) = trained
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    added = wide["statistic"].isin(["update_spectral_norm", "update_stable_rank"])
+    assert wide[~added].reset_index(drop=True).equals(plain)
+    with pytest.raises(TypeError, match="spectra must be a bool"):
+        ex.watch(gpt2(), spectra=2)  # type: ignore[arg-type]
+
+
+def test_the_radial_part_of_an_update_is_its_cosine_with_the_matrix() -> None:
+    model = gpt2()
+    watch = ex.watch(model)
+    site = "attn.c_attn.weight"
+    names = [f"h.{layer}.{site}" for layer in range(LAYERS)]
+    before = [model.get_parameter(name).detach().double() for name in names]
+    train(model, 1, torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=3.0))
+    changes = [model.get_parameter(name).detach() - old for name, old in zip(names, before, strict=True)]
+    expected = [float((change * old).sum() / change.norm() / old.norm())
+                for change, old in zip(changes, before, strict=True)]
+    assert max(expected) < -0.25, "so much decay shrinks them"
+    np.testing.assert_allclose(value(watch, 0, "update_cosine", site), expected, rtol=1e-4)
+
+
 def test_the_table_is_tidy_and_its_words_are_defined() -> None:
     model = llama()
-    watch = ex.watch(model, every=2, start=10)
+    watch = ex.watch(model, every=2, start=10, spectra=True)
     train(model, 4, torch.optim.AdamW(model.parameters(), lr=1e-3))
     frame = watch.frame()
     assert list(frame.columns) == COLUMNS

@@ -138,7 +138,7 @@ def test_a_model_trained_in_evaluation_mode_is_told_how_to_be_read() -> None:
     with pytest.warns(UserWarning, match="no pass was seen in training mode; evaluation=True reads every pass"):
         train(model, 1)
     assert set(watch.frame()["statistic"]) == {
-        "parameter_gradient", "update_ratio", "weight_norm", "gradient_cosine"}
+        "parameter_gradient", "update_ratio", "weight_norm", "gradient_cosine", "update_cosine"}
 
 
 def test_two_watches_read_the_same() -> None:

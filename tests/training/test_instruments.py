@@ -1,15 +1,20 @@
 """What the instruments say, against the same step done by hand; the table; the verdict."""
 
 import math
+import pickle
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from contenders import POST, PRE, REZERO, TASK, contender
+from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
 
-from explorer import Config
+from explorer import Config, measure
 from explorer.model import Transformer
 from explorer.model.batch import Batch
+from explorer.training.archive import load, save
+from explorer.training.history import ON_REQUEST
 from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
@@ -68,6 +73,106 @@ def test_adams_first_step_moves_every_weight_by_the_learning_rate() -> None:
         weight = layer.weights["W_in"].detach()
         expected = 3e-3 / 4 * math.sqrt(weight.numel()) / float(weight.norm())
         assert ratio[index] == pytest.approx(expected, rel=1e-3)
+
+
+def test_singular_values_of_updates_by_their_definitions() -> None:
+    """Against all singular values of the same step, as the matrices multiply: NTK's have a factor."""
+    design = contender("pre_ln", Recipe(optimizer="sgd", learning_rate=0.1), parametrization="ntk", mlp_ratio=8)
+    run = race([design], TASK, 1, spectra=True)
+    before, after = (model.layers for model in (Transformer(design.config, 0), run.runners[0].model))
+    for name, matrix in design.config.design.matrices.items():
+        sizes, ranks = (run.histories["pre_ln"].series(row, name)[1][0]
+                        for row in ("update_spectral_norm", "update_stable_rank"))
+        for index in range(2):
+            values = torch.linalg.svdvals((after[index].weights[name] - before[index].weights[name]).detach().double())
+            assert matrix.forward != 1
+            assert sizes[index] == pytest.approx(
+                float(values[0]) * matrix.forward * math.sqrt(matrix.fan_in / matrix.fan_out), rel=1e-4)
+            assert ranks[index] == pytest.approx(float(values.square().sum() / values[0] ** 2), rel=1e-4)
+
+
+def test_spectra_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Path) -> None:
+    """Bit for bit; and a race that was stopped reads them on as if it had not been."""
+    plain, wide = (race([POST, PRE], TASK, 5, every=2, spectra=spectra) for spectra in (False, True))
+    frame = wide.frame()
+    added = frame.statistic.isin(ON_REQUEST)
+    assert set(frame[added].statistic) == set(ON_REQUEST)
+    first = wide.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
+    untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
+    np.testing.assert_allclose(first, untrained["largest_possible_logit", "attn_scores"][0], rtol=1e-6)
+    pd.testing.assert_frame_equal(frame[~added].reset_index(drop=True), plain.frame(), check_exact=True)
+    for mine, yours in zip(weights(plain), weights(wide), strict=True):
+        assert all(torch.equal(mine[name], yours[name]) for name in mine)
+    asked = iter(range(100))
+    stopped = race([POST, PRE], TASK, 5, lambda: next(asked) >= 6, every=2, spectra=True)
+    save(stopped, tmp_path / "a.race")
+    assert_same(load(tmp_path / "a.race").run(), wide)
+    assert_same(pickle.loads(pickle.dumps(stopped)).run(), wide)  # noqa: S301
+    with pytest.raises(TypeError, match="spectra must be a bool"):
+        race([PRE], TASK, 1, spectra=1)  # type: ignore[arg-type]
+
+
+def test_muon_moves_every_matrix_as_the_spectral_condition_asks_up_to_its_own_scale() -> None:
+    """‖ΔW‖₂ √(fan_in / fan_out) is r η √max(1, fan_out / fan_in) √(fan_in / fan_out), times 0.7 to 1.2, which its
+    Newton-Schulz steps leave: 2 r η of W_out, r η of others, with many directions where Adam and SGD have few."""
+    runs = [contender("pre_ln", Recipe(optimizer=name, learning_rate=rate))._replace(name=name)
+            for name, rate in (("muon", 1e-3), ("adam", 1e-3), ("sgd", 0.1))]
+    run = race(runs, TASK, 11, spectra=True)
+    for name, matrix in runs[0].config.design.matrices.items():
+        sizes = run.histories["muon"].series("update_spectral_norm", name)[1]
+        law = 20e-3 * math.sqrt(max(1, matrix.fan_in / matrix.fan_out))
+        assert ((sizes > 0.9 * law) & (sizes < 1.25 * law)).all(), name
+    muon, adam, sgd = (np.median(run.histories[name].matrices("update_stable_rank")[1]) for name in
+                       ("muon", "adam", "sgd"))
+    assert muon > 12
+    assert max(adam, sgd) < 6
+
+
+def test_under_mup_a_step_of_adam_is_the_same_at_every_width() -> None:
+    """The spectral condition; in the standard parametrization it grows, here to 2 to 4 times at 4 times the width."""
+    grown = {}
+    for parametrization in ("standard", "mup"):
+        sizes = []
+        for width in (32, 128):
+            design = contender("pre_ln", d_model=width, parametrization=parametrization)
+            history = race([design], TASK, 31, spectra=True).histories["pre_ln"]
+            sizes.append(np.median(history.matrices("update_spectral_norm")[1][:, 1:]))
+        grown[parametrization] = sizes[1] / sizes[0]
+    assert 2 < grown["standard"] < 4
+    assert grown["mup"] == pytest.approx(1, abs=0.2)
+
+
+def test_updates_come_to_the_equilibrium_where_a_norm_follows_the_matrix() -> None:
+    """Queries and keys that are normalized ignore the scale of W_Q and W_K; W_V is what the law does not cover."""
+    recipe = Recipe(optimizer="adamw", learning_rate=0.01, weight_decay=1.0, warmup=10)
+    history = race([contender("pre_ln", recipe, qk_norm=True, batch_size=8)], TASK, 500).histories["pre_ln"]
+    rest = math.sqrt(2 * 0.01 * 0.1 / 1.9)
+    for name, least, most in (("W_Q", 0.88, 1.12), ("W_K", 0.88, 1.12), ("W_V", 1.3, 3)):
+        law = history.series("equilibrium_update", name)[1]
+        assert law[0] == pytest.approx(rest * math.sqrt(1 / 10)), "warm-up"
+        assert law[1:] == pytest.approx(rest)
+        late = history.series("update_ratio", name)[1][25:]
+        assert least < math.sqrt((late**2).mean()) / rest < most, name
+
+
+@pytest.mark.parametrize(("recipe", "factor"), [
+    (Recipe(optimizer="sgd", learning_rate=0.1, weight_decay=0.01), 1.0),
+    (Recipe(optimizer="momentum", learning_rate=0.1, weight_decay=0.01), math.sqrt(1 / 1.9)),
+    (Recipe(optimizer="adamc", learning_rate=0.1, weight_decay=0.01, decay="linear"), math.sqrt(0.1 / 1.9)),
+    (Recipe(optimizer="adamw", learning_rate=0.1), 0.0),
+    (Recipe(optimizer="adam", learning_rate=0.1, weight_decay=0.01), 0.0),
+    (Recipe(optimizer="muon", learning_rate=0.1, weight_decay=0.01), 0.0),
+], ids=lambda value: getattr(value, "optimizer", None))
+def test_the_equilibrium_is_that_of_the_rate_and_the_decay_of_the_step(recipe: Recipe, factor: float) -> None:
+    """AdamC's weight decay follows the rate, so the equilibrium falls with it, not with its root."""
+    history = race([contender("pre_ln", recipe)], TASK, 4, every=2).histories["pre_ln"]
+    if not factor:
+        assert not any(name == "equilibrium_update" for name, _ in history.values)
+        return
+    falls = [1.0, 0.5] if recipe.decay == "linear" else [1.0, 1.0]
+    for name in ("W_Q", "W_out"):
+        law = history.series("equilibrium_update", name)[1]
+        np.testing.assert_allclose(law, math.sqrt(2 * 0.1 * 0.01) * factor * np.array(falls)[:, None] * np.ones(2))
 
 
 def test_frame_is_tidy() -> None:

@@ -16,10 +16,10 @@ from explorer.app.widgets.controls import choice
 from explorer.app.widgets.parts import Part
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import LegendEntry
-from explorer.figures.race import CURVES, Course
-from explorer.figures.race_maps import MAPS, layer_map
+from explorer.figures.race import CURVES, NEEDS, Course
+from explorer.figures.race_maps import MAPS, Map, layer_map
 from explorer.figures.why import why
-from explorer.training.history import Line, Outcome, Record
+from explorer.training.history import ON_REQUEST, Line, Outcome, Record
 
 COUNT = 2
 """Heat maps: of the first and the second contender, until somebody chooses another."""
@@ -48,7 +48,8 @@ class Gallery:
             for number in range(COUNT)
         ]
         pairs = zip(self.maps, self.selections, strict=True)
-        cells = [Part(parts).add_class("ex-cell") for parts in (*zip(self.curves.values()), *pairs)]
+        self.cells = {name: Part([chart]).add_class("ex-cell") for name, chart in self.curves.items()}
+        cells = [*self.cells.values(), *(Part(pair).add_class("ex-cell") for pair in pairs)]
         self.box = Part([self.verdict, Part(cells).add_class("ex-charts"), self.standings])
         self.box.add_class("ex-main").hidden = True
 
@@ -76,24 +77,27 @@ class Gallery:
         self.standings.show(outcomes, designs, course.levels, final=final, lines=lines)
         self.verdict.findings = [judged(outcomes, course.levels)] if final else []
         for row in CURVES:
+            self.cells[row.name].hidden = row.name in NEEDS and not course.has(NEEDS[row.name])
             self.curves[row.name].show(row.draw(self._course))
             self.curves[row.name].designs = self._legend
         names = [design.label for design in designs]
+        offered = [row for row in MAPS.values() if row.name not in ON_REQUEST or course.has(row.name)]
         for number in range(COUNT):
-            self._offer(number, names)
+            self._offer(number, names, offered)
             self._map(self._course, number)
         self.standings.stale = False
         self.box.hidden = False
 
-    def _offer(self, number: int, names: Sequence[str]) -> None:
-        """Fills the lists below a heat map with the contenders of a race."""
+    def _offer(self, number: int, names: Sequence[str], maps: Sequence[Map]) -> None:
+        """Fills the lists below a heat map with the statistics and the contenders of a race."""
         chosen, last = self.selections[number].chosen, len(names) - 1
-        statistics = [{"value": row.name, "label": row.title} for row in MAPS.values()]
+        statistics = [{"value": row.name, "label": row.title} for row in maps]
+        statistic = chosen.get("statistic") if any(row.name == chosen.get("statistic") for row in maps) else FIRST
         contenders = [{"value": str(position), "label": name} for position, name in enumerate(names)]
         self.selections[number].offer([
             choice("statistic", "Show", "Statistic shown by the colors.", statistics, FIRST),
             choice("contender", "Contender", "Contender shown by the colors.", contenders, str(min(number, last))),
-        ], statistic=chosen.get("statistic", FIRST), contender=str(min(self._wanted[number], last)))
+        ], statistic=statistic, contender=str(min(self._wanted[number], last)))
 
     def _chosen(self, number: int) -> None:
         """Redraws a heat map after a choice, from the numbers already drawn."""

@@ -125,6 +125,8 @@ class Plan(Task):
                          "Steps between readings of gradients, updates, attention and the held-out loss.", 1, 1000,
                          symbol="k", unit="steps", log=True)
 
+    spectra: bool = setting(False, "Spectra of matrices", "Task", "Also reads the largest singular value and "
+                            "stable rank of each update, and each head's largest possible logit.", advanced=True)
     seed: int = setting(1, "Seed", "Task", "Seed of the weights and of the batches; the batches are the same for all.",
                         0, 2**31 - 1)
 
