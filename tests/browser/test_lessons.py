@@ -5,7 +5,6 @@ The figures of all lessons follow their controls in `tests/test_lessons.py`, wit
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from explorer.lessons.exercises import EXERCISES
 from explorer.serve import notebooks
 
 from .axe import RAW, SHARED, look
-from .conftest import jupyterlab
+from .conftest import Laboratory
 from .dashboard import Dashboard
 
 LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
@@ -128,18 +127,9 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(lesson: Dashboar
     lesson.must_be_clean()
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a JupyterLab on the lessons as they are stored."""
-    folder = tmp_path_factory.mktemp("stored")
-    shutil.copytree(notebooks() / "lessons", folder / "notebooks")
-    with jupyterlab(folder) as address:
-        yield address
-
-
 @pytest.mark.parametrize("name", ["02_second_moment", "13_gates_and_rotary"])
 def test_stored_lessons_show_stills_in_jupyterlab_and_live_figures_once_they_have_run(
-    browser: Browser, stored: str, name: str,
+    browser: Browser, laboratory: Laboratory, name: str,
 ) -> None:
     """A notebook that nobody has run here is not trusted: its stills are pictures without style and script.
 
@@ -147,7 +137,7 @@ def test_stored_lessons_show_stills_in_jupyterlab_and_live_figures_once_they_hav
     """
     page = browser.new_page(viewport={"width": 1440, "height": 30_000})  # it draws what is in its window
     visit = Dashboard(page, "lab")
-    page.goto(f"{stored}/lab/tree/{name}.ipynb?reset")
+    page.goto(f"{laboratory.address}/lab/tree/lessons/{name}.ipynb?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     expect(page.locator(".jp-RenderedHTMLCommon img[src^='data:image/svg']")).to_have_count(LESSONS[name])
     expect(page.locator("mjx-container").first).to_be_visible()
