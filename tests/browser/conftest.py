@@ -203,6 +203,10 @@ HAS_RUN = """(number) => {
 HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
 
 
+in_voila = pytest.mark.parametrize("shared", ["voila"], indirect=True)
+"""For what the kernel and the page's own scripts decide, whatever stands around them: it is tried in one host."""
+
+
 class Pages:
     """The page in each of its hosts, opened when it is first asked for; in JupyterLab from a notebook of its own.
 
