@@ -63,7 +63,7 @@ def opened(page: Page, host: str) -> Iterator[None]:
             yield
         return
     with tempfile.TemporaryDirectory() as folder, jupyterlab(copied(Path(folder))) as address:
-        open_in_lab(page, address)
+        open_in_lab(page, f"{address}/lab/tree/explorer.ipynb")
         page.wait_for_function(SHOWN, timeout=120_000)
         yield
 

@@ -14,10 +14,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
@@ -134,20 +135,34 @@ def forget_runs(notebook: Path) -> None:
     notebook.write_text(json.dumps(content), encoding="utf-8")
 
 
-@contextmanager
-def fresh_lab(folder: Path) -> Iterator[str]:
+class Laboratory(NamedTuple):
+    """A JupyterLab at its address; its folder has `notebooks`, and all that it remembers."""
+
+    address: str
+    folder: Path
+
+    def fresh(self) -> str:
+        """The address of a copy of the page's notebook that nobody has opened."""
+        number = len(list((self.folder / "notebooks").glob("explorer*.ipynb")))
+        copy = self.folder / "notebooks" / f"explorer{number}.ipynb"
+        shutil.copy(notebooks() / "explorer.ipynb", copy)
+        forget_runs(copy)
+        return f"{self.address}/lab/tree/{copy.name}"
+
+
+@pytest.fixture(scope="session")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
+    folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(notebooks(), folder / "notebooks")
-    forget_runs(folder / "notebooks" / "explorer.ipynb")
     with jupyterlab(folder) as address:
-        yield address
+        yield Laboratory(address, folder)
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a JupyterLab in which nothing was opened yet."""
-    with fresh_lab(tmp_path_factory.mktemp("lab")) as address:
-        yield address
+def lab(laboratory: Laboratory) -> str:
+    """Address of a notebook in JupyterLab that was not opened yet."""
+    return laboratory.fresh()
 
 
 @contextmanager
@@ -159,7 +174,8 @@ def jupyterlab(folder: Path) -> Iterator[str]:
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
     environment = {variable: str(folder / name) for variable, name in homes.items()}
-    with server(["lab", "--", *options], folder / "log", **environment) as address:
+    log = folder / f"log{len(list(folder.glob('log*')))}"
+    with server(["lab", "--", *options], log, **environment) as address:
         yield address
 
 
@@ -168,8 +184,8 @@ def open_in_voila(page: Page, address: str) -> None:
 
 
 def open_in_lab(page: Page, address: str) -> None:
-    """Opens the notebook and runs the import and the page, by keyboard."""
-    page.goto(f"{address}/lab/tree/explorer.ipynb")
+    """Opens a notebook, without any beside it that was open before; runs the import and the page, by keyboard."""
+    page.goto(f"{address}?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")  # before, JupyterLab would ask which kernel is meant
     for number in (1, 2):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
@@ -187,25 +203,26 @@ HAS_RUN = """(number) => {
 HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
 
 
-class Pages:
-    """The page in each of its hosts, opened when it is first asked for; in JupyterLab with a server of its own.
+in_voila = pytest.mark.parametrize("shared", ["voila"], indirect=True)
+"""For what the kernel and the page's own scripts decide, whatever stands around them: it is tried in one host."""
 
-    (A page that is opened again there would find its kernel, and what has run in it.)
+
+class Pages:
+    """The page in each of its hosts, opened when it is first asked for; in JupyterLab from a notebook of its own.
+
+    (A notebook that is opened again there would find its kernel, and what has run in it.)
     """
 
-    def __init__(self, browser: Browser, voila: str, folders: pytest.TempPathFactory) -> None:
-        self.browser, self.voila, self.folders = browser, voila, folders
+    def __init__(self, browser: Browser, addresses: Mapping[str, Callable[[], str]]) -> None:
+        self.browser, self.addresses = browser, addresses
         self.opened: dict[str, Dashboard] = {}
-        self.servers = ExitStack()
 
     def get(self, host: str) -> Dashboard:
         if host not in self.opened:
-            lab = host == "lab"
-            address = self.servers.enter_context(fresh_lab(self.folders.mktemp("lab"))) if lab else self.voila
             page = self.browser.new_page(viewport={"width": 1440, "height": 1000})
             page.add_init_script("performance.setResourceTimingBufferSize(5000)")  # JupyterLab asks for some hundred
             dashboard = Dashboard(page, host)
-            HOSTS[host](page, address)
+            HOSTS[host](page, self.addresses[host]())
             dashboard.wait_until_drawn()
             self.opened[host] = dashboard
         return self.opened[host]
@@ -213,12 +230,11 @@ class Pages:
     def close(self) -> None:
         while self.opened:
             self.opened.popitem()[1].page.close()
-        self.servers.close()
 
 
 @pytest.fixture(scope="session")
-def pages(browser: Browser, voila: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    pages = Pages(browser, voila, tmp_path_factory)
+def pages(browser: Browser, voila: str, laboratory: Laboratory) -> Iterator[Pages]:
+    pages = Pages(browser, {"voila": lambda: voila, "lab": laboratory.fresh})
     yield pages
     pages.close()
 

@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, expect
 
 from explorer.figures.palette import HUES
 
+from .conftest import in_voila
 from .dashboard import CHARTS, Dashboard, wait_until_still
 
 LAYERED = CHARTS[:5]
@@ -72,6 +73,7 @@ def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(comp
     expect(compared.page.get_by_role("button", name="Pin the current design")).to_be_focused()
 
 
+@in_voila
 def test_six_designs_keep_their_hues_and_a_seventh_is_refused_in_words(compared: Compared) -> None:
     for name in ("post_ln", "peri_ln", "inverse_sqrt_depth", "qk_norm", "pre_ln"):
         compared.preset(name)
@@ -117,6 +119,7 @@ def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
     assert compared.dashboard.entry("n_layers").input_value() == "12"
 
 
+@in_voila
 def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -> None:
     shown = compared.dashboard.control("preset").get_by_role("combobox")
     expect(shown).to_have_value("Pre-LN")

@@ -29,6 +29,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from .conftest import server
+from .test_voila import KERNEL
 from .visitor import (
     ARRIVED,
     PROTOCOL,
@@ -172,26 +173,6 @@ def in_line(address: str, cookie: str = "") -> tuple[int, str, str]:
     return answer.status, found[1] if found else "", "".join(kept[:1]) or cookie
 
 
-def test_who_came_first_gets_the_next_page(empty: str) -> None:
-    with ExitStack() as open_ones:
-        for _ in range(PAGES):
-            open_ones.enter_context(enter(empty, arrive(empty)))
-        cookies = []
-        for place in ("first", "second", "third"):
-            status, told, cookie = in_line(empty)
-            assert (status, told) == (503, place)
-            cookies.append(cookie)
-        told_again = [in_line(empty, cookie)[:2] for cookie in cookies]
-        assert told_again == [(503, "first"), (503, "second"), (503, "third")]
-        assert in_line_count(empty) == 3
-        asked(empty, f"/voila/api/shutdown/{ARRIVED[-1]}", "POST")
-        assert in_line(empty, cookies[2])[:2] == (503, "third")
-        assert in_line(empty)[:2] == (503, "fourth")  # somebody new
-        assert in_line(empty, "explorer-line=made-up")[:2] == (503, "fifth")
-        assert in_line(empty, cookies[0])[0] == 200
-        assert in_line(empty, cookies[2])[:2] == (503, "second")
-
-
 def in_line_count(address: str) -> int:
     """Visitors in line, as the server counts them."""
     found = re.search(r"^explorer_visitors_in_line (\d+)", asked(address, "/metrics")[1], re.MULTILINE)
@@ -321,22 +302,25 @@ def test_a_waiting_kernel_that_is_dead_or_stopped_is_nobodys(empty: str, harm: s
     wait_until(lambda: waiting not in kernels(empty))
 
 
-def moves(visit: ClientConnection) -> bool:
-    """Whether a kernel answers after a message as of a widget: a question alone is no use of the page."""
-    visit.send(message("comm_msg", {"comm_id": "none", "data": {}}))
-    return answers(visit)
-
-
-def test_an_idle_page_gives_its_kernel_back(tmp_path: Path) -> None:
-    patience = "20"  # seconds: more than a busy machine's kernel takes for its first answer
-    with server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS=patience) as address:
-        kernel, busy = arrive(address), arrive(address)
-        with enter(address, kernel) as idle, enter(address, busy) as visit:
-            wait_until(lambda: moves(visit) and not processes(kernel))  # it measures the first design, then rests
-            assert turned_away(idle) == 1001
-            wait_until(lambda: health(address)["pages"] != 2)
-            with pytest.raises(InvalidStatus), enter(address, kernel):
-                pass
+def test_who_came_first_gets_the_next_page(empty: str) -> None:
+    """The last test for which the server must be empty: it leaves a line, which is there for a while."""
+    with ExitStack() as open_ones:
+        for _ in range(PAGES):
+            open_ones.enter_context(enter(empty, arrive(empty)))
+        cookies = []
+        for place in ("first", "second", "third"):
+            status, told, cookie = in_line(empty)
+            assert (status, told) == (503, place)
+            cookies.append(cookie)
+        told_again = [in_line(empty, cookie)[:2] for cookie in cookies]
+        assert told_again == [(503, "first"), (503, "second"), (503, "third")]
+        assert in_line_count(empty) == 3
+        asked(empty, f"/voila/api/shutdown/{ARRIVED[-1]}", "POST")
+        assert in_line(empty, cookies[2])[:2] == (503, "third")
+        assert in_line(empty)[:2] == (503, "fourth")  # somebody new
+        assert in_line(empty, "explorer-line=made-up")[:2] == (503, "fifth")
+        assert in_line(empty, cookies[0])[0] == 200
+        assert in_line(empty, cookies[2])[:2] == (503, "second")
 
 
 def test_a_server_that_was_killed_leaves_nothing(tmp_path: Path) -> None:
@@ -355,20 +339,13 @@ def test_a_server_that_was_killed_leaves_nothing(tmp_path: Path) -> None:
         assert not list(folder.iterdir())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no such sockets there")
-def test_a_folder_for_temporary_files_may_have_a_long_path(tmp_path: Path) -> None:
-    """Where a socket's address would be longer than the system takes, another is used."""
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody can write below /proc, not even root")
+def test_a_long_path_and_a_home_that_cannot_be_written_are_no_hindrance(tmp_path: Path) -> None:
+    """Where a socket's address below the folder for temporary files would be too long, another is used."""
     deep = tmp_path / ("a" * 60) / ("b" * 60)
     deep.mkdir(parents=True)
-    with server(["serve", "--preheat", "0"], tmp_path / "log", TMPDIR=str(deep)) as address, \
-            enter(address, arrive(address)) as visit:
-        assert answers(visit)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody can write below /proc, not even root")
-def test_a_home_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
     homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), "/proc/nobody")
-    with server(["serve", "--preheat", "0"], tmp_path / "log", **homes) as address, \
+    with server(["serve", "--preheat", "0"], tmp_path / "log", TMPDIR=str(deep), **homes) as address, \
             enter(address, arrive(address)) as visit:
         assert answers(visit)
 
@@ -388,64 +365,86 @@ def test_few_open_files_are_said_and_make_fewer_pages(tmp_path: Path) -> None:
             running.terminate()
 
 
-def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def below(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose page is at `/explorer/`."""
+    options = ["--base-url", "/explorer/", "--preheat", "0"]
+    with server(["serve", *options], tmp_path_factory.mktemp("below") / "log", EXPLORER_GRACE_SECONDS="120") as address:
+        yield address
+
+
+def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, below: str) -> None:
     """As behind a proxy that hands on what is below `/explorer/`, within a page of the same site."""
-    with server(["serve", "--base-url", "/explorer/"], tmp_path / "log", EXPLORER_GRACE_SECONDS="120") as address:
-        page = browser.new_page()
-        asked_for: list[str] = []
-        page.on("request", lambda request: asked_for.append(request.url))
-        page.route(f"{address}/lesson", lambda route: route.fulfill(
-            content_type="text/html", body='<iframe title="Depth" src="/explorer/?embed=1&n_layers=24"></iframe>'))
-        page.goto(f"{address}/lesson")
-        frame = page.frame_locator("iframe")
-        expect(frame.locator(".ex-status")).to_contain_text("Measured", timeout=60_000)
-        assert health(address, "/explorer/")["pages"] == 1
-        assert {url for url in asked_for if url.startswith("http")} == {
-            url for url in asked_for if url.startswith((f"{address}/explorer/", f"{address}/lesson"))}
-        page.goto(f"{address}/explorer/health")  # the page says that it is left
-        wait_until(lambda: health(address, "/explorer/")["pages"] == 0, 30)
-        page.close()
+    page = browser.new_page()
+    asked_for: list[str] = []
+    page.on("request", lambda request: asked_for.append(request.url))
+    page.route(f"{below}/lesson", lambda route: route.fulfill(
+        content_type="text/html", body='<iframe title="Depth" src="/explorer/?embed=1&n_layers=24"></iframe>'))
+    page.goto(f"{below}/lesson")
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".ex-status")).to_contain_text("Measured", timeout=60_000)
+    assert health(below, "/explorer/")["pages"] == 1
+    assert {url for url in asked_for if url.startswith("http")} == {
+        url for url in asked_for if url.startswith((f"{below}/explorer/", f"{below}/lesson"))}
+    page.goto(f"{below}/explorer/health")  # the page says that it is left
+    wait_until(lambda: health(below, "/explorer/")["pages"] == 0, 30)
+    page.close()
+
+
+def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browser, below: str) -> None:
+    page = browser.new_page()
+
+    def kill(route: Route) -> None:
+        for process in kernels(below):
+            os.kill(process, signal.SIGKILL)
+        route.continue_()
+
+    page.route("**/voila.js", kill)
+    page.goto(f"{below}/explorer/")
+    notice = page.locator("#ex-notice")
+    expect(notice).to_contain_text("The Python process of this page has ended", timeout=10_000)
+    page.unroute("**/voila.js")
+    notice.get_by_role("button", name="Reload").click()
+    expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
+    page.close()
+
+
+def moves(visit: ClientConnection) -> bool:
+    """Whether a kernel answers after a message as of a widget: a question alone is no use of the page."""
+    visit.send(message("comm_msg", {"comm_id": "none", "data": {}}))
+    return answers(visit)
 
 
 def test_an_idle_page_asks_and_stays_where_somebody_is_there(browser: Browser, tmp_path: Path) -> None:
-    with server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS="24") as address:
+    """And gives its kernel back where nobody is, as one without a browser does.
+
+    Nobody is taken for gone sooner than a busy machine's kernel takes for its first answer.
+    """
+    with ExitStack() as open_ones:
+        address = open_ones.enter_context(
+            server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS="18"))
         page = browser.new_page()
         page.goto(address)
         expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
+        own = page.evaluate(KERNEL)
+        visit = open_ones.enter_context(enter(address, arrive(address)))
+        idle = open_ones.enter_context(enter(address, kernel := arrive(address)))
+        assert moves(visit)
         notice = page.locator("#ex-notice")
         expect(notice).to_contain_text(re.compile(r"Still there\? This page ends in \d+ s\."), timeout=30_000)
         page.get_by_role("button", name="Stay").click()
         expect(notice).to_be_hidden()
-        assert health(address)["pages"] == 1
+        assert processes(own)
+        assert moves(visit)
         expect(notice).to_contain_text("Still there?", timeout=30_000)
         page.keyboard.press("Shift")  # any act will do
         expect(notice).to_be_hidden()
-        expect(notice).to_contain_text("This page was not used for 0.4 minutes.", timeout=60_000)
+        wait_until(lambda: moves(visit) and not processes(kernel))  # it measures the first design, then rests
+        assert turned_away(idle) == 1001
+        with pytest.raises(InvalidStatus), enter(address, kernel):
+            pass
+        expect(notice).to_contain_text("This page was not used for 0.3 minutes. The Python process of this page",
+                                       timeout=60_000)
         expect(notice.get_by_role("button")).to_have_text("Reload")
-        wait_until(lambda: health(address)["pages"] == 0, 30)  # the page is told before its kernel has ended
+        wait_until(lambda: not processes(own), 30)  # the page is told before its kernel has ended
         page.close()
-
-
-def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browser, tmp_path: Path) -> None:
-    with server(["serve", "--preheat", "0"], tmp_path / "log") as address:
-        page = browser.new_page()
-
-        def kill(route: Route) -> None:
-            for process in kernels(address):
-                os.kill(process, signal.SIGKILL)
-            route.continue_()
-
-        page.route("**/voila.js", kill)
-        page.goto(address)
-        notice = page.locator("#ex-notice")
-        expect(notice).to_contain_text("The Python process of this page has ended", timeout=10_000)
-        page.unroute("**/voila.js")
-        notice.get_by_role("button", name="Reload").click()
-        expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
-        page.close()
-
-
-def test_a_page_says_its_version_and_the_limits_of_the_server(tmp_path: Path) -> None:
-    with server(["serve", "--preheat", "0", "--public"], tmp_path / "log") as address:
-        assert re.search(r"Transformer Signal Explorer \d+\.\d+[^·]* · 500 MB a page · "
-                         r"designs to 2 GB and 60 processor-seconds · idle pages end after 15 min", asked(address)[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from .conftest import in_voila
 from .dashboard import Dashboard, wait_until_still
 from .test_layout import narrow
 
@@ -39,6 +40,7 @@ def designs(dashboard: Dashboard) -> Designs:
     return Designs(dashboard)
 
 
+@in_voila
 def test_real_models_come_first_and_each_design_once(designs: Designs) -> None:
     expect(designs.options).to_have_count(0)
     designs.entry.click()
@@ -54,6 +56,7 @@ def test_real_models_come_first_and_each_design_once(designs: Designs) -> None:
     expect(designs.options).to_have_count(0)
 
 
+@in_voila
 @pytest.mark.parametrize(("words", "found"), [
     ("zhang 2019", ["Fixup"]), ("2019  ZHANG", ["Fixup"]), ("sandwich", ["Peri-LN"]), ("gpt2", ["GPT-2"]),
     ("postln", ["Post-LN", "Admin"]), ("no such design", []), ("prenorm", ["Pre-LN"]), ("pre-norm", ["Pre-LN"]),
@@ -103,6 +106,7 @@ def test_by_keyboard_alone(designs: Designs) -> None:
     expect(designs.entry).to_have_value("ReZero")
 
 
+@in_voila
 def test_a_choice_says_what_it_changed(designs: Designs) -> None:
     with designs.dashboard.redrawn():
         designs.dashboard.choose("preset", "bert")
@@ -151,6 +155,7 @@ def tap(page: Page, place: Locator) -> None:
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
+@in_voila
 def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard: Dashboard) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
     correlation, seed = dashboard.control("input_correlation"), dashboard.control("seed")
@@ -177,6 +182,7 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
     group.locator("summary").click()
 
 
+@in_voila
 def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(dashboard: Dashboard) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
     loss, fix = dashboard.control("loss"), dashboard.page.get_by_role("button", name="Set Input to text")
@@ -201,6 +207,7 @@ def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(dashboar
     group.locator("summary").click()
 
 
+@in_voila
 def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashboard: Dashboard) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Residual']").first
     residual = dashboard.control("residual").locator("select")

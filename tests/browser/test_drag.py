@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import in_voila
 from .dashboard import Dashboard
 
 UPDATE = (Path(__file__).parents[2] / "explorer" / "app" / "widgets" / "update.js").read_text(encoding="utf-8")
@@ -70,6 +71,7 @@ def whole(dashboard: Dashboard) -> list[str]:
     return pictures(dashboard)
 
 
+@in_voila
 @pytest.mark.parametrize(("field", "steps"), [
     ("init_variance", [1, 1, 1, 1, -1, 1, 1]), ("n_layers", [1, 1, -1, 1, -4, -1, -1, 5]),
     ("alpha", [1, 1, 1, 1, -1, 1]),

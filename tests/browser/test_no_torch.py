@@ -13,6 +13,9 @@ from .test_race import SIZES, Track
 from .test_voila import KERNEL
 from .visitor import processes, serving
 
+SMALL = ("?n_layers=2&d_model=16&n_heads=2&n_ctx=16&map.design=,d_model:16,n_heads:2,n_ctx:16"
+         "&map.x_count=6&map.y_to=6&map.y_count=6")
+"""Designs that are computed at once."""
 MOVE_ALL = """async () => {
   const panel = document.querySelector('.ex-explore');
   panel.querySelectorAll('details').forEach((fold) => { fold.open = true; });
@@ -40,7 +43,7 @@ def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) 
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     track = Track(visit)
-    page.goto(voila)
+    page.goto(f"{voila}/{SMALL}")
     visit.wait_until_drawn()
     with visit.redrawn():
         assert page.evaluate(MOVE_ALL) > 10

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 import explorer as ex
 
+from .conftest import in_voila
 from .dashboard import CHARTS, Dashboard, wait_until_still
 
 
@@ -28,6 +29,7 @@ def test_plotly_comes_from_the_server_beside_the_websocket(dashboard: Dashboard)
     assert sum("/voila/plotly-" in name for name in asked) == 1
 
 
+@in_voila
 def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(dashboard: Dashboard) -> None:
     measured = ex.measure(ex.Config())
     dashboard.page.get_by_role("button", name="Zoom in").first.click()
@@ -56,6 +58,7 @@ def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboa
     assert dashboard.said == f"Measured {depth} layers of width 256"
 
 
+@in_voila
 def test_width_narrows_the_spread_over_seeds(dashboard: Dashboard) -> None:
     def spread() -> float:
         low, high = np.array(dashboard.dots("Second moment")["spread"]).T
@@ -70,6 +73,7 @@ def test_width_narrows_the_spread_over_seeds(dashboard: Dashboard) -> None:
     assert spread() < narrow / 2
 
 
+@in_voila
 def test_init_variance_amplifies_the_signal(dashboard: Dashboard) -> None:
     before = dashboard.dots("Second moment")["y"]
     with dashboard.redrawn():
@@ -79,6 +83,7 @@ def test_init_variance_amplifies_the_signal(dashboard: Dashboard) -> None:
     assert after[-1] > 4 * before[-1]
 
 
+@in_voila
 def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashboard) -> None:
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "post")
@@ -90,6 +95,7 @@ def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashbo
     assert dashboard.dots("Second moment")["y"][-1] == pytest.approx(25, rel=0.1)
 
 
+@in_voila
 def test_alpha_turns_the_branches_down(dashboard: Dashboard) -> None:
     with dashboard.redrawn():
         dashboard.write("alpha", "0")
@@ -97,6 +103,7 @@ def test_alpha_turns_the_branches_down(dashboard: Dashboard) -> None:
     np.testing.assert_allclose(dashboard.dots("Gradient by layer")["y"], 1, rtol=1e-5)
 
 
+@in_voila
 def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard) -> None:
     assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.89, abs=0.02)
     with dashboard.redrawn():
@@ -104,6 +111,7 @@ def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard)
     assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.14, abs=0.02)
 
 
+@in_voila
 def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboard: Dashboard) -> None:
     verdict = dashboard.page.locator(".ex-verdict").first
     evidence = verdict.locator(".ex-evidence").first
@@ -139,6 +147,7 @@ def test_forty_key_presses_settle_on_the_last_without_a_queue(dashboard: Dashboa
     assert dashboard.drawn() == at_rest, "something was still waiting to be drawn"
 
 
+@in_voila
 def test_a_refusal_is_said_and_the_last_good_charts_stay(dashboard: Dashboard) -> None:
     before = dashboard.dots("Second moment")
     dashboard.write("n_layers", "5000")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from .conftest import HAS_RUN, jupyterlab
+from .conftest import HAS_RUN, Laboratory, jupyterlab
 from .dashboard import PATIENCE, Dashboard
 
 CELLS = (
@@ -37,18 +37,15 @@ def written(folder: Path, name: str, sources: Sequence[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(laboratory: Laboratory) -> Path:
     """Of all that these tests' JupyterLabs show and remember; each test has notebooks of its own."""
-    folder = tmp_path_factory.mktemp("saved")
-    (folder / "notebooks").mkdir()
-    return folder
+    return laboratory.folder
 
 
 @pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
+def address(laboratory: Laboratory) -> str:
     """Of a JupyterLab on the folder."""
-    with jupyterlab(folder) as running:
-        yield running
+    return laboratory.address
 
 
 def opened(browser: Browser, address: str, name: str) -> Page:
@@ -90,7 +87,7 @@ def must_show_stills(page: Page) -> None:
 
 
 def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
-    browser: Browser, folder: Path, request: pytest.FixtureRequest,
+    browser: Browser, folder: Path, address: str,
 ) -> None:
     """First in a JupyterLab that ends, then in the one that all tests share."""
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
@@ -100,7 +97,6 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
         run_and_save(page)
         page.close()
     foreign.write_text(mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8")  # not signed here
-    address = request.getfixturevalue("address")
     for notebook in (mine, foreign):
         page = opened(browser, address, notebook.name)
         if notebook is mine:  # JupyterLab has tried to find the page, and has given up

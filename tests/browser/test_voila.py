@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from .conftest import HOSTS, SHAKEN, open_in_voila
+from .conftest import HOSTS, SHAKEN, Laboratory, open_in_voila
 from .dashboard import LATE, PATIENCE, Dashboard
 from .visitor import processes
 
@@ -215,11 +215,13 @@ def words(message: str | bytes) -> str:
     return message if isinstance(message, str) else message.decode(errors="ignore")
 
 
-def test_page_shows_where_voila_is_an_extension_of_a_notebook_server(browser: Browser, lab: str) -> None:
+def test_page_shows_where_voila_is_an_extension_of_a_notebook_server(
+    browser: Browser, laboratory: Laboratory,
+) -> None:
     """As on Binder, and as JupyterLab's own preview has it."""
     page = browser.new_page()
     visit = Dashboard(page, "voila")
-    page.goto(f"{lab}/voila/render/explorer.ipynb")
+    page.goto(f"{laboratory.address}/voila/render/explorer.ipynb")
     visit.wait_until_drawn()
     assert page.title() == "Transformer Signal Explorer"
     assert page.locator("link[href*='voila/templates/explorer/']").count() > 0

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 from explorer import example
 from explorer.own.probe import probe
 
-from .conftest import Pages
+from .conftest import Pages, in_voila
 from .dashboard import Dashboard
 
 
@@ -37,11 +37,13 @@ def bring(panel: Locator, text: str) -> None:
     entry.set_input_files({"name": "mine.json", "mimeType": "application/json", "buffer": text.encode()})
 
 
+@in_voila
 def test_torchs_own_encoder_is_the_example(panel: Locator) -> None:
     expect(panel.locator(".ex-verdict")).to_contain_text("All 12 layers start as copies of one another.")
     expect(panel.locator(".ex-verdict code").first).to_contain_text("block.apply(init)")
 
 
+@in_voila
 def test_a_profile_is_drawn_beside_its_twin(panel: Locator) -> None:
     bring(panel, probe(*example.net()).to_json())
     expect(panel.locator(".ex-status")).to_contain_text("This is Net, from mine.json")
@@ -50,6 +52,7 @@ def test_a_profile_is_drawn_beside_its_twin(panel: Locator) -> None:
     expect(panel.locator(".ex-chart-plot:visible")).to_have_count(6)
 
 
+@in_voila
 def test_a_file_that_is_no_profile_is_refused(panel: Locator) -> None:
     bring(panel, '{"origin": "<img src=x onerror=alert(1)>"}')
     expect(panel.locator(".ex-file [role=status]")).to_contain_text("Refused: mine.json: a profile must be what")
