@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 import pytest
+from here import held
 from raced import LONG, SMALL, Open, Page, lineup, opened
 
 from explorer import preset, text
@@ -34,10 +35,11 @@ def send(page: Page, raw: bytes, name: str = "race.zip", part: int = 300_000) ->
 
 
 def paused(page: Page) -> bytes:
-    page.press("start")
-    page.wait_for_a_table()
-    page.press("pause")
-    page.until("paused", "Paused")
+    with held():
+        page.press("start")
+        page.wait_for_a_table()
+        page.press("pause")
+        page.until("paused", "Paused")
     return page.saved
 
 

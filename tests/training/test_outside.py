@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import here
 import numpy as np
 import pandas as pd
 import pytest
 from contenders import MASKED, POST, PRE, REZERO, TASK, WILD, assert_equal, assert_same, assert_same_numbers
 
-from explorer import text
+from explorer import tasks, text
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
 from explorer.stopping import Stopped
@@ -23,6 +24,13 @@ from explorer.training.recipe import Recipe
 
 OWN = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
 TERMS = Terms([POST, PRE, REZERO], TASK, 60, 7)
+
+
+@pytest.fixture(autouse=True)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes, which take two seconds to start, for one test of all that a race has."""
+    if "apart" not in request.node.name:
+        monkeypatch.setattr(tasks, "place", here.place)
 
 
 def run(record: Record, until: int | None = None) -> Record:
@@ -40,7 +48,7 @@ def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, o
 
 
 @pytest.mark.parametrize("terms", [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
-                         ids=["three", "own text", "diverging"])
+                         ids=["three, apart", "own text", "diverging"])
 def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     record = run(Record(terms), until=1)
     assert 0 < record.step < terms.steps
