@@ -37,7 +37,7 @@ class Here:
 
     alive = True
 
-    def __init__(self, niceness: int) -> None:
+    def __init__(self, _: int) -> None:
         self.messages: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
         self.told: dict[str, set[int]] = {"stop": set(), "finish": set()}
         self.number = 0

@@ -103,8 +103,8 @@ def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Mod
 
 
 @pytest.mark.parametrize(("make", "lr", "momentum"), [(SGD, 1.0, 0.0), (sgd(0.3), 0.3, 0.0), (MOMENTUM, 0.1, 0.9)])
-def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(make: Callable[[nn.Module], Optimizer], lr: float, momentum: float
-                                                         ) -> None:
+def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(
+        make: Callable[[nn.Module], Optimizer], lr: float, momentum: float) -> None:
     watch = trained(make, constant, 1000)
     half = len(watch.readings) // 2
     ratio = mean_square(series(watch, "parameter_gradient")[half:] / series(watch, "weight_norm")[half:])

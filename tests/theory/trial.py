@@ -30,7 +30,7 @@ ALIBI = {"position": "alibi", "causal": True}
 ALIKE: dict[str, Any] = {"input": "correlated", "n_layers": 2, "init_variance": 0.5}
 
 FEW: dict[str, Any] = {**SIZES, "n_layers": 3, "n_ctx": 32, "n_seeds": 6}
-"""Of the many designs, each of which is measured for all its statistics: what chance adds is a fraction of `ALLOWANCE`."""
+"""Of the many designs, each of which is measured for all its statistics: chance adds about as much as `ALLOWANCE`."""
 
 ALLOWANCE = {"second_moment": 0.02, "token_correlation": 0.01, "logit_std": 0.02, "attention_entropy_normalized": 0.005,
              "attention_max": 0.005, "max_abs": 0.1, "kurtosis": 0.03, "activation_gradient": 0.03,
