@@ -13,7 +13,9 @@ from explorer.theory.coverage import TEXT, TEXT_BENT, TEXT_TIED, WINDOWS
 
 TEXTS: dict[str, dict[str, Any]] = {
     **{f"{place}, final norm {final}": {"norm_placement": place, "final_norm": final}
-       for place in ("pre", "post", "peri", "branch_output", "scaled_pre", "mix") for final in ("yes", "no")},
+       for place in ("pre", "post", "peri", "branch_output", "scaled_pre") for final in ("yes", "no")},
+    **{f"mix, final norm {final}": {"norm_placement": "mix", "n_layers": 4, "final_norm": final}
+       for final in ("yes", "no")},
     "none": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
     "1/√(2N)": {"residual": "inverse_sqrt_depth"},
     "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
