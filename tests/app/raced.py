@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import here
+import pytest
 from watched import WAIT, Watched
 
+from explorer import tasks
 from explorer.app.race.lineup import Lineup, Plan, named_design
 from explorer.app.race.panel import RacePanel
 from explorer.training.archive import from_bytes
@@ -82,15 +85,22 @@ class Page(Watched[RacePanel]):
 Open = Callable[..., Page]
 
 
-def opened() -> Iterator[Open]:
-    """A fixture's body: opens panels, and closes them."""
+def opened(apart: bool = False) -> Iterator[Open]:
+    """A fixture's body: opens panels, and closes them.
+
+    Args:
+        apart: whether their races have processes of their own.
+    """
     panels: list[RacePanel] = []
 
     def make(entries: Lineup | None = None, **plan: object) -> Page:
         panels.append(RacePanel(entries or lineup(), Plan(**{**SMALL, "steps": 12, "every": 4, **plan})))
         return Page(panels[-1])
 
-    yield make
-    for panel in panels:
-        panel.close()
-        assert not panel.worker.alive
+    with pytest.MonkeyPatch.context() as patch:
+        if not apart:
+            patch.setattr(tasks, "place", here.place)
+        yield make
+        for panel in panels:
+            panel.close()
+            assert not panel.worker.alive

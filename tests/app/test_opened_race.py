@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 from handed import bring
+from here import held
 from raced import LONG, SMALL, Open, Page, lineup, opened
 
 from explorer import preset, text
@@ -27,10 +28,11 @@ def send(page: Page, raw: bytes, name: str = "race.zip") -> list[int]:
 
 
 def paused(page: Page) -> bytes:
-    page.press("start")
-    page.wait_for_a_table()
-    page.press("pause")
-    page.until("paused", "Paused")
+    with held():
+        page.press("start")
+        page.wait_for_a_table()
+        page.press("pause")
+        page.until("paused", "Paused")
     return page.saved
 
 

@@ -26,6 +26,11 @@ def open_race() -> Iterator[Open]:
     yield from opened()
 
 
+@pytest.fixture
+def open_apart() -> Iterator[Open]:
+    yield from opened(apart=True)
+
+
 def test_nothing_runs_until_it_is_started(open_race: Open) -> None:
     page = open_race()
     assert (page.panel.status.state, page.panel.status.text) == ("idle", "Ready")
@@ -262,8 +267,8 @@ def newest_worker() -> psutil.Process:
     return max(psutil.Process().children(), key=lambda process: process.create_time())
 
 
-def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(open_race: Open) -> None:
-    page = open_race()
+def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(open_apart: Open) -> None:
+    page = open_apart()
     page.run()
     page.set(steps=LONG)
     page.press("start")

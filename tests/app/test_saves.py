@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from handed import File, handed
+from here import held
 from raced import LONG, Open, Page, opened
 
 from explorer.app.widgets import files
@@ -55,9 +56,10 @@ def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(open_race: 
 
 def test_a_paused_race_is_saved_and_goes_on_from_its_file(open_race: Open, tmp_path: Path) -> None:
     page = open_race(steps=40)
-    page.press("start")
-    page.press("pause")
-    page.until("paused", "Paused")
+    with held():
+        page.press("start")
+        page.press("pause")
+        page.until("paused", "Paused")
     asked(page, "numbers")
     assert page.panel.bar.losing, "the table alone cannot be run on"
     [(about, content)] = asked(page, "race")

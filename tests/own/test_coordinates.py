@@ -19,8 +19,8 @@ import explorer as ex
 from explorer.own.coordinates import Slope, fitted
 
 BASE, HEADS, VOCABULARY, RATE = 64, 4, 32, 0.01
-WIDTHS = (64, 128, 256, 512)
-"""Heads of 16 to 128 coordinates."""
+WIDTHS = (64, 128, 256)
+"""Heads of 16 to 64 coordinates."""
 DEPTHS = (2, 4, 8, 16)
 """At width 64: branches 2 / depth, so that depth 2 is the base."""
 

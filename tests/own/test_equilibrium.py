@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,10 +30,14 @@ class Block(nn.Module):
         return x + nn.functional.rms_norm(self.matrix(x), (WIDTH,))
 
 
+@cache
 def trained(make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float], steps: int = 1500,
             decay: Callable[[float], float] = lambda done: 1.0, loud: Callable[[float], float] = lambda done: 1.0
             ) -> ex.Watch:
-    """Three blocks on targets that are drawn anew at each step; schedules by the share of the steps that is done."""
+    """Three blocks on targets that are drawn anew at each step; schedules by the share of the steps that is done.
+
+    Kept: several tests read one training.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(*(Block() for _ in range(3)))
     optimizer = make(model)
@@ -54,6 +59,9 @@ def sgd(lr: float = 1.0, weight_decay: float = 0.01, momentum: float = 0.0) -> C
 
 def adamw(lr: float = 0.01, weight_decay: float = 1.0, beta: float = 0.9) -> Callable[[nn.Module], Optimizer]:
     return lambda model: torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay, betas=(beta, 0.99))
+
+
+SGD, MOMENTUM = sgd(), sgd(0.1, momentum=0.9)
 
 
 def constant(done: float) -> float:
@@ -80,8 +88,8 @@ def late(watch: ex.Watch, statistic: str) -> float:
 
 
 @pytest.mark.parametrize(("make", "rest"), [
-    (sgd(), math.sqrt(2 * 0.01)),
-    (sgd(0.1, momentum=0.9), math.sqrt(2 * 0.1 * 0.01 / 1.9)),
+    (SGD, math.sqrt(2 * 0.01)),
+    (MOMENTUM, math.sqrt(2 * 0.1 * 0.01 / 1.9)),
     (adamw(), math.sqrt(2 * 0.01 * 0.1 / 1.9)),
     (adamw(beta=0.0), math.sqrt(2 * 0.01)),
 ], ids=["sgd", "momentum", "adamw", "adamw without momentum"])
@@ -96,9 +104,10 @@ def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Mod
     assert gradients_grow(watch.readings) is None
 
 
-@pytest.mark.parametrize(("lr", "momentum"), [(1.0, 0.0), (0.3, 0.0), (0.1, 0.9)])
-def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(lr: float, momentum: float) -> None:
-    watch = trained(sgd(lr, momentum=momentum), constant, 1500)
+@pytest.mark.parametrize(("make", "lr", "momentum"), [(SGD, 1.0, 0.0), (sgd(0.3), 0.3, 0.0), (MOMENTUM, 0.1, 0.9)])
+def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(
+        make: Callable[[nn.Module], Optimizer], lr: float, momentum: float) -> None:
+    watch = trained(make, constant, 1000)
     half = len(watch.readings) // 2
     ratio = mean_square(series(watch, "parameter_gradient")[half:] / series(watch, "weight_norm")[half:])
     assert ratio == pytest.approx(math.sqrt(2 * 0.01 * (1 - momentum) / lr), rel=0.05)

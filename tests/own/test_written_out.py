@@ -98,8 +98,13 @@ def stack(make: Callable[[], nn.Module]) -> tuple[nn.Sequential, Tensor]:
     return nn.Sequential(*(make() for _ in range(6))), torch.randn(2, 16, D)
 
 
-@pytest.mark.parametrize("place", ["pre", "post", "branch_output"])
-@pytest.mark.parametrize("name", WRITTEN)
+PLACED = [*((name, "branch_output") for name in WRITTEN), *((name, place) for place in ("pre", "post") for name in (
+    "x * x", "logarithm", "einsum", "vector_norm", "difference"))]
+"""Every form where it follows branches and normalizes queries and keys; where it is read in the same way elsewhere, one
+of each kind."""
+
+
+@pytest.mark.parametrize(("name", "place"), PLACED)
 def test_a_norm_is_one_however_it_is_written(name: str, place: str) -> None:
     """The twin has it, with its ε; and where one layer leaves it out, that is named."""
     kind, function = WRITTEN[name]
@@ -169,8 +174,11 @@ def test_an_activation_is_one_however_it_is_written(name: str, form: str) -> Non
     assert not found.differs
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("name", "form"), [(name, form) for name, row in GATED.items() for form in row])
+PACKED = [(name, form, bool(number % 2)) for name, row in GATED.items() for number, form in enumerate(row)]
+"""Forms whose two matrices are apart, or one; each kind of which there are several has both."""
+
+
+@pytest.mark.parametrize(("name", "form", "packed"), [*PACKED, ("identity", "u v", True)])
 def test_so_is_a_gate(name: str, form: str, packed: bool) -> None:
     """And W_gate is the matrix before the function."""
     class Gated(Block):

@@ -26,7 +26,7 @@ ALLOWANCE = {"second_moment_by_position": 0.03, "token_correlation_by_position":
 
 @cache
 def found(design: str) -> tuple[Profile, Profile]:
-    sizes = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 4, "n_seeds": 32}
+    sizes = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 4, "n_seeds": 16}
     return both(Config(**sizes | DESIGNS[design]))
 
 

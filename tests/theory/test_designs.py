@@ -41,7 +41,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "branch output": {"norm_placement": "branch_output", "norm": "rms"},
     "LayerNorm scaling": {"norm_placement": "scaled_pre"},
     "LayerNorm scaling, causal": {"norm_placement": "scaled_pre", "causal": True},
-    "Mix-LN": {"norm_placement": "mix"}, "Mix-LN, causal": {"norm_placement": "mix", "causal": True},
+    "Mix-LN": {"norm_placement": "mix", "n_layers": 4},
+    "Mix-LN, causal": {"norm_placement": "mix", "n_layers": 4, "causal": True, "n_seeds": 12},
     "Keel": {"norm_placement": "keel"}, "Keel, causal": {"norm_placement": "keel", "causal": True},
     "Keel, alike": {"norm_placement": "keel", "input": "correlated", "alpha": 2.0},
     **{f"{name}{', causal' * causal}": {**choices, "causal": causal} for causal in (False, True) for name, choices in {

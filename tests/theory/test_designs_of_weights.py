@@ -17,7 +17,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "SwiGLU, causal, as in Llama": {**GATED, "activation": "silu", "activation_rescaled": False, "causal": True,
                                     "norm": "rms"},
     "SwiGLU, peri": {**GATED, "activation": "silu", "norm_placement": "peri"},
-    "SwiGLU, narrow": {**GATED, "activation": "silu", "d_model": 64},
+    "SwiGLU, narrow": {**GATED, "activation": "silu", "d_model": 64, "n_seeds": 12},
     "SwiGLU, text": {**GATED, "activation": "silu", "input": "text", "loss": "next_token"},
     "GEGLU, post": {**GATED, "activation": "gelu", "norm_placement": "post"},
     "ReGLU, causal": {**GATED, "causal": True}, "ReGLU, Fixup": {**GATED, **NO_NORM, "residual": "fixup"},
@@ -52,8 +52,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
                                                                                       "causal": True},
         "RealFormer, causal": {"residual_attention": "scores", "causal": True},
         "queries and keys added up": {"residual_attention": "qk"}, "copies": {"layer_weights": "copied"},
-        "gates, sink": {"attention_gate": "head", "sink": "zero"}, "HybridNorm, causal": {"norm_placement": "hybrid",
-                                                                                          "causal": True},
+        "gates, sink": {"attention_gate": "head", "sink": "zero"},
+        "HybridNorm, causal": {"norm_placement": "hybrid", "causal": True, "n_seeds": 12},
         "value residual": {"value_residual": True}, "grouped heads, causal": {"n_kv_heads": 2, "causal": True},
     }.items()},
     "copies": {"layer_weights": "copied"}, "one layer": {"layer_weights": "shared", "norm_placement": "peri"},
@@ -81,12 +81,13 @@ def test_every_design(name: str) -> None:
 
 @pytest.mark.parametrize("choices", [{"layer_weights": "copied"}, {"bias_variance": 100.0}], ids=str)
 def test_what_copies_and_biases_add_is_known_to_three_per_cent(choices: dict[str, Any]) -> None:
-    measured, predicted = both(Config(**SIZES, **choices, residual="inverse_sqrt_depth", n_seeds=64))
+    size = {**SIZES, "residual": "inverse_sqrt_depth"}
+    measured, predicted = both(Config(**size, **choices, n_seeds=64))
     found, expected = by_layer(measured, predicted, "second_moment", "resid_post")
     assert agrees(found, expected, 0.01)
     assert not agrees(found, 1.03 * expected, 0.01)
     assert not agrees(found, expected / 1.03, 0.01)
-    without = predict(Config(**SIZES, residual="inverse_sqrt_depth"))["token_correlation", "resid_post"][0]
+    without = predict(Config(**size))["token_correlation", "resid_post"][0]
     found, expected = by_layer(measured, predicted, "token_correlation", "resid_post")
     assert agrees(found, expected, 0.005, absolute=True)
     assert not agrees(found, expected + 0.12 * (without - expected), 0.005, absolute=True)

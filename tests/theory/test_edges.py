@@ -13,7 +13,7 @@ from explorer import Config, measure, predict, preset
 from explorer.theory.laws import TRACY_WIDOM, largest_square
 
 SHAPES = [(1, 64), (8, 64), (64, 16), (64, 64), (64, 256), (128, 128)]
-DRAWS = 1000
+DRAWS = 400
 
 
 def largest(matrices: torch.Tensor) -> np.ndarray:
@@ -56,13 +56,13 @@ def test_ends_in_closed_form() -> None:
 ], ids=str)
 def test_models(choices: dict[str, str]) -> None:
     """All matrices of all layers are independent draws: of each as many as layers × seeds."""
-    config = Config(n_layers=24, d_model=128, n_heads=2, n_ctx=4, batch_size=1, n_seeds=2, **choices)
+    config = Config(n_layers=12, d_model=128, n_heads=2, n_ctx=4, batch_size=1, n_seeds=2, **choices)
     holds(config)
 
 
 @pytest.mark.parametrize("name", ["llama3", "gpt2", "gemma2", "t_fixup"])
 def test_named_designs(name: str) -> None:
-    holds(preset(name, n_layers=24, d_model=128, n_heads=4, n_kv_heads=4, n_ctx=4, batch_size=1, n_seeds=2))
+    holds(preset(name, n_layers=12, d_model=128, n_heads=4, n_kv_heads=4, n_ctx=4, batch_size=1, n_seeds=2))
 
 
 @pytest.mark.parametrize("choices", [

@@ -10,8 +10,8 @@ from explorer.theory import predict
 
 def test_random_designs_are_right_or_say_so() -> None:
     """The first of the fuzz's designs of another seed than its default; shallow ones, for time."""
-    checked = [config.replace(n_layers=min(config.n_layers, 3)) for config in designs(7, 25)]
-    assert len(set(checked)) == 25
+    checked = [config.replace(n_layers=min(config.n_layers, 3)) for config in designs(7, 15)]
+    assert len(set(checked)) == 15
     for config in checked:
         assert judged(config)[1] == [], config
 

@@ -13,7 +13,9 @@ from explorer.theory.coverage import TEXT, TEXT_BENT, TEXT_TIED, WINDOWS
 
 TEXTS: dict[str, dict[str, Any]] = {
     **{f"{place}, final norm {final}": {"norm_placement": place, "final_norm": final}
-       for place in ("pre", "post", "peri", "branch_output", "scaled_pre", "mix") for final in ("yes", "no")},
+       for place in ("pre", "post", "peri", "branch_output", "scaled_pre") for final in ("yes", "no")},
+    **{f"mix, final norm {final}": {"norm_placement": "mix", "n_layers": 4, "final_norm": final}
+       for final in ("yes", "no")},
     "none": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
     "1/√(2N)": {"residual": "inverse_sqrt_depth"},
     "deepnorm": {"norm_placement": "post", "residual": "deepnorm"},
@@ -34,7 +36,8 @@ TEXTS: dict[str, dict[str, Any]] = {
     "gates": {"attention_gate": "coordinate", "n_kv_heads": 1},
     "gates, sink, causal": {"attention_gate": "head", "sink": "zero", "causal": True},
     "one sequence": {"batch_size": 1}, "many sequences": {"batch_size": 32},
-    "a small input": SMALL, "a small input, causal": {**SMALL, "causal": True}, "biases": {"bias_variance": 50.0},
+    "a small input": SMALL, "a small input, causal": {**SMALL, "causal": True, "n_seeds": 32},
+    "biases": {"bias_variance": 50.0},
     "biases everywhere": {"bias_variance": 50.0, "biases": "all"},
     "output cap": {"output_cap": 3.5}, "output cap, causal": {"output_cap": 3.5, "causal": True},
     "σ by layer": {"scale_rule": "mitchell"}, "σ by layer, causal": {"scale_rule": "mitchell", "causal": True},
@@ -45,7 +48,7 @@ TEXTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=TEXTS)
 def on_text(request: pytest.FixtureRequest) -> Any:
     """The next-token loss; the numbers of a text scatter far more than those of Gaussian tokens."""
-    size = {"n_layers": 4, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 8, "n_seeds": 32}
+    size = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 8, "n_seeds": 12}
     return both(Config(**{**size, "input": "text", "loss": "next_token", **TEXTS[request.param]}))
 
 

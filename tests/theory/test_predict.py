@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, measure
@@ -61,7 +61,7 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(fields)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(configs())
 def test_any_config_is_answered_and_what_is_missing_is_explained(choices: dict[str, Any]) -> None:
     try:

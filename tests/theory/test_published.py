@@ -102,7 +102,7 @@ Component = Callable[[Case, np.random.Generator], tuple[float, ...]]
 COMPONENTS: dict[str, tuple[int, Component, int]] = {
     "FFN variance": (48, ffn_variance, 0), "ReLU": (8, activation("relu"), 0), "GeLU": (8, activation("gelu"), 0),
     "LN gradient": (16, ln_gradient, 0), "softmax": (16, softmax_square, 0),
-    "attention variance": (40, through_attention, 0), "attention gradient": (40, through_attention, 2),
+    "attention variance": (16, through_attention, 0), "attention gradient": (16, through_attention, 2),
 }
 """Draws that are averaged, so that chance is small against what was published; one draw; and where in it found and
 expected stand."""
@@ -164,7 +164,7 @@ def test_torchs_encoder_is_one_layer_twelve_times_and_its_transformer_is_not(who
     design = Config(**rows, bias_variance=1 / 3, activation_rescaled=False)
     profile = predict(design)
     told = (profile["second_moment", "resid_post"][0, -1], profile["token_correlation", "resid_post"][0, -1])
-    found = np.array([stack_of_torch(True, whole, seed) for seed in range(24)])
+    found = np.array([stack_of_torch(True, whole, seed) for seed in range(12)])
     error = found.std(0, ddof=1) / math.sqrt(len(found))
     left_out = (0.02, 0.02) if whole else (0.0, 0.005)  # of equal biases in layers that are drawn anew; chance of width
     allowed = SIGMAS * error + np.array(left_out) * told

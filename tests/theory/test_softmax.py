@@ -86,11 +86,11 @@ def test_published_cells() -> None:
         assert (one.entropy / math.log(n), one.largest, one.square) == pytest.approx(expected, abs=0.005)
 
 
-@pytest.mark.parametrize("n", [2, 5, 64, 100, 700])
+@pytest.mark.parametrize("n", [2, 5, 64, 700])
 def test_tables_read_the_integrals(n: int) -> None:
     """To 0.4 % for single rows. Two sharp rows near ρ = 0 are worst, where Y11 is near 1/n and hardly counts."""
     table = softmax(n, WIDE)
-    for s in (0.02, 0.11, 0.7, 2.3, 9.0, 40.0):
+    for s in (0.02, 0.7, 9.0, 40.0):
         exact, read = row(s, n), table.rows(np.array([s]))
         for name in ("entropy", "largest", "square", "jacobian", "spread"):
             assert getattr(read, name)[0] == pytest.approx(getattr(exact, name), rel=4e-3, abs=2e-5), (name, s)

@@ -111,9 +111,9 @@ def some_config(draw: random.Random) -> Config:
             continue
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(4))
 def test_every_design_is_answered(part: int) -> None:
-    """120 questions: a number that is finite and stands in the message, or nan and the reason; never an exception."""
+    """60 questions: a number that is finite and stands in the message, or nan and the reason; never an exception."""
     draw = random.Random(part)  # noqa: S311 - a seed, no secret
     for _ in range(15):
         config = preset(draw.choice(sorted(PRESETS)), n_layers=2) if draw.random() < 0.2 else some_config(draw)

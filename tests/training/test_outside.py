@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import here
 import numpy as np
 import pandas as pd
 import pytest
-from contenders import MASKED, POST, PRE, REZERO, TASK, WILD, assert_same
+from contenders import MASKED, POST, PRE, REZERO, TASK, WILD, assert_equal, assert_same, assert_same_numbers
 
-from explorer import text
+from explorer import tasks, text
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
 from explorer.stopping import Stopped
@@ -23,6 +24,13 @@ from explorer.training.recipe import Recipe
 
 OWN = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
 TERMS = Terms([POST, PRE, REZERO], TASK, 60, 7)
+
+
+@pytest.fixture(autouse=True)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes, which take two seconds to start, for one test of all that a race has."""
+    if "apart" not in request.node.name:
+        monkeypatch.setattr(tasks, "place", here.place)
 
 
 def run(record: Record, until: int | None = None) -> Record:
@@ -40,12 +48,12 @@ def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, o
 
 
 @pytest.mark.parametrize("terms", [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
-                         ids=["three", "own text", "diverging"])
+                         ids=["three, apart", "own text", "diverging"])
 def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     record = run(Record(terms), until=1)
     assert 0 < record.step < terms.steps
     paused = from_bytes(record.archive, "race.zip")
-    pd.testing.assert_frame_equal(record.frame(), paused.frame(), check_exact=True)
+    assert_same_numbers(record, paused)
     run(record)
     assert record.finished
     whole = race_of(terms).run()
@@ -63,7 +71,7 @@ def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
 def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
     made.run(lambda: False)
     record = load(to_bytes(made), "race.zip", lambda: False)
-    pd.testing.assert_frame_equal(record.frame(), made.frame(), check_exact=True)
+    assert_same_numbers(record, made)
     assert record.terms[:4] == ([tuple(one) for one in made.contenders], made.task, made.steps, made.every)
     assert (record.terms.text is not None) == own
     if record.terms.text:
@@ -135,12 +143,6 @@ def grown(readings: int) -> History:
 
 def tell(told: History, history: History, losses: int, readings: int) -> None:
     told.add(unpacked(packed(history.since(losses, readings))))
-
-
-def assert_equal(one: History, other: History) -> None:
-    assert (one.losses, one.steps, list(one.values)) == (other.losses, other.steps, list(other.values))
-    for key in other.values:
-        np.testing.assert_array_equal(np.stack(one.values[key]), np.stack(other.values[key]))
 
 
 def test_parts_make_the_whole() -> None:
