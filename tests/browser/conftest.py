@@ -233,8 +233,9 @@ class Pages:
 
 
 @pytest.fixture(scope="session")
-def pages(browser: Browser, voila: str, laboratory: Laboratory) -> Iterator[Pages]:
-    pages = Pages(browser, {"voila": lambda: voila, "lab": laboratory.fresh})
+def pages(request: pytest.FixtureRequest, browser: Browser, voila: str) -> Iterator[Pages]:
+    """JupyterLab is started where a test opens the page in it."""
+    pages = Pages(browser, {"voila": lambda: voila, "lab": lambda: request.getfixturevalue("laboratory").fresh()})
     yield pages
     pages.close()
 
