@@ -20,6 +20,25 @@ def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
         thread.submit(asyncio.run, look()).result()
 
 
+def test_a_kernel_that_is_being_made_is_passed_over() -> None:
+    """It is among the others before it has a time of its last message."""
+
+    async def look() -> None:
+        kernels = Kernels()
+        try:
+            starting = asyncio.create_task(kernels.start_kernel(env={**os.environ, "VOILA_PREHEAT": "True"}))
+            while not starting.done():
+                for name in kernels.list_kernel_ids():
+                    await kernels.cull_kernel_if_idle(name)
+                await asyncio.sleep(0)
+            assert await starting in kernels
+        finally:
+            await kernels.shutdown_all()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, look()).result()
+
+
 def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
     """A class opens a lesson at once: nobody waits for the text until others' cells have trained a model."""
 

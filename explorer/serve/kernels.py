@@ -240,7 +240,8 @@ class Kernels(AsyncMappingKernelManager):
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""
-        if kernel_id not in self:  # it ended while another one of the same round was looked at
+        # One may have ended while another of the same round was looked at, or have no time yet while it is made.
+        if kernel_id not in self or not self.get_kernel(kernel_id).trait_has_value("last_activity"):
             return
         model = self.kernel_model(kernel_id)
         being_made = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
