@@ -43,7 +43,12 @@ class Strip(Part):
 
 
 MARK = "ex-looked"
-"""Class of the box around what a step says to look at; a class of a chart itself does not reach the browser later."""
+"""Class of the box around what a step says to look at, and of its grid where it is one of the small pictures there.
+
+The style sheet cannot ask for that by `:has`: a browser would look for it at every change of a chart, which took a
+third of the updates of a dragged slider."""
+LARGE = 2
+"""The first charts of a grid, which are no pictures."""
 
 
 def box_of(widget: Part, root: Part) -> Part | None:
@@ -71,7 +76,7 @@ class Telling:
         self.number = 0
         """Number of the step, from 1."""
         self._shown: dict[str, Any] = {}
-        self._framed: Part | None = None  # the box around what is to be looked at
+        self._framed: tuple[Part, ...] = ()  # the box around what is to be looked at, and its grid of pictures
         self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words}
                             for row in links.stories.values()]
 
@@ -115,7 +120,7 @@ class Telling:
         if self.story:
             self._explore.ask(None, Config())
             self.story, self.number = None, 0
-            self._frame(None)
+            self._frame()
             self._shown = self.strip.step = {}
 
     def _go(self, story: Story, number: int) -> None:
@@ -153,17 +158,19 @@ class Telling:
         """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
         panel = self._page.panels[self._page.opened]
         if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
-            self._frame(None)
+            self._frame()
             return ""
         target = panel.verdict if name == VERDICT else panel.charts[name]
-        self._frame(box_of(target, panel))
+        if box := box_of(target, panel):
+            grid = box_of(box, panel)
+            self._frame(box, *([grid] if grid and grid.children.index(box) >= LARGE else []))
         return target.title if isinstance(target, Chart) else "Verdict"
 
-    def _frame(self, box: Part | None) -> None:
-        """Frames a box, and no other one."""
-        if self._framed:
-            self._framed.remove_class(MARK)
-        self._framed = box.add_class(MARK) if box else None
+    def _frame(self, *boxes: Part) -> None:
+        """Marks boxes, and no others."""
+        for box in self._framed:
+            box.remove_class(MARK)
+        self._framed = tuple(box.add_class(MARK) for box in boxes)
 
     def _reveal(self, guess: object, *, guessed: bool) -> None:
         """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""
