@@ -104,7 +104,7 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
     reveal = page.get_by_role("button", name="Reveal")
     expect(reveal).to_be_disabled()
     press(first, "Look at: Attention entropy")
-    page.wait_for_function(SEEN, arg=page.locator(".ex-looked").element_handle())
+    page.wait_for_function(SEEN, arg=page.locator(".ex-cell.ex-looked").element_handle())
     expect(page.get_by_role("slider", name="Guess at layer").first).to_be_focused()
     wait_until_still(page)  # it glides there
     box = page.locator(".ex-guess").bounding_box()
