@@ -86,7 +86,7 @@ def _card(row: Row) -> str:
             f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3></div>'
             f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
             '<details class="ex-chart-why"><summary>Why?</summary></details><div class="ex-chart-tools"></div>'
-            f'</figcaption><div class="ex-chart-plot"></div></figure></div>')
+            '</figcaption><div class="ex-chart-plot"></div></figure></div>')
 
 
 SIGNS = {"good": "✓", "warning": "!", "bad": "×"}

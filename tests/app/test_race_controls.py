@@ -57,6 +57,13 @@ def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words:
     assert (file.refused, file.text, file.own) == (True, None, False)
 
 
+def test_a_text_that_is_too_large_is_not_sent(open_race: Open) -> None:
+    file = open_race().panel.preparation.text
+    assert bring(file, "bad.txt", b"a" * 5_000_001) == [-1]
+    assert file.said.startswith("Refused: bad.txt must have at most 5.0 MB to be sent")
+    assert (file.refused, file.text, file.own) == (True, None, False)
+
+
 # --- heat maps ------------------------------------------------------------------------------------------------
 
 

@@ -18,10 +18,10 @@ export default {
       if (isAsking || wanted === model.get("layer")) return;
       const layer = wanted;
       isAsking = true;
-      model.act(["layer", layer], { onAnswer: () => {
+      model.act(["layer", layer], () => {
         isAsking = false;
         if (wanted !== layer) ask(); // the pointer has moved on
-      } });
+      });
     };
     const choose = (depth) => {
       wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), model.get("layers"));

@@ -157,8 +157,8 @@ class Telling:
     def _look_at(self, name: str) -> str:
         """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
         panel = self._page.panels[self._page.opened]
+        self._frame()
         if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
-            self._frame()
             return ""
         target = panel.verdict if name == VERDICT else panel.charts[name]
         if box := box_of(target, panel):

@@ -50,7 +50,7 @@ function followAddress(model) {
   const onPopState = () => {
     clearTimeout(timer);
     openRequests += 1;
-    model.act(["open", location.search], { onAnswer });
+    model.act(["open", location.search], onAnswer);
   };
   model.on("change:link", onLink);
   return callAll([() => model.off("change:link", onLink), listen(window, "popstate", onPopState)]);

@@ -55,9 +55,9 @@ class Part {
     this.page.post({ part: this, verb: "act", content, buffers });
   }
 
-  /** Sends an act of a person after the acts before it; `more` may have `buffers`, and `onAnswer` for its answer. */
-  act(content, more) {
-    this.page.queue({ part: this, verb: "act", content, ...more });
+  /** Sends an act of a person after the acts before it; its answer calls `onAnswer`. */
+  act(content, onAnswer = null) {
+    this.page.queue({ part: this, verb: "act", content, onAnswer });
   }
 
   /** Sets and sends traits, as an act of a person. */
