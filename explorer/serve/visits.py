@@ -76,9 +76,11 @@ class Connection(Prompt):
     async def prepare(self) -> None:
         """Lets a client in, or refuses the handshake of one that does not offer the one protocol that is spoken: 400.
 
+        Jupyter's own waits a minute for a kernel that ends meanwhile.
+
         Raises:
-            Finish: it was refused, or a newer one has come; Jupyter's own page for an error cannot be drawn where Voilà
-                stands alone.
+            Finish: it was refused, its kernel has ended, or a newer one has come; Jupyter's own page for an error cannot
+                be drawn where Voilà stands alone.
         """
         offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
         if PROTOCOL not in (name.strip() for name in offered.split(",")):
@@ -87,13 +89,18 @@ class Connection(Prompt):
         if older := self.newest.get(self.kernel_id):
             older.give_way()
         self.newest[self.kernel_id] = self
+        ready = asyncio.ensure_future(super().prepare())
+        ready.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
         try:
-            await super().prepare()
+            while not (gone := self.refused or self.kernel_id not in self.multi_kernel_manager) and not ready.done():
+                await asyncio.wait({ready}, timeout=NUDGE)
+            if gone:
+                self.websocket_handler.set_status(404)
+                raise Finish("the kernel has ended, the client has gone, or a newer connection has its place")
+            await ready
         except BaseException:
             self.disconnect()
             raise
-        if self.refused:
-            raise Finish("the client has gone, or a newer connection has its place")
 
     def connect(self) -> Any:
         """Connects to the kernel's channels."""

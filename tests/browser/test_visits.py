@@ -243,6 +243,16 @@ def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
     assert seconds_until_gone(kernel) < SOON
 
 
+def test_page_that_comes_back_while_its_kernel_ends_is_turned_away(address: str) -> None:
+    """And does not wait a minute for it: the server has seen by then that the kernel was killed."""
+    kernel = arrive(address)
+    for process in processes(kernel):
+        process.kill()
+    with pytest.raises(InvalidStatus) as refusal, enter(address, kernel):
+        pass
+    assert refusal.value.response.status_code == 404
+
+
 ASKING = """() => window.addEventListener("beforeunload", (event) => {
   event.preventDefault();
   event.returnValue = "stay";
