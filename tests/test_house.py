@@ -36,7 +36,7 @@ ROOMS: dict[str, Room] = {
     "model": Room(595, 9),
     "own": Room(4048, 27),
     "schemes": Room(792, 12),
-    "serve": Room(1129, 7),
+    "serve": Room(1134, 7),
     "sweeping": Room(737, 6),
     "tasks": Room(656, 5),
     "theory": Room(2580, 18),
