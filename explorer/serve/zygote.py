@@ -145,6 +145,7 @@ def main() -> None:
         import_module(module)
     import_module("ipywidgets").register_comm_target()  # by itself it does so only where a kernel runs already
     send(target, {}, picture().encode())
+    rehearse()
     gc.collect()
     gc.freeze()  # a collection in a fork would write to all objects, and have a page of memory of its own for each
     while True:
@@ -167,6 +168,20 @@ def picture() -> str:
     from explorer.config import Config
 
     return first_picture(Config(), [tab.title for tab in PANELS.values()])
+
+
+def rehearse() -> None:
+    """Does what pages do, so that their kernels share what it imports and reads: a map without a value, the trials."""
+    from explorer.app.explore.similar import trials
+    from explorer.app.map.plan import Plan
+    from explorer.config import Config
+    from explorer.figures.map import heat_map
+    from explorer.sweeping.sweeps import Sweep
+
+    plan = Plan()
+    job = plan.job(Config())
+    heat_map(Sweep(job.config, job.fields, job.statistics).dataset(), plan.statistic, x=plan.x, y=plan.y)
+    trials(Config(), lambda: False)
 
 
 def become(request: Mapping[str, Any]) -> None:

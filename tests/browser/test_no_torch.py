@@ -62,6 +62,7 @@ def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) 
     page.locator(".ex-lesson-cards").wait_for()
     (kernel,) = processes(page.evaluate(KERNEL))
     assert not has_torch(kernel.pid)
+    assert kernel.memory_full_info().uss < 100e6, "a kernel has for itself what others have, too"
     assert any(has_torch(child.pid) for child in serving(voila).children()), "workers have it"
     visit.must_be_clean()
     page.close()

@@ -7,6 +7,7 @@ what has changed as one message: at the end of a browser's message, of `together
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -249,9 +250,10 @@ class PageWidget(anywidget.AnyWidget):
         return ""
 
     def _ipython_display_(self) -> None:
-        """Two outputs, the page and its still: a notebook calls this for the last line of a cell."""
+        """Two outputs, the page and its still, without which Voilà does: called for the last line of a cell."""
         live, _ = self._repr_mimebundle_() or ({}, {})
-        for bundle in (live, {"text/html": self.still(), "text/plain": ""}):
+        still = [] if "VOILA_PREHEAT" in os.environ else [{"text/html": self.still(), "text/plain": ""}]
+        for bundle in (live, *still):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
     def follow(self) -> None:

@@ -40,8 +40,7 @@
 
   const loading = document.getElementById("loading");
   window["voila_process"] = () => { loading.textContent = "Loading the page…"; };
-  // The page or an error; a still picture may stand before the page and does not count.
-  const OUTPUT = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon:not(:has(.ex-still))";
+  const OUTPUT = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon"; // the page or an error
   const COVER_LIMIT = 8000; // milliseconds for which the picture may cover a page that draws nothing
   const cover = document.getElementById("ex-first"); // a picture of the default design on top of the page
   const isLinked = location.search.length > 1 || location.hash.length > 1; // the page will show another design
