@@ -32,7 +32,7 @@ ROOMS: dict[str, Room] = {
     "glossary": Room(91, 3),
     "jupyter": Room(158, 2),
     "lessons": Room(419, 5),
-    "measuring": Room(588, 7),
+    "measuring": Room(585, 7),
     "model": Room(595, 9),
     "own": Room(4048, 27),
     "schemes": Room(792, 12),

@@ -2,8 +2,7 @@
 
 Power iteration by WᵀW that keeps its iterates: the unit vector v of their span with the longest W v gives the largest
 singular value, from below (Golub & Kahan 1965). The last iterate alone, as power iteration usually has it, needs many
-more steps for a random matrix, whose next singular values are nearly as large. Where weights have moved little since an
-earlier call, a step or two from its vectors are enough.
+more steps for a random matrix, whose next singular values are nearly as large.
 """
 
 from __future__ import annotations
@@ -29,42 +28,37 @@ SMALL = 128
 """Rows or columns up to which all singular values take less time than the steps."""
 FEW_STEPS = 8
 """Steps for what an optimizer's step changed: within 2 %, of Adam's, SGD's and Muon's updates and of random matrices up
-to 768 × 3072. From one reading to the next its singular vectors turn too far to start from the earlier ones."""
+to 768 × 3072. Its singular vectors turn too far from one reading to the next for a start from earlier ones."""
 NEW = 1e-5
 """Part of a unit vector outside of a span, from which on it is a direction of its own and no rounding error."""
 
 
 @torch.no_grad()
-def spectra(matrices: Sequence[Tensor], starts: Sequence[Tensor] = (), steps: int = STEPS
-            ) -> tuple[Array, Array, list[Tensor]]:
-    """Largest singular values and stable ranks.
+def spectra(matrices: Sequence[Tensor], steps: int = STEPS) -> tuple[Array, Array]:
+    """Largest singular values and stable ranks, from random starts that are always the same.
 
     Args:
         matrices: `[row, column]` each, of any shapes.
-        starts: `[column]` each, where the iteration begins; none for random ones, which are always the same.
         steps: of the power iteration.
     Returns:
-        ‖W‖₂ `[matrix]`, nan where an entry is not finite; ‖W‖_F² / ‖W‖₂² `[matrix]`, nan of zeros; vectors for
-        `starts`.
+        ‖W‖₂ `[matrix]`, nan where an entry is not finite; ‖W‖_F² / ‖W‖₂² `[matrix]`, nan of zeros.
     """
     if not matrices:
-        return np.zeros(0), np.zeros(0), []
-    spans = [_span(weight.float(), starts[place] if starts else None, steps) for place, weight in enumerate(matrices)]
-    squares = torch.stack([images @ images.T for _, images in spans]).cpu()
+        return np.zeros(0), np.zeros(0)
+    images = [_images(weight.float(), steps) for weight in matrices]
+    squares = torch.stack([image @ image.T for image in images]).cpu()
     finite = squares.isfinite().all(-1).all(-1)
-    values, vectors = torch.linalg.eigh(squares.where(finite[:, None, None], 0))
+    values = torch.linalg.eigvalsh(squares.where(finite[:, None, None], 0))
     largest = values[:, -1].clamp(min=0).sqrt().where(finite, np.nan).numpy()
     sizes = np.array(norms([weight.float() for weight in matrices]))
     with np.errstate(all="ignore"):
         ranks = np.square(sizes / largest)
-    return largest, ranks, [(coordinates[:, -1].to(basis) @ basis).where(known.to(basis.device), 0)
-                            for (basis, _), coordinates, known in zip(spans, vectors, finite, strict=True)]
+    return largest, ranks
 
 
-def _span(weight: Tensor, start: Tensor | None, steps: int) -> tuple[Tensor, Tensor]:
-    """Orthonormal iterates `[step, column]`, and their products with the matrix `[step, row]`, float64."""
-    if start is None or not bool(start.any()):
-        start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight.device)
+def _images(weight: Tensor, steps: int) -> Tensor:
+    """Products of the matrix with orthonormal iterates, `[step, row]`, float64."""
+    start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight.device)
     row, basis = _unit(start), weight.new_zeros(steps, weight.shape[1])
     images = weight.new_zeros(steps, len(weight))
     for step in range(min(steps, weight.shape[1], len(weight) + 1)):  # there are no more directions
@@ -75,7 +69,7 @@ def _span(weight: Tensor, start: Tensor | None, steps: int) -> tuple[Tensor, Ten
             row = _unit(rest - (basis[:step] @ rest) @ basis[:step])  # the division has enlarged rounding errors
         basis[step], images[step] = row, weight.mv(row)
         row = _unit(weight.mT.mv(_unit(images[step])))
-    return basis, images.double()
+    return images.double()
 
 
 def _unit(x: Tensor) -> Tensor:
@@ -125,7 +119,7 @@ def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:
     Small matrices by all eigenvalues of W Wᵀ, exactly; others by so many steps, from below.
     """
     if min(stack.shape[1:]) > SMALL:
-        return spectra(list(stack), steps=steps)[:2]
+        return spectra(list(stack), steps)
     finite, stack = stack.isfinite().all(-1).all(-1).cpu(), stack.cpu().double()
     stack = (stack if stack.shape[1] <= stack.shape[2] else stack.mT).where(finite[:, None, None], 0)
     squares = torch.linalg.eigvalsh(stack @ stack.mT).clamp(min=0).where(finite[:, None], math.nan).numpy()

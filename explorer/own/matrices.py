@@ -171,7 +171,7 @@ def weight_values(matrices: Mapping[str, Sequence[Sequence[Piece]]], spectra: bo
 def _spectrum(pieces: Sequence[Piece]) -> tuple[float, float]:
     """Spectral norm, over √(fan_out / fan_in), and stable rank; of several matrices, such as experts, the largest's."""
     parts = [part for piece in pieces for part in piece.numbers()[None].flatten(0, -3)]
-    largest, ranks, _ = spectra_of(parts)
+    largest, ranks = spectra_of(parts)
     sizes = [size * (part.shape[1] / part.shape[0]) ** 0.5 for size, part in zip(largest, parts, strict=True)]
     return max(zip(sizes, ranks, strict=True), default=(np.nan, np.nan))
 

@@ -26,7 +26,7 @@ def exact(weight: torch.Tensor) -> tuple[float, float]:
 def test_random_matrices_of_any_shape(shape: tuple[int, int]) -> None:
     torch.manual_seed(1)
     matrices = list(torch.randn(3, *shape))
-    largest, ranks, _ = spectra(matrices)
+    largest, ranks = spectra(matrices)
     expected = np.array([exact(weight) for weight in matrices]).T
     np.testing.assert_allclose(largest, expected[0], rtol=1e-3)
     np.testing.assert_allclose(ranks, expected[1], rtol=2e-3)
@@ -39,7 +39,7 @@ def test_matrices_of_few_directions_tiny_huge_and_half_precision() -> None:
     twins = torch.randn(40, 2) @ torch.randn(2, 30)
     matrices = [torch.ones(8, 9), torch.eye(64), twins, 1e-30 * torch.randn(8, 9), 1e30 * torch.randn(8, 9),
                 torch.randn(64, 32).half(), torch.diag(torch.tensor([3.0, 2.0, 2.0]))]
-    largest, ranks, _ = spectra(matrices)
+    largest, ranks = spectra(matrices)
     np.testing.assert_allclose([largest, ranks], np.array([exact(weight) for weight in matrices]).T, rtol=1e-5)
     assert (largest[0], ranks[0]) == pytest.approx((math.sqrt(72), 1), rel=1e-5)
     assert ranks[1] == pytest.approx(64, rel=1e-5)
@@ -48,24 +48,11 @@ def test_matrices_of_few_directions_tiny_huge_and_half_precision() -> None:
 def test_zeros_and_numbers_that_are_not_finite_are_shown_as_such() -> None:
     broken, endless = torch.randn(8, 8), torch.randn(8, 8)
     broken[0, 0], endless[3, 3] = math.nan, math.inf
-    largest, ranks, starts = spectra([torch.zeros(4, 4), broken, endless, torch.eye(4)])
+    largest, ranks = spectra([torch.zeros(4, 4), broken, endless, torch.eye(4)])
     assert largest[0] == 0
     assert np.isnan([largest[1], largest[2], *ranks[:3]]).all()
     assert largest[3] == pytest.approx(1), "one matrix does not spoil the others"
-    again = spectra([2 * torch.eye(4)] * 2, [starts[0], starts[3]], steps=2)[0]
-    assert again == pytest.approx([2, 2]), "zeros are no place to start from"
-    assert [len(part) for part in spectra([])] == [0, 0, 0]
-
-
-def test_two_steps_from_an_earlier_vector_follow_weights_that_move_a_little() -> None:
-    torch.manual_seed(3)
-    weight, outer = torch.randn(200, 100), torch.outer(torch.randn(200), torch.randn(100))
-    _, _, starts = spectra([weight])
-    for step in range(1, 21):
-        moved = weight + 0.01 * step * outer
-        largest, _, starts = spectra([moved], starts, steps=2)
-        assert largest[0] == pytest.approx(exact(moved)[0], rel=1e-2), step
-    assert spectra([moved], steps=2)[0][0] < 0.98 * exact(moved)[0], "from random vectors they would not be enough"
+    assert [len(part) for part in spectra([])] == [0, 0]
 
 
 @pytest.mark.parametrize("config", [
