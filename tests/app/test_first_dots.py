@@ -203,7 +203,7 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     for layers in range(4, 20):
         page.set(n_layers=layers)
     worker = page.panel.worker
-    assert page.comes(lambda: not worker._waiting), "the newest is the worker's"
+    assert page.comes(lambda: [job.config.n_layers for job in worker._running] == [19]), "the newest is the worker's"
     assert worker.computations == 2
     page.panel._act()
     page.until("stale")  # also while it is held

@@ -85,11 +85,11 @@ def test_a_pin_waits_until_its_measurement_or_the_reason_why_there_is_none() -> 
     pins = Pins()
     for config in CONFIGS[:3]:
         pins.add(Pin(config))
-    assert pins.unmeasured() == CONFIGS[0]
+    assert pins.unmeasured() == list(CONFIGS[:3])
     assert pins.fill(CONFIGS[0], measured(CONFIGS[0]))
     assert not pins.fill(CONFIGS[0], measured(CONFIGS[0])), "kept is kept"
     assert not pins.fill(CONFIGS[6], measured(CONFIGS[6])), "nobody asked"
     assert pins.fill(CONFIGS[1], None, "MemoryError: too deep")
-    assert pins.unmeasured() == CONFIGS[2]
+    assert pins.unmeasured() == [CONFIGS[2]]
     assert pins.fill(CONFIGS[1], measured(CONFIGS[1])), "it may come later all the same"
     assert pins[2].trouble == ""

@@ -185,10 +185,34 @@ def test_cancel_abandons_without_a_report_and_the_next_job_works(bench: Bench) -
     bench.gate("long")
     bench.worker.submit("long")
     assert bench.started["long"].wait(WAIT)
-    bench.worker.cancel()
+    bench.worker.submit()
     bench.worker.submit("next")
     bench.settle(lambda: len(bench.results) == 1)
     assert (bench.abandoned, bench.results, bench.failures) == (["long"], [("next", "result of next")], [])
+
+
+def test_jobs_are_done_in_their_order_and_the_first_goes_on_while_it_stays_first(bench: Bench) -> None:
+    bench.gate("long")
+    bench.worker.submit("long", "dropped")
+    assert bench.started["long"].wait(WAIT)
+    bench.worker.submit("long", "second", "third")
+    assert bench.worker.busy
+    bench.gates["long"].set()
+    bench.settle(lambda: len(bench.results) == 3)
+    assert [job for job, _ in bench.results] == ["long", "second", "third"]
+    assert (bench.abandoned, bench.worker.computations) == ([], 3)
+
+
+def test_a_job_that_is_wanted_later_ends_and_begins_anew(bench: Bench) -> None:
+    bench.gate("long")
+    bench.worker.submit("long")
+    assert bench.started["long"].wait(WAIT)
+    bench.worker.submit("urgent", "long")
+    bench.settle(lambda: len(bench.results) == 1)
+    bench.gates["long"].set()
+    bench.settle(lambda: len(bench.results) == 2)
+    assert [job for job, _ in bench.results] == ["urgent", "long"]
+    assert bench.abandoned == ["long"]
 
 
 def test_close_ends_the_thread_in_the_middle_of_a_job(bench: Bench) -> None:

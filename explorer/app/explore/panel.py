@@ -72,7 +72,6 @@ class Explore(Live[Job, Profile]):
         self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
-        self._pin_job: Job | None = None  # a pin's, given to the worker since
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
@@ -130,7 +129,7 @@ class Explore(Live[Job, Profile]):
 
     def _computes(self) -> bool:
         """Whether the worker has something to do: a sweep waits for it."""
-        return self.phase is Phase.COMPUTING or self._pin_job is not None
+        return self.worker.busy
 
     def close(self) -> None:
         """Ends the sweep as well."""
@@ -170,7 +169,6 @@ class Explore(Live[Job, Profile]):
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and not self._measured  # or its verdict alone was to come
         self._held = (self._dragging or self._held) and self._moving
-        self._pin_job = None
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
         self.named_designs.follow(self.controls.config)
@@ -262,18 +260,9 @@ class Explore(Live[Job, Profile]):
                     for design, profile in zip(designs, profiles, strict=True) if profile.config]
 
     def _measure_pins(self) -> None:
-        """Gives the worker a pin that has no measurement, when the design of the controls has its own."""
-        if self.phase is Phase.COMPUTING or not self._measured:
-            return
-        config = self.comparison.pins.unmeasured()
-        job = Job(config, (1, 0)) if config else None
-        if job == self._pin_job:
-            return
-        self._pin_job = job
-        if job:
-            self.worker.submit(job)
-        else:
-            self.worker.cancel()  # the pin that it was measuring is gone
+        """Has the pins measured that are not yet, when the design of the controls is."""
+        if self.phase is not Phase.COMPUTING and self._measured:
+            self.worker.submit(*(Job(config, (1, 0)) for config in self.comparison.pins.unmeasured()))
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
@@ -315,20 +304,18 @@ class Explore(Live[Job, Profile]):
         with self.lock:
             pinned = self.comparison.pins.fill(job.config, result)
             super()._receive(job, result)
-            self._ended(job, pinned and job != self._job)
+            self._ended(pinned and job != self._job)
 
     def _fail(self, job: Job | None, message: str) -> None:
         with self.lock:
             super()._fail(job, message)
-            self._ended(job, redraw=job == self._pin_job)  # the table says why it has no values
+            self._ended(job != self._job)  # the table says why a pin has no values
 
-    def _ended(self, job: Job | None, redraw: bool) -> None:
-        """Handles the end of a job: the next pin without a measurement is measured."""
+    def _ended(self, redraw: bool) -> None:
+        """Handles the end of a job: pins without a measurement come next."""
         self.comparison.follow()
         if redraw:
             self._draw()
-        if job == self._pin_job:
-            self._pin_job = None
         self._measure_pins()
 
     def _advance(self, job: Job, fraction: float) -> None:

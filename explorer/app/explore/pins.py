@@ -69,9 +69,9 @@ class Pins(Roster[Pin]):
                 self.change(pin.number, predicted=before.predicted, measured=before.measured, trouble=before.trouble)
         return sentences
 
-    def unmeasured(self) -> Config | None:
-        """The first pinned config with neither a measurement nor a reason why it has none."""
-        return next((pin.config for pin in self if pin.measured is None and not pin.trouble), None)
+    def unmeasured(self) -> list[Config]:
+        """The pinned configs with neither a measurement nor a reason why they have none."""
+        return [pin.config for pin in self if pin.measured is None and not pin.trouble]
 
     def fill(self, config: Config, measured: Profile | None, trouble: str = "") -> bool:
         """Gives a measurement, or the reason for its absence, to the pin that waits for it; False when none does."""

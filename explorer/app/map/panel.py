@@ -133,7 +133,7 @@ class MapPanel(Panel[Job, None]):
             if self._job is None or self.phase is Phase.IDLE:
                 return
             if self.phase is Phase.COMPUTING:
-                self.worker.cancel()
+                self.worker.submit()
                 self._runs = False
                 self._draw()
                 self._enter(Phase.PAUSED, "Stopped", cells(self._sweep(self._job)), action="Resume")

@@ -142,7 +142,7 @@ class Live(Panel[Job, Result]):
             if self.phase is Phase.IDLE:
                 return
             if self.phase is Phase.COMPUTING:
-                self.worker.cancel()
+                self.worker.submit()
                 self._job = None  # its result may be on the way
                 self._halt(Phase.STALE, "Stopped.", self._action)
             elif self._refusal():

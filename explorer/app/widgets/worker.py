@@ -1,9 +1,9 @@
-"""`Worker`: one thread, a mailbox for one job, the newest job wins.
+"""`Worker`: one thread, and the jobs that a page wants, the most urgent first.
 
-A page sends a job at every move of a slider; only the last one matters. `submit` therefore overwrites whatever waits
-in the mailbox and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as a newer
-job waits, and is expected to leave by an exception, such as `Stopped`; what a stopped work raises or returns is not
-reported. Results are kept by job, the least recently used are dropped.
+A page submits its jobs at every move of a slider; only the last ones matter. `submit` therefore replaces whatever was
+wanted and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as its job is no
+longer the most urgent, and is expected to leave by an exception, such as `Stopped`; what a stopped work raises or
+returns is not reported. Results are kept by job, the least recently used are dropped.
 
 Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the worker's thread.
 """
@@ -58,15 +58,15 @@ def ever(*questions: Stop) -> Stop:
 
 
 class Worker(Generic[Job, Result]):
-    """Computes the newest job on a daemon thread.
+    """Computes the jobs of the last `submit` on a daemon thread, one after the other.
 
     Args:
         work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction 0..1.
-        on_result: called with the job and its result, unless a newer job waits by then.
+        on_result: called with the job and its result, unless it is not wanted any more by then.
         on_failure: called with the job and the words of the error when the work or `on_result` raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
         capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
-        hold: whether the newest job waits, be its result kept or not.
+        hold: whether a job waits, be its result kept or not.
     """
 
     def __init__(
@@ -83,8 +83,9 @@ class Worker(Generic[Job, Result]):
         self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
         self._capacity, self._progress_every = capacity, progress_every
         self._changed = threading.Condition()
-        self._waiting: list[Job] = []  # none or one
-        self._cancelled = self._closed = False
+        self._wanted: list[Job] = []
+        self._running: list[Job] = []  # the first of them, in a list of each run's own, or none
+        self._closed = False
         self._results: OrderedDict[Job, Result] = OrderedDict()
         self._computations = 0
         self._begun = time.monotonic()
@@ -109,53 +110,59 @@ class Worker(Generic[Job, Result]):
         """Whether the thread still runs."""
         return self._thread.is_alive()
 
-    def submit(self, job: Job) -> None:
-        """Makes this the newest job. Ignored after `close`."""
-        with self._changed:
-            self._waiting = [job]
-            self._changed.notify()
+    @property
+    def busy(self) -> bool:
+        """Whether any job is wanted that is not done."""
+        return bool(self._wanted)
 
-    def cancel(self) -> None:
-        """Abandons the current and the waiting job, without a report."""
+    def submit(self, *jobs: Job) -> None:
+        """Makes these the wanted jobs: the current one goes on if it is the first of them, and else ends.
+
+        Nothing is reported of jobs that are not wanted any more. Ignored after `close`.
+        """
         with self._changed:
-            self._waiting, self._cancelled = [], True
+            self._wanted = list(jobs)
+            if self._running != list(jobs[:1]):
+                self._running = []
+            self._changed.notify()
 
     def close(self, timeout: float = 5.0) -> None:
         """Ends the thread, at the latest when the running work next asks `stop()`; waits for that up to `timeout` s."""
         with self._changed:
-            self._waiting, self._closed = [], True
+            self._wanted, self._running, self._closed = [], [], True
             self._changed.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 
-    def _stale(self) -> bool:
-        return bool(self._waiting) or self._cancelled or self._closed
-
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._changed.wait_for(lambda: self._wanted or self._closed)
                 if self._closed:
                     return
-                job, self._cancelled = self._waiting.pop(), False
-            self._serve(job)
+                self._running = run = self._wanted[:1]
+            self._serve(run[0], lambda run=run: self._running is not run)  # type: ignore[misc]
+            with self._changed:
+                if self._running is run:
+                    self._running = []
+                    self._wanted.pop(0)
 
-    def _serve(self, job: Job) -> None:
+    def _serve(self, job: Job, stop: Stop) -> None:
         try:
-            wait(self._hold, self._stale)
-            result = self._compute(job)
-            if not self._stale():
+            wait(self._hold, stop)
+            result = self._compute(job, stop)
+            if not stop():
                 self._on_result(job, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown and the next job is served
-            if not self._stale():
+            if not stop():
                 with suppress(Exception):  # a page that closes meanwhile must not take the thread along
                     self._on_failure(job, in_words(error))
 
-    def _compute(self, job: Job) -> Result:
+    def _compute(self, job: Job, stop: Stop) -> Result:
         if job not in self._results:
             self._computations += 1
             self._begun = time.monotonic()
-            self._results[job] = self._work(job, self._stale, self._reporter(job))
+            self._results[job] = self._work(job, stop, self._reporter(job, stop))
             while len(self._results) > (1 if self._nbytes() > MOST_BYTES else self._capacity):
                 self._results.popitem(last=False)
         self._results.move_to_end(job)
@@ -164,13 +171,13 @@ class Worker(Generic[Job, Result]):
     def _nbytes(self) -> int:
         return sum(getattr(result, "nbytes", 0) for result in self._results.values())
 
-    def _reporter(self, job: Job) -> Progress:
+    def _reporter(self, job: Job, stop: Stop) -> Progress:
         """A `progress` that speaks seldom: every report crosses to the browser. Any thread of the work may call it."""
         spoken, context = time.monotonic(), copy_context()
 
         def report(fraction: float) -> None:
             nonlocal spoken
-            if (now := time.monotonic()) - spoken >= self._progress_every and not self._stale():
+            if (now := time.monotonic()) - spoken >= self._progress_every and not stop():
                 spoken = now
                 context.copy().run(self._on_progress, job, fraction)
 
