@@ -31,13 +31,12 @@ async function fromServer(path) {
 
 /** The kernel's compressed copy. It is requested where the kernel left it out in favor of the server's copy. */
 async function fromKernel(model) {
-  if (!model.get("plotly")?.byteLength) {
-    await new Promise((resolve) => {
-      model.on("change:plotly", resolve);
-      model.send("plotly");
-    });
-  }
-  return model.get("plotly");
+  const packed = model.get("plotly");
+  if (packed.byteLength) return packed;
+  return new Promise((resolve) => {
+    model.get("layout").on("msg:custom", (_, [answer]) => resolve(answer)); // see `runtime.tell`
+    model.send("plotly");
+  });
 }
 
 async function decompress(bytes) {
