@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import traitlets
-from plotly.offline import get_plotlyjs
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
@@ -99,6 +99,14 @@ def test_plotly_is_packed_once_and_whole():
     assert gzip.decompress(plotlyjs.packed()).decode() == get_plotlyjs()
     assert len(plotlyjs.packed()) < 1_600_000
     assert plotlyjs.packed() is plotlyjs.packed()
+
+
+def test_the_part_of_plotly_is_of_the_same_version_under_its_licence():
+    part = gzip.decompress(plotlyjs.part()).decode()
+    assert len(plotlyjs.part()) < 500_000
+    assert f"plotly.js (cartesian - minified) v{get_plotlyjs_version()}" in part[:100]
+    assert "Licensed under the MIT license" in part[:200]
+    assert "MIT License" in Path(plotlyjs.__file__).with_name("LICENSE").read_text()
 
 
 def test_what_all_widgets_share_is_in_one_runtime():
