@@ -127,7 +127,8 @@ def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: P
 
 
 POLAR = ("""import explorer as ex, plotly.graph_objects as go
-ex.live(lambda flat=True: go.Figure(go.Scatter(y=[1, 3]) if flat else go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])))
+around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
+ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)
 """,)
 
 
