@@ -45,8 +45,10 @@ def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
 def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
     (metadata,) = unpacked.glob("*.dist-info/METADATA")
     said = message_from_string(metadata.read_text(encoding="utf-8"))
-    assert (said["License-Expression"], said["License-File"]) == ("BSD-3-Clause", "LICENSE")
-    assert (metadata.parent / "licenses/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    licences = ["LICENSE", "explorer/plotlyjs/LICENSE"]  # ours, and that of the plotly.js which the package carries
+    assert (said["License-Expression"], said.get_all("License-File")) == ("BSD-3-Clause AND MIT", licences)
+    for licence in licences:
+        assert (metadata.parent / "licenses" / licence).read_bytes() == (ROOT / licence).read_bytes()
     assert said["Author"] == "The Transformer Signal Explorer authors"
     assert said["Author"] in (ROOT / "LICENSE").read_text(encoding="utf-8")
     pythons = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", [])), re.MULTILINE)

@@ -164,7 +164,6 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
         pool = pool or Pool(slots)
         broker = Broker(pool, workplace)
         os.environ[ADDRESS], os.environ[KEY] = broker.address, broker.key
-    threading.Thread(target=plotlyjs.packed, daemon=True).start()  # before the first visitor asks
     zygote = Zygote()  # it imports while the server does
     if FORKS:
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"

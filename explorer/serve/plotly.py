@@ -8,7 +8,6 @@ from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.utils import url_path_join
-from tornado.ioloop import IOLoop
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
@@ -24,7 +23,7 @@ class PlotlyScript(RequestHandler):
     @allow_unauthenticated
     async def get(self) -> None:
         """Sends it packed; every browser that can draw the page can unpack it."""
-        packed = await IOLoop.current().run_in_executor(None, plotlyjs.packed)
+        packed = plotlyjs.part()
         self.set_header("Content-Type", "text/javascript; charset=utf-8")
         self.set_header("Content-Encoding", "gzip")
         self.set_header("Content-Length", str(len(packed)))

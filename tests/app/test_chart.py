@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import traitlets
-from plotly.offline import get_plotlyjs
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
@@ -101,6 +101,14 @@ def test_plotly_is_packed_once_and_whole():
     assert plotlyjs.packed() is plotlyjs.packed()
 
 
+def test_the_part_of_plotly_is_of_the_same_version_under_its_licence():
+    part = gzip.decompress(plotlyjs.part()).decode()
+    assert len(plotlyjs.part()) < 500_000
+    assert f"plotly.js (cartesian - minified) v{get_plotlyjs_version()}" in part[:100]
+    assert "Licensed under the MIT license" in part[:200]
+    assert "MIT License" in Path(plotlyjs.__file__).with_name("LICENSE").read_text()
+
+
 def test_what_all_widgets_share_is_in_one_runtime():
     Runtime.shared().close()
     state = PageWidget(Chart()).get_state()
@@ -115,13 +123,16 @@ def test_what_all_widgets_share_is_in_one_runtime():
 def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeypatch):
     monkeypatch.setenv(plotlyjs.SERVED, "yes")
     Runtime.shared().close()
-    runtime = Runtime.shared()
+    runtime, sent = Runtime.shared(), []
+    monkeypatch.setattr(runtime.layout, "send", lambda content, buffers: sent.append((content, *buffers)))
     assert runtime.get_state()["plotly"] == b""
     for nonsense in ("plotl", None, ["plotly"], {"plotly": 1}):  # a browser may send anything
         runtime._handle_custom_msg(nonsense, [])
-    assert runtime.get_state()["plotly"] == b""
+    assert not sent
     runtime._handle_custom_msg("plotly", [])
-    assert gzip.decompress(runtime.get_state()["plotly"]).decode() == get_plotlyjs()
+    ((content, packed),) = sent
+    assert content == "plotly"
+    assert gzip.decompress(packed).decode() == get_plotlyjs()
     runtime.close()
 
 

@@ -46,6 +46,11 @@ CUT = """() => [...document.querySelectorAll('.ex-cell')].filter((cell) => {
     return inner.width < 100 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
   });
 }).length"""
+TITLED_BELOW = """() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => {
+  const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part).getBoundingClientRect());
+  return title.width > 0 && title.top >= area.bottom;
+})"""
+"""Whether each chart's axis is named below it: plotly places words by their size, which it must be able to measure."""
 
 
 def narrow(dashboard: Dashboard) -> None:
@@ -154,11 +159,12 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})
     assert dashboard.page.evaluate(CUT) == 0
+    dashboard.page.wait_for_function(TITLED_BELOW)
     for part in (".ex-root", ".ex-label", ".ex-finding p"):
         ink = dashboard.page.locator(part).first.evaluate("(node) => getComputedStyle(node).color")
         assert ink == "rgb(27, 31, 36)", part
     assert dashboard.entry("n_layers").is_visible()
-    assert not dashboard.page.locator(".ex-tools, .ex-skip").filter(visible=True).count()
+    assert not dashboard.page.locator(".ex-tools, .ex-skip, .ex-find, .ex-as-title").filter(visible=True).count()
     assert dashboard.page.locator(".ex-verdict").is_visible()
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
     dashboard.page.emulate_media(media="null", color_scheme="null")

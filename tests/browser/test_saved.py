@@ -126,6 +126,28 @@ def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: P
     page.close()
 
 
+POLAR = ("""import explorer as ex, plotly.graph_objects as go
+around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
+ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)
+""",)
+
+
+def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(
+    browser: Browser, folder: Path, address: str,
+) -> None:
+    """A figure of a person's own may be of any trace, and of another one at each move."""
+    written(folder, "polar.ipynb", POLAR)
+    page = opened(browser, address, "polar.ipynb")
+    page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first.click()
+    page.keyboard.press("Shift+Enter")
+    switch, lines = page.get_by_role("checkbox", name="flat"), page.locator(".ex-chart-plot .js-line")
+    for layer in ("scatterlayer", "polarlayer", "scatterlayer"):
+        expect(page.locator(f".ex-chart-plot .{layer} .js-line")).to_have_count(1)
+        expect(lines).to_have_count(1)
+        switch.click()
+    page.close()
+
+
 def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path, address: str) -> None:
     """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
     for name in ("first.ipynb", "second.ipynb"):

@@ -285,15 +285,12 @@ class Card {
     if (this.isDrawing) return;
     this.isDrawing = true;
     try {
-      this.Plotly ??= await plotly();
       while (this.isAlive && this.needsDrawing && this.canDraw()) {
         this.needsDrawing = false;
         await this.paint();
       }
     } catch (error) {
-      this.Plotly?.purge(this.plot);
-      this.isListening = false;
-      this.drawnFigure = null;
+      this.clear();
       this.plot.textContent = `This chart could not be drawn: ${error.message}`;
       console.error(error);
     } finally {
@@ -302,10 +299,20 @@ class Card {
     }
   }
 
+  /** Removes the drawing. */
+  clear() {
+    this.Plotly?.purge(this.plot);
+    this.isListening = false;
+    this.drawnFigure = null;
+  }
+
   /** Draws the figure by plotly's partial updates where they suffice, or as a whole. */
   async paint() {
     const figure = this.model.get("figure");
     if (!figure.data) return;
+    const Plotly = await plotlyFor(figure);
+    if (this.Plotly !== Plotly) this.clear(); // what one copy of plotly has drawn, another does not know
+    this.Plotly = Plotly;
     const moved = this.zoom.size === 0 ? moves(this.drawnFigure, figure) : null;
     this.changesAxes = true;
     if (moved) {

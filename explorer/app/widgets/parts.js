@@ -83,7 +83,7 @@ class Page {
 
   constructor(model) {
     this.model = model;
-    model.on("msg:custom", (message, buffers) => {
+    model.get("layout").on("msg:custom", (message, buffers) => { // see `runtime.tell`
       if (message.parts) this.merge(message);
       else this.parts.get(message.to)?.emit(["message"], message.content, buffers);
     });

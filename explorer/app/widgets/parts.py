@@ -18,7 +18,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
-from explorer.app.widgets.runtime import STUB, Runtime
+from explorer.app.widgets.runtime import STUB, Runtime, tell
 from explorer.figures.words import typeset
 
 OnMessage = Callable[[Any, Any, Sequence[Any]], object]
@@ -245,6 +245,10 @@ class PageWidget(anywidget.AnyWidget):
                         self._parts[part].set_state(content)
             self.follow()
 
+    def send(self, content: object, buffers: Sequence[bytes] | None = None) -> None:
+        """Sends a message to the browsers, as `runtime.tell` does."""
+        tell(self, content, buffers)
+
     def still(self) -> str:
         """The page as HTML that needs no script, see `explorer.app.still`."""
         return ""
@@ -262,4 +266,5 @@ class PageWidget(anywidget.AnyWidget):
     def close(self) -> None:
         """Ends what runs for the parts, and removes the page."""
         self.top.close()
+        self.layout.close()
         super().close()

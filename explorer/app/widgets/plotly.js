@@ -1,23 +1,27 @@
 /* Loads plotly.js once for the whole page.
 
-   The server's copy comes first: the template of a served page requests it while Python starts. Elsewhere the
-   kernel sends a compressed copy, which is decompressed for the first chart. */
+   The server's copy comes first: the template of a served page requests it while Python starts. It is the part of
+   plotly that draws flat axes, all that the page needs. The kernel sends a compressed copy of the whole, which is
+   decompressed, where there is no server, or where a person's own figure needs more. */
 
-const plotlySource = { model: null, loading: null };
+const FLAT_TRACES = ["bar", "box", "contour", "heatmap", "histogram", "histogram2d", "histogram2dcontour", "image", "pie",
+  "scatter", "scatterternary", "violin"];
+const plotlySource = { model: null, served: null, sent: null };
 
-function plotly() {
-  plotlySource.loading ??= loadPlotly(plotlySource.model).catch((error) => {
-    plotlySource.loading = null; // the next chart tries again
+/** Plotly, with all that a figure needs. */
+async function plotlyFor({ data }) {
+  const { model } = plotlySource;
+  const isFlat = data.every(({ type = "scatter" }) => FLAT_TRACES.includes(type));
+  const served = isFlat && await (plotlySource.served ??= servedPlotly(model));
+  return served || (plotlySource.sent ??= fromKernel(model).catch((error) => {
+    plotlySource.sent = null; // the next chart tries again
     throw error;
-  });
-  return plotlySource.loading;
+  }));
 }
 
-async function loadPlotly(model) {
-  const early = globalThis[Symbol.for("transformer-signal-explorer: plotly")]; // resolves to null where it failed
-  const served = await (early ?? (model.get("plotly").byteLength ? null : fromServer(model.get("plotly_path"))));
-  return served ?? decompress(await fromKernel(model));
-}
+/** The server's copy, or null where there is none. */
+const servedPlotly = (model) => (globalThis[Symbol.for("transformer-signal-explorer: plotly")]
+  ?? (model.get("plotly").byteLength ? null : fromServer(model.get("plotly_path"))));
 
 /** The copy of the notebook server, or null: its environment may be another than the kernel's. */
 async function fromServer(path) {
@@ -31,19 +35,13 @@ async function fromServer(path) {
 
 /** The kernel's compressed copy. It is requested where the kernel left it out in favor of the server's copy. */
 async function fromKernel(model) {
-  if (!model.get("plotly")?.byteLength) {
-    await new Promise((resolve) => {
-      model.on("change:plotly", resolve);
-      model.send("plotly");
-    });
-  }
-  return model.get("plotly");
-}
-
-async function decompress(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const source = await new Response(stream).blob();
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const packed = model.get("plotly").byteLength ? model.get("plotly") : await new Promise((resolve) => {
+    model.get("layout").on("msg:custom", (_, [answer]) => resolve(answer)); // see `runtime.tell`
+    model.send("plotly");
+  });
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const source = await new Response(stream, { headers: { "Content-Type": "text/javascript" } }).blob();
+  const url = URL.createObjectURL(source);
   try {
     return await importPlotly(url);
   } finally {

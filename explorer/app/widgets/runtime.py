@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ export default () => {{
 """Script of a page, which waits for the other one."""
 
 
+def tell(widget: anywidget.AnyWidget, content: object, buffers: Sequence[bytes] | None = None) -> None:
+    """Sends a message to a widget's views, over its layout, which is a widget of ipywidgets.
+
+    anywidget gives up on a widget whose script is not there within two seconds, for example on a slow machine: it draws
+    the widget, but refuses for good whatever the kernel sends to it. What the kernel sends to the layout arrives.
+    """
+    if widget.comm is not None:
+        widget.layout.send(content, buffers)
+
+
 class Runtime(anywidget.AnyWidget):
     """Holds what all pages of a kernel need. It has no view.
 
@@ -70,7 +81,11 @@ class Runtime(anywidget.AnyWidget):
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
-        self.on_msg(lambda _, content, __: content == "plotly" and self.set_trait("plotly", plotlyjs.packed()))
+        self.on_msg(self._answer)
+
+    def _answer(self, _: object, content: object, __: object) -> None:
+        if content == "plotly":
+            tell(self, content, [plotlyjs.packed()])
 
     @traitlets.default("plotly")
     def _packed_plotly(self) -> bytes:
