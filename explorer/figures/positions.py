@@ -34,7 +34,8 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
         values = profile.values.get((statistic, row.sites[0]))
         if values is not None:
             at = np.arange(1.0, values.shape[2] + 1)
-            series.append(spread(row, design, profile, at, values[:, min(layer, values.shape[1]) - 1], profile.notes.get(statistic, "")))
+            shown = values[:, min(layer, values.shape[1]) - 1]
+            series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
     across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
     sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
