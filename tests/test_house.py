@@ -28,7 +28,7 @@ ROOMS: dict[str, Room] = {
     "app": Room(8422, 96),
     "diagnosis": Room(1091, 9),
     "export": Room(503, 5),
-    "figures": Room(2189, 17),
+    "figures": Room(2190, 17),
     "glossary": Room(91, 3),
     "jupyter": Room(158, 2),
     "lessons": Room(419, 5),
