@@ -36,12 +36,13 @@ class Agreement(NamedTuple):
     """The rule of the tone, in one sentence; empty where nothing was compared."""
 
 
-def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreement:
+def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int = 0) -> Agreement:
     """Compares the mean over seeds and heads with the prediction, at every site that both have, in standard errors.
 
     A root mean square is compared where that is predicted. The worst error is a difference for statistics between 0
     and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops half-way, the words say
-    which layers were compared. What is fixed by definition does not count as agreement.
+    which layers were compared. What is fixed by definition does not count as agreement. Of a statistic by position one
+    layer is compared, from 1; 0 is the last.
     """
     row, seeds = STATISTICS[statistic], 1
     parts: list[Array] = [np.empty((4, 0))]
@@ -50,10 +51,10 @@ def agreement(measured: Profile, predicted: Profile, statistic: str) -> Agreemen
         # Beside the stream, branches are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        draws, (expected, *_) = (part[:, -1] if row.by_position else
+        draws, (expected, *_) = (part[:, min(layer, part.shape[1]) - 1] if row.by_position else
                                  row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
                                  for part in (measured.values[key], theory))
-        free = ~_fixed(predicted, key)
+        free = ~_fixed(predicted, key, layer)
         depth = np.arange(1.0, len(free) + 1) if row.by_position else predicted.depth(key[1])
         covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
         error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
@@ -118,12 +119,13 @@ def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
         return np.where(away == 0, 0 * error, away / error)
 
 
-def _fixed(profile: Profile, key: Key) -> NDArray[np.bool_]:
-    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm. Of the last
-    layer `[position]` where the statistic has positions."""
+def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
+    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm. Of one layer
+    `[position]` where the statistic has positions."""
     statistic, site = key
     if STATISTICS[statistic].by_position:
-        normed = bool(profile.config and profile.config.design.sublayers[-1].on_sum)
+        places = profile.config.design.sublayers if profile.config else ()
+        normed = bool(places) and places[min(2 * layer, len(places)) - 1].on_sum
         return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
     depth, reference = profile.depth(site), STATISTICS[statistic].reference
     if reference == "last layer":

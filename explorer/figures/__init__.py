@@ -26,7 +26,7 @@ from explorer.figures.why import Why, why
 from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
-    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "attention_pattern", "by_layer", "designs",
+    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "at_layer", "attention_pattern", "by_layer", "designs",
     "gradient_by_matrix", "plot", "plot_comparison", "row_of",
 ]
 
@@ -96,6 +96,14 @@ BY_CHOICE: Mapping[str, Row] = MappingProxyType({"second_moment": FIGURES["secon
     if row.caption and name not in {figure.statistic for figure in FIGURES.values()}
 })
 """The statistics that the list below the first chart offers: those with a caption that have no chart of their own."""
+
+
+def at_layer(row: Row, layer: int) -> Row:
+    """The figure of another layer, from 1, where tokens by position are drawn; 0 is the last one, which a row has."""
+    if not layer or row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position:
+        return row
+    return row._replace(caption=row.caption.replace("the last layer", f"layer {layer}"),
+                        plain=partial(by_position.plain, row.statistic, layer=layer))
 
 
 def row_of(name: str) -> Row:

@@ -1,4 +1,4 @@
-"""A statistic of the last layer by token position, of every profile that has it."""
+"""A statistic of one layer by token position, of every profile that has it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from explorer.profile import ROWS, VOCABULARY, Profile
 
 
 @Picture
-def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
-    """A statistic of the last layer over the position of a token, from 1, both axes as the statistic's row has them.
+def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), layer: int = 0
+                ) -> Plain:
+    """A statistic of one layer over the position of a token, from 1, both axes as the statistic's row has them.
 
     Dots: mean over seeds. Band: lowest to highest seed. Where values are not finite an upright stands.
 
     Args:
         statistic: a row of the vocabulary that has values by position.
         looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
+        layer: from 1; 0 is the last, and so is one that a design does not have.
     """
     row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.sites[0] in ROWS and configs and all(config and not config.design.attends for config in configs):
@@ -32,7 +34,8 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
         values = profile.values.get((statistic, row.sites[0]))
         if values is not None:
             at = np.arange(1.0, values.shape[2] + 1)
-            series.append(spread(row, design, profile, at, values[:, -1], profile.notes.get(statistic, "")))
+            shown = values[:, min(layer, values.shape[1]) - 1]
+            series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
     across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
     sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"

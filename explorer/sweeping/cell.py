@@ -140,12 +140,13 @@ def _trained(cell: Cell, stop: Stop) -> Found:
     from explorer.training.race import Contender, Race
 
     recipe, task, steps = cell.training or Training()
-    race = Race([Contender("cell", task.fit(cell.config), recipe)], task, steps, every=steps).run(stop)
-    if not race.finished:
+    race = Race([Contender("cell", task.fit(cell.config), recipe)], task, steps, every=steps)
+    before = race.runners[0].features()
+    if not race.run(stop).finished:
         raise Stopped
-    loss = race.verdict()[0]
+    loss, change = race.verdict()[0], race.runners[0].features() - before
     return Found({"held_out_loss": loss.final_loss, "loss_drop": race.levels.unigram - loss.final_loss,
-                  "steps": float(loss.steps)},
+                  "feature_change": float(change.square().mean().sqrt()), "steps": float(loss.steps)},
                  f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "")
 
 
@@ -163,7 +164,7 @@ def _taken_by_training(cell: Cell) -> float:
     return memory([Contender("cell", task.fit(cell.config), recipe)])
 
 
-TRAINED = ("held_out_loss", "loss_drop", "steps")
+TRAINED = ("held_out_loss", "loss_drop", "feature_change", "steps")
 ORIGINS: Mapping[str, Origin] = {
     "predicted": Origin(find=_predicted, names=names_of, batch=32,
                         seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OTHERS = {
     "held_out_loss": ("Held-out loss", "nats"),
     "loss_drop": ("Unigram level − held-out loss", "nats"),
+    "feature_change": ("RMS change of what the readout reads of held-out text", "1"),
     "steps": ("Steps that were trained", "steps"),
     "seconds": ("Time", "s"),
 }
@@ -257,8 +258,9 @@ def sweep(config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequenc
     Returns:
         `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over seeds and heads), its
         `_low` and `_high` (the lowest and the highest seed); `[origin, *over, layer]` for "statistic@site"; of trained
-        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram level), and `steps`;
-        `seconds`; nan where there is none. `failure` has the reason of a cell that failed.
+        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram level), `feature_change`
+        (root mean square change of what the readout reads of held-out text), and `steps`; `seconds`; nan where there
+        is none. `failure` has the reason of a cell that failed.
     Raises:
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, or a store of another sweep.

@@ -155,7 +155,6 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     _cancelled(out, notes)
     if design.slopes:
         _sloped(config, out, notes)
-        notes["attention_received"] = "not covered: logits that fall with distance favor near keys"
     if config.output_cap and design.predicts_text:
         _softened(config, out, notes)
     _collapse(out, notes, rows)

@@ -149,18 +149,20 @@ class Recursion:
         spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
         if isinstance(self.table, Sloped):
             entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(0, 1)
-            kept = np.full_like(entropy, math.nan)  # nearer keys receive more
+            # of each key the mean over heads and queries, E W_t(j) of a row (our derivation, from `Sloped`)
+            received = np.array([self.table.weights(row).mean((0, 1)) for row in s])
         else:
             averages, kept = self.table.rows(s), np.ones((len(s), len(place.t)))
             if self.gains.sink is not None:
                 lost = Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True)))
                 averages, kept = drain(averages, lost), lost.mass
             entropy, largest = averages[:2]
+            received = place.received(kept)
         ceiling = np.log(np.maximum(place.t, 2.0))
         return Rows(s_max, uncapped, total, own, turned, spread,
                     entropy @ place.mean, (entropy / ceiling) @ weight, largest @ place.mean,
                     s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
-                    place.at_tokens(entropy), place.received(kept))
+                    place.at_tokens(entropy), received)
 
     def gradients(self) -> dict[Key, Array]:
         """Gradients along the stream and by the weights, of a stack that is covered to its last layer; none where

@@ -347,6 +347,7 @@ def _falling(logits: Array) -> tuple[Array, Array]:
     total = np.maximum(np.cumsum(e, 1), 1e-300)
     p2 = np.cumsum(e * e, 1) / total**2
     entropy = np.log(total) - np.cumsum(e * np.log(np.maximum(e, 1e-300)), 1) / total
+    entropy[:, 0] = 0.0  # of one key: without the rounding
     largest = np.maximum.accumulate(e, 1) / total
     by_distance = e.T @ (1 / total) / len(e)  # [distance, position]
     t, n = np.arange(e.shape[1]), e.shape[1]

@@ -395,6 +395,23 @@ def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
     assert page.panel.pattern.values == {"layer": 1, "head": 2}
 
 
+def test_the_layer_of_a_chart_by_position(open_panel: Open) -> None:
+    page = open_panel()
+    page.until("idle")
+    chart, layer = page.panel.charts["second_moment"], page.panel.layer
+    assert layer.hidden
+    page.panel.statistic.set_state({"values": {"statistic": "attention_received"}})
+    assert (layer.hidden, layer.value) == (False, 0)
+    assert "in the last layer" in chart.caption
+    before = plain(chart.figure["data"][-1]["y"])
+    layer.set_state({"values": {"layer": 1}})
+    assert "in layer 1" in chart.caption
+    assert not np.allclose(plain(chart.figure["data"][-1]["y"]), before, rtol=1e-3)
+    page.set(n_layers=1)
+    page.until("idle", "Measured 1 layer ")
+    assert "in the last layer" in chart.caption
+
+
 @pytest.mark.parametrize("values", [
     {"layer": 3, "head": 1}, {"layer": "x", "head": 1}, {"layer": 2.5, "head": 1}, {"layer": True, "head": 2},
     {"head": 1},

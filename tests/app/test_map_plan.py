@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from explorer.app.map.plan import (
@@ -21,6 +22,9 @@ from explorer.app.map.plan import (
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.ends import ENDS
+from explorer.own.coordinates import GRID
+from explorer.sweeping.sweeps import sweep
+from explorer.sweeping.workers import Here
 from explorer.training.recipe import Recipe
 
 
@@ -100,6 +104,18 @@ def test_the_maps_of_the_buttons_are_plans() -> None:
         design, plan = row.part()
         job = plan.job(design)
         assert (row.name, len(job.over)) == (name, 2)
+
+
+@pytest.mark.parametrize(("name", "power"), [("features", 1.0), ("features_mup", 0.0)])
+def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(name: str, power: float) -> None:
+    """Where steps are small. A power is a multiple of ½: another one is two standard errors or more away."""
+    design, plan = MAPS[name].part()
+    assert (plan.statistic, plan.y) == ("feature_change", "d_model")
+    found = [sweep(design.replace(seed=seed), {"d_model": [16, 256]}, "second_moment", Here(), origins="trained",
+                   recipe=Recipe(learning_rate=3e-5), steps=plan.steps)["feature_change"].values.ravel()
+             for seed in range(3)]
+    slopes = np.diff(np.log(found)).ravel() / np.log(256 / 16)
+    assert abs(slopes.mean() - power) + 2 * slopes.std(ddof=1) / 3**0.5 < GRID / 2, slopes
 
 
 def test_a_map_asks_for_gradients_only_where_it_shows_them() -> None:

@@ -108,6 +108,7 @@ def set_everything(page: Dashboard) -> None:
     explore.pattern.set_state({"values": {"layer": 3, "head": 2}})
     explore.matrix.set_state({"values": {"matrix": "W_out"}})
     explore.statistic.set_state({"values": {"statistic": "kurtosis"}})
+    explore.layer.set_state({"values": {"layer": 2}})
     race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
     for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
         race.preparation.contenders.handle(message, [])

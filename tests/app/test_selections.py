@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.explore.selections import NamedDesigns, PatternSelection, Selection
+from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, Selection
 from explorer.app.widgets.controls import choice
 from explorer.config import Config, changes_to, matching, preset
 from explorer.glossary import cited
@@ -98,3 +98,17 @@ def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:
     pattern.set_state({"values": {"layer": 3, "head": 2}})
     pattern.fit(Config(n_layers=2, d_model=16, n_heads=1))
     assert pattern.pattern_of == (2, 0)
+
+
+def test_the_layer_of_tokens_stays_the_last_until_another_is_chosen() -> None:
+    layer = LayerSelection(Config(n_layers=3, d_model=16, n_heads=2), lambda: None)
+    assert (layer.value, layer.values) == (0, {"layer": 3})
+    layer.fit(Config(n_layers=5, d_model=16, n_heads=2))
+    assert (layer.value, layer.values) == (0, {"layer": 5})
+    layer.set_state({"values": {"layer": 2}})
+    layer.fit(Config(n_layers=4, d_model=16, n_heads=2))
+    assert (layer.value, layer.values) == (2, {"layer": 2})
+    layer.fit(Config(n_layers=1, d_model=16, n_heads=2))
+    assert (layer.value, layer.values) == (0, {"layer": 1})
+    layer.set_state({"values": {"layer": 2}})
+    assert layer.refusal == "Layer must be a whole number between 1 and 1; got '2'"

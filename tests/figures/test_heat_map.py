@@ -53,7 +53,7 @@ def drawn(dataset: xr.Dataset, **more: Any) -> go.Figure:
 
 
 def test_each_statistic_of_the_ends_has_a_scale() -> None:
-    assert set(SCALES) == {*ENDS, "held_out_loss", "loss_drop"}
+    assert set(SCALES) == {*ENDS, "held_out_loss", "loss_drop", "feature_change"}
     for name in ENDS:
         assert SCALES[name].log == ENDS[name].row.log
 

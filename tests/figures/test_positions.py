@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from explorer import Config, Profile, measure, predict
 from explorer.diagnosis.agreement import agreement
 from explorer.ends import ENDS, endings
-from explorer.figures import BY_CHOICE, FIGURES, row_of
+from explorer.figures import BY_CHOICE, FIGURES, at_layer, row_of
 from explorer.figures.layers import NO_ATTENTION
 from explorer.profile import STATISTICS
 
@@ -41,6 +43,30 @@ def test_the_last_layer_over_positions_from_1(name: str, both: tuple[Profile, Pr
     low, high = figure.layout.xaxis.range
     assert low <= 0 < np.log10(8) <= high
     assert figure.layout.meta["description"].startswith(f"{STATISTICS[name].label}. ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_layer_is_drawn_said_and_compared(name: str, both: tuple[Profile, Profile]) -> None:
+    row = at_layer(row_of(name), 2)
+    figure = row.draw(both)
+    dots = next(trace for trace in figure.data if trace.mode == "markers")
+    np.testing.assert_allclose(dots.y, both[0][name][:, 1].mean(0), rtol=1e-5)
+    assert not np.allclose(both[0][name][:, 1].mean(0), both[0][name][:, -1].mean(0), rtol=1e-3)
+    assert "layer 2" in row.caption
+    assert "last layer" not in row.caption
+    whole, *same = (at_layer(row_of(name), layer).draw(both).to_json() for layer in (0, 3, 9))
+    assert same == [whole, whole], "a design that has no such layer shows its last"
+    assert figure.to_json() != whole
+    values = np.array(both[0][name])
+    values[:, 0] *= 2
+    wrong = replace(both[0], values={**both[0].values, (name, STATISTICS[name].sites[0]): values})
+    worst = [[agreement(measured, both[1], name, layer).worst for measured in (both[0], wrong)] for layer in (1, 2, 0)]
+    assert [alike[0] == alike[1] for alike in worst] == [False, True, True]
+
+
+def test_a_statistic_by_layer_has_no_layer_to_choose() -> None:
+    for row in (*FIGURES.values(), row_of("kurtosis")):
+        assert at_layer(row, 2) is row
 
 
 def test_a_token_that_is_not_finite_has_an_upright(both: tuple[Profile, Profile]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from explorer.profile import STATISTICS
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
 from explorer.training.race import Contender
+from explorer.training.runner import build
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, n_seeds=2)
 OVER = {"alpha": [0.0, 0.5, 2.0], "n_layers": [1, 3]}
@@ -108,6 +110,12 @@ def test_trained_cells_are_short_races_and_an_end_before_time_is_said() -> None:
                           Recipe(learning_rate=1e-2, warmup=2))], steps=4)
     assert float(trained["held_out_loss"].sel(learning_rate=1e-2, n_layers=2)) == one.verdict()[0].final_loss
     np.testing.assert_allclose(trained["loss_drop"] + trained["held_out_loss"], one.levels.unigram)
+    runner = one.runners[0]
+    with torch.no_grad():
+        outputs = [model(model.embed(runner.tensors(one.data.held_out)))
+                   for model in (build(runner.config, one.data), runner.model)]
+    change = float((outputs[1] - outputs[0]).square().mean().sqrt())
+    assert float(trained["feature_change"].sel(learning_rate=1e-2, n_layers=2)) == pytest.approx(change, rel=1e-5)
     assert np.isnan(trained["second_moment"]).all()
     assert np.isnan(found.sel(origin="measured")["held_out_loss"]).all()
     assert (found.sel(origin="measured")["second_moment"].std("learning_rate") == 0).all(), "measured once"

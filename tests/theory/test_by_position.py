@@ -17,7 +17,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "all keys": {}, "causal": {"causal": True}, "sink": {"sink": "zero"},
     "causal sink": {"causal": True, "sink": "learned"}, "causal post": {"causal": True, "norm_placement": "post"},
     "causal rotary": {"causal": True, "position": "rotary"}, "causal peri": {"causal": True, "norm_placement": "peri"},
-    "causal, no root d": {"causal": True, "attention_scale": "none"},
+    "causal, no root d": {"causal": True, "attention_scale": "none"}, "alibi": {"causal": True, "position": "alibi"},
+    "alibi post": {"causal": True, "position": "alibi", "norm_placement": "post"},
 }
 ALLOWANCE = {"second_moment_by_position": 0.03, "token_correlation_by_position": 0.02,
              "attention_entropy_by_position": 0.02, "attention_received": 0.02}
@@ -85,8 +86,18 @@ def test_keys_of_several_lengths_receive_what_no_law_covers() -> None:
     assert "attention_received" not in predict(causal.replace(causal=False)).notes
 
 
-def test_logits_that_fall_with_distance_favor_near_keys() -> None:
-    profile = predict(Config(causal=True, position="alibi", n_ctx=32))
-    assert profile.notes["attention_received"].startswith("not covered: logits that fall with distance")
-    assert np.isnan(profile["attention_received"]).all()
-    assert np.isfinite(profile["attention_entropy_by_position"]).all()
+def test_logits_that_fall_with_distance_have_no_law_where_their_keys_are_too_many() -> None:
+    """Each pair of tokens is followed, up to 64 of them; the weights of a row add up to 1."""
+    few, many = (predict(Config(causal=True, position="alibi", n_ctx=n)) for n in (64, 65))
+    assert few["attention_received"][0].sum(-1) == pytest.approx(1)
+    assert many.notes["attention_received"].startswith("not covered: logits that fall with distance")
+    assert np.isnan(many["attention_received"]).all()
+
+
+def test_slopes_alone_are_received_in_closed_form() -> None:
+    """Of equal queries and keys: softmax of −m (t − s) in each head, mean over heads and queries."""
+    config = Config(causal=True, position="alibi", n_ctx=12, init_variance=1e-3)
+    distance = np.subtract.outer(np.arange(12), np.arange(12))
+    rows = [np.where(distance < 0, 0, np.exp(-slope * np.maximum(distance, 0))) for slope in config.design.slopes]
+    expected = np.mean([row / row.sum(1, keepdims=True) for row in rows], axis=(0, 1))
+    np.testing.assert_allclose(predict(config)["attention_received"][0, 0], expected, rtol=1e-5)

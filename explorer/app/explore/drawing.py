@@ -7,13 +7,13 @@ from functools import partial
 
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.question import Asking
-from explorer.app.explore.selections import ALL, ListSelection
+from explorer.app.explore.selections import ALL, LayerSelection, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.parts import together
 from explorer.config import Config
-from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
+from explorer.figures import FIGURES, Row, at_layer, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
-from explorer.profile import Profile
+from explorer.profile import STATISTICS, Profile
 
 # When the Explore panel draws what it has while it measures. Pure functions.
 
@@ -55,13 +55,14 @@ class Drawing:
         comparison: the pinned designs.
         matrix: the list that chooses the matrix whose gradient is compared.
         statistic: the list that chooses the statistic of the first chart.
+        layer: whose tokens that chart has, where it has positions.
         asking: the question that withholds some of them.
     """
 
     def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: ListSelection,
-                 statistic: ListSelection, asking: Asking) -> None:
+                 statistic: ListSelection, layer: LayerSelection, asking: Asking) -> None:
         self._charts, self._comparison, self._matrix, self._statistic = charts, comparison, matrix, statistic
-        self._asking = asking
+        self._layer, self._asking = layer, asking
         self.line: Profile | None = None
         self.dots: Profile | None = None
         """Of the last drawing; and the line before."""
@@ -73,7 +74,8 @@ class Drawing:
         """The figure of each chart, as the lists below them have it."""
         matrix = "" if self._matrix.value == ALL else self._matrix.value
         by_matrix = FIGURES["gradient_by_matrix"]._replace(plain=partial(gradient_by_matrix.plain, matrix=matrix))
-        return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": row_of(self._statistic.value)}
+        first = at_layer(row_of(self._statistic.value), self._layer.value)
+        return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": first}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
              ahead: bool = False, hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> None:
@@ -90,6 +92,7 @@ class Drawing:
         profiles, whose = self._comparison.drawn(now, secret)
         several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
         self._matrix.hidden = not several  # a design alone shows each of its matrices
+        self._layer.hidden = not STATISTICS[self._statistic.value].by_position
         legend, rows = self._comparison.legend(whose), self._rows()
         both = measured and predicted and measured.config == predicted.config and not measured.partial
         compared, skipped = measured if both else None, False
@@ -111,7 +114,7 @@ class Drawing:
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 chart.annotate((row.together if several else "") or row.caption, row.statistic,
-                               None if hidden else predicted, compared, "now: " if several else "")
+                               None if hidden else predicted, compared, "now: " if several else "", self._layer.value)
                 chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
         self.whole = not skipped
 

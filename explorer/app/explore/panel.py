@@ -19,7 +19,7 @@ from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_d
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Pin
 from explorer.app.explore.question import Asking, Question
-from explorer.app.explore.selections import NamedDesigns, PatternSelection, matrix_list, statistic_list
+from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
@@ -75,12 +75,12 @@ class Explore(Live[Job, Profile]):
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
-        self.pattern = PatternSelection(config, self.refresh)
+        self.pattern, self.layer = PatternSelection(config, self.refresh), LayerSelection(config, self._choose)
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in FIGURES.values()}
         self.comparison = Comparison(self._click, self._current, controls.apply, self._changed, diagnose)
         self.asking = Asking(charts)
-        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.asking)
+        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.diagram = Diagram(self.lock)
         self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, self._computes,
@@ -94,9 +94,10 @@ class Explore(Live[Job, Profile]):
         self.refresh()
 
     def _layout(self) -> list[Part]:
-        below: dict[str, list[Part]] = {"second_moment": [self.statistic], "gradient_by_matrix": [self.matrix],
-                                        "attention_pattern": [self.pattern]}
-        self.pattern.add_class("ex-place")
+        below: dict[str, list[Part]] = {"second_moment": [self.statistic, self.layer],
+                                        "gradient_by_matrix": [self.matrix], "attention_pattern": [self.pattern]}
+        for selection in (self.pattern, self.layer):
+            selection.add_class("ex-place")
         self.statistic.add_class("ex-as-title")
         self.cells = {name: Part([chart, *below.get(name, [])]).add_class("ex-cell")
                       for name, chart in self.charts.items()}
@@ -113,7 +114,8 @@ class Explore(Live[Job, Profile]):
         """Design, pins, what the lists below the charts show, and the sweep."""
         with self.lock:
             return ExplorePart(self.controls.config, self.comparison.pins.entries, self.pattern.pattern_of,
-                               self.matrix.value, self.statistic.value, self.sweep.shown)
+                               self.matrix.value, self.statistic.value, self.layer.value,
+                               self.sweep.shown)
 
     def restore(self, part: ExplorePart) -> None:
         """Sets the controls and the lists, and replaces the pins."""
@@ -124,6 +126,8 @@ class Explore(Live[Job, Profile]):
             self.pattern.restore(part.pattern_of)
             self.matrix.restore(part.matrix)
             self.statistic.restore(part.statistic)
+            self.layer.fit(part.design)
+            self.layer.restore(part.tokens_of)
             self.sweep.restore(part.sweep)
             self.refresh()
 
@@ -164,7 +168,7 @@ class Explore(Live[Job, Profile]):
             cell.hidden = not (view.charts is None or name in view.charts)
 
     def _refusal(self) -> str:
-        return self.controls.refusal or self.pattern.refusal
+        return self.controls.refusal or self.pattern.refusal or self.layer.refusal
 
     def _next(self) -> Job:
         self._dragging = self.phase is Phase.COMPUTING and not self._measured  # or its verdict alone was to come
@@ -177,8 +181,13 @@ class Explore(Live[Job, Profile]):
         if self.remedies:
             self.remedies.follow(self.controls.config)
         if not self._held:  # the browser makes its controls anew, which a dragged slider would wait for
-            self.pattern.fit(self.controls.config)
+            self._fit()
         return Job(self.controls.config, self.pattern.within(self.controls.config))
+
+    def _fit(self) -> None:
+        """Gives the choices of a layer the bounds of the design."""
+        self.pattern.fit(self.controls.config)
+        self.layer.fit(self.controls.config)
 
     def _promise(self, job: Job) -> str:
         return f"Measuring {model_words(job.config)}"
@@ -214,6 +223,7 @@ class Explore(Live[Job, Profile]):
             self.controls.apply({})
         else:
             self.pattern.show()
+            self.layer.show()
 
     def _click(self, content: object) -> None:
         """Handles a click on the pins."""
@@ -368,7 +378,7 @@ class Explore(Live[Job, Profile]):
         What is left is drawn at the next move, or at rest.
         """
         if not hurry:
-            self.pattern.fit(self.controls.config)
+            self._fit()
         self._draw_diagram()
         dots = self._some or self._result
         ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for

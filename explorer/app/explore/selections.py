@@ -171,6 +171,31 @@ class PatternSelection(Selection):
         self.offer([describe(spec) for spec in specs], layer=layer, head=head + 1)
 
 
+class LayerSelection(Selection):
+    """The layer, from 1, whose tokens a chart by position has; it stays the last one until another is chosen."""
+
+    def __init__(self, config: Config, on_choice: Callable[[], None]) -> None:
+        super().__init__("Layer whose tokens are shown", on_choice)
+        self._last, self.chosen = config.n_layers, {"layer": config.n_layers}
+        self.fit(config)
+
+    @property
+    def value(self) -> int:
+        """The layer; 0 is the last."""
+        return int(self.chosen["layer"]) % self._last
+
+    def restore(self, value: int) -> None:
+        """Shows this layer."""
+        self.values = {"layer": value or self._last}
+
+    def fit(self, config: Config) -> None:
+        """Takes the bounds of another config."""
+        value, self._last = self.value, config.n_layers
+        about = About("Layer", "Tokens", log=self._last > MANY_LAYERS)
+        spec = Spec("layer", "integer", self._last, "Layer whose tokens are shown.", about, 1, self._last)
+        self.offer([describe(spec)], layer=min(value or self._last, self._last))
+
+
 class ListSelection(Selection):
     """A single list below a chart; `value` is what is chosen, at first the first row.
 

@@ -133,6 +133,8 @@ def write_explore(part: ExplorePart) -> Pairs:
     for name, value, first in zip(("layer", "head"), part.pattern_of, FIRST.pattern_of, strict=True):
         if value != first:
             yield name, str(value)
+    if part.tokens_of:
+        yield "tokens", str(part.tokens_of)
     yield from ((name, value) for name in LISTS if (value := getattr(part, name)) != getattr(FIRST, name))
     if part.sweep:
         field, statistic = part.sweep
@@ -149,7 +151,7 @@ def read_explore(params: Params) -> ExplorePart:
         (params.position("layer", 1, 1, design.n_layers), params.position("head", 0, 0, design.n_heads - 1)),
         **{name: params.one_of(params.take(name, options[0]), name, options, options[0])
            for name, options in LISTS.items()},
-        sweep=_sweep(params))
+        tokens_of=params.position("tokens", 0, 0, design.n_layers), sweep=_sweep(params))
 
 
 def _sweep(params: Params) -> tuple[str, str] | None:

@@ -234,6 +234,10 @@ def title(plan: Plan) -> str:
 
 SMALL: Mapping[str, Any] = MappingProxyType({"d_model": 64, "n_ctx": 32, "batch_size": 2, "n_seeds": 2})
 """Sizes of which a cell is measured within a tenth of a second or so."""
+FEATURES: Mapping[str, Any] = MappingProxyType({
+    "x": "learning_rate", "x_from": 1e-5, "x_to": 1e-2, "x_count": 9, "y": "d_model", "y_from": 16.0, "y_to": 256.0,
+    "y_count": 5, "statistic": "feature_change", "compute": "trained", "steps": 2})
+"""The plan of a coordinate check over the width (Yang et al. 2022, appendix D.1)."""
 
 
 FIRST_DESIGN = Config(norm_placement="none", residual="absent", **SMALL)
@@ -270,6 +274,13 @@ MAPS: Mapping[str, Setup] = MappingProxyType({
              Config(n_layers=4, **SMALL),
              x="learning_rate", x_from=1e-4, x_to=0.1, x_count=10, y="d_model", y_from=16.0, y_to=128.0, y_count=6,
              statistic="loss_drop", compute="trained"),
+        _map("features", "Coordinate check",
+             "How far do two steps of Adam move what the readout reads? In the standard parametrization twice the "
+             "width asks for half the learning rate: colors are equal along diagonals.",
+             Config(n_layers=2, **SMALL), **FEATURES),
+        _map("features_mup", "Coordinate check, μP",
+             "Under μP one learning rate moves what the readout reads alike at every width: a column has one color.",
+             Config(n_layers=2, parametrization="mup", **SMALL), **FEATURES),
     )
 })
 """Maps by name, in the order of their buttons."""

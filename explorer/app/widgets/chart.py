@@ -98,7 +98,7 @@ class Chart(Part):
         return self
 
     def annotate(self, caption: str, statistic: str, predicted: Profile | None, measured: Profile | None,
-                 whose: str = "") -> None:
+                 whose: str = "", layer: int = 0) -> None:
         """The caption with the theory's note, and the badge: how far the dots lie from the line.
 
         Args:
@@ -107,12 +107,13 @@ class Chart(Part):
             predicted: has the line, and the note.
             measured: has the dots; None where there is nothing to be compared yet.
             whose: a word before the badge's.
+            layer: whose tokens are compared; 0 is the last.
         """
         note = predicted.notes.get(statistic, "") if predicted else ""
         self.caption = f"{caption} Theory: {note}." if note else caption
         self.badge = self.badge_tone = self.badge_rule = ""
         if statistic and predicted and measured:
-            words, self.badge_tone, _, self.badge_rule = agreement(measured, predicted, statistic)
+            words, self.badge_tone, _, self.badge_rule = agreement(measured, predicted, statistic, layer)
             reason = note.removeprefix("not covered: ")  # the caption has it
             self.badge = whose * bool(words) + words.removesuffix(f": {reason}")
 

@@ -236,6 +236,8 @@ SCALES: Mapping[str, Scale] = MappingProxyType({
     "held_out_loss": Scale("Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
     "loss_drop": Scale("Loss below the unigram's", "drop (nats/character)", clip=(-0.1, np.inf),
                        origin="trained"),
+    # the coordinate check of Yang et al. 2022, appendix D.1, on text that no step has seen
+    "feature_change": Scale("Change of features", "RMS of Δx before the readout", log=True, origin="trained"),
 })
 """The statistics of a map."""
 
