@@ -79,8 +79,8 @@ class Connection(Prompt):
         Jupyter's own waits a minute for a kernel that ends meanwhile.
 
         Raises:
-            Finish: it was refused, its kernel has ended, or a newer one has come; Jupyter's own page for an error cannot
-                be drawn where Voilà stands alone.
+            Finish: it was refused, its kernel has ended, or a newer one has come; Jupyter's own page for an error
+                cannot be drawn where Voilà stands alone.
         """
         offered = self.websocket_handler.request.headers.get("Sec-WebSocket-Protocol", "")
         if PROTOCOL not in (name.strip() for name in offered.split(",")):
