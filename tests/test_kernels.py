@@ -7,6 +7,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from explorer.serve.kernels import AT_ONCE, LONGEST_START, Kernels
 
 
@@ -61,3 +63,11 @@ def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
 
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, start()).result()
+
+
+@pytest.mark.parametrize(("seconds", "interval"), [("2", 2), ("0", 1)])
+def test_kernels_are_looked_at_as_often_as_the_operator_says(
+    seconds: str, interval: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EXPLORER_LOOK_SECONDS", seconds)
+    assert Kernels().cull_interval == interval

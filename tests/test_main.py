@@ -166,7 +166,7 @@ def test_the_page_finds_plotly_below_the_address_of_its_server() -> None:
     """As behind a proxy that hands on what is below an address."""
     port = free_port()
     command = [sys.executable, "-m", "explorer", "serve", "--host", "127.0.0.1", "--port", str(port), "--no-browser",
-               "--preheat", "0", "--base-url", "/else/where/"]
+               "--preheat", "0", "--drain-seconds", "0", "--base-url", "/else/where/"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         server.stdout.readline()  # it listens

@@ -71,6 +71,7 @@ class Kernels(AsyncMappingKernelManager):
         super().__init__(**options)
         self.grace = environment("EXPLORER_GRACE_SECONDS", GRACE)
         self.idle = environment("EXPLORER_IDLE_SECONDS", IDLE)
+        self.cull_interval = max(1, round(environment("EXPLORER_LOOK_SECONDS", self.cull_interval)))
         self.most_memory = environment("EXPLORER_KERNEL_MB", math.inf) * 1e6
         self._visited: dict[str, float] = {}
         """Kernels whose page has come, and when, in the event loop's seconds."""

@@ -48,9 +48,6 @@ SILENCE = 20.0
 """Seconds in which a request must be there, and after which a connection without one is closed."""
 STALLED = 120.0
 """Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
-TEND = 5.0
-"""Seconds between two looks at the kernels. One that waited for a visitor and was taken is replaced at the next look:
-its visitor's page comes first."""
 SILENT = logging.getLogger("explorer.nobody")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
@@ -401,12 +398,15 @@ class Server(Voila):  # type: ignore[misc]
         settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
-        self.tending = PeriodicCallback(self.tend, 1000 * TEND)
+        self.tending = PeriodicCallback(self.tend, 1000 * self.kernel_manager.cull_interval)
         self.tending.start()
         return settings
 
     async def tend(self) -> None:
-        """Replaces kernels waiting for a visitor that were taken or have died, and looks at the memory of all."""
+        """Replaces kernels waiting for a visitor that were taken or have died, and looks at the memory of all.
+
+        One that was taken is replaced at the next look, not at once: its visitor's page comes first.
+        """
         await self.kernel_manager.bury()
         if self.fill:
             self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)

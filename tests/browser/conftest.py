@@ -28,9 +28,13 @@ from explorer.serve import notebooks
 from .dashboard import PATIENCE, Dashboard
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+UNSEEN = ("--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
+          "HttpsUpgrades,MediaRouter,OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning")
+"""Leaves out two lists of an address bar that nobody sees, which a process of their own would draw for each page. This
+takes the place of playwright's own list, whose rows that matter to a page are the others."""
 QUIET = (  # a browser that minds its own business, also where there is no network and no sandbox
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", UNSEEN,
 )
 SHAKEN = bool(os.environ.get("EXPLORER_SHAKE"))
 """Whether kernels answer late and every click is held, to see that nothing depends on how soon the page is answered."""

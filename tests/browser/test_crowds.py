@@ -59,9 +59,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
-    """A server of this file's own, with few pages, which end soon; it is called `explorer.example`, too."""
+    """A server of this file's own, with few pages, which end soon and are looked at often; also `explorer.example`."""
     limits = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example"]
-    with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3") as running:
+    with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1") as running:
         wait_until(lambda: health(running)["status"] == "ok")
         yield running
     assert "Traceback" not in log.read_text()
@@ -420,9 +420,9 @@ def test_an_idle_page_asks_and_stays_where_somebody_is_there(browser: Browser, t
 
     Nobody is taken for gone sooner than a busy machine's kernel takes for its first answer.
     """
+    limits = {"EXPLORER_IDLE_SECONDS": "18", "EXPLORER_LOOK_SECONDS": "1"}
     with ExitStack() as open_ones:
-        address = open_ones.enter_context(
-            server(["serve", "--preheat", "0"], tmp_path / "log", EXPLORER_IDLE_SECONDS="18"))
+        address = open_ones.enter_context(server(["serve", "--preheat", "0"], tmp_path / "log", **limits))
         page = browser.new_page()
         page.goto(address)
         expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)

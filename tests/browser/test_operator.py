@@ -34,9 +34,12 @@ FIRST: list[tuple[HTTPResponse, str]] = []
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with few pages, also called `explorer.example`, whose numbers a second network may read."""
+    """A server with few pages, also called `explorer.example`, whose numbers a second network may read.
+
+    It looks at the memory of its kernels every second.
+    """
     options = ["--max-pages", str(PAGES), "--allow-host", "explorer.example", "--metrics-from", "192.0.2.0/24"]
-    with server(["serve", *options], tmp_path_factory.mktemp("operator") / "log") as running:
+    with server(["serve", *options], tmp_path_factory.mktemp("operator") / "log", EXPLORER_LOOK_SECONDS="1") as running:
         FIRST.append(asked(running, "/health"))
         wait_until(lambda: asked(running, "/health")[0].status == 200)
         yield running
@@ -181,7 +184,8 @@ def test_a_server_that_is_asked_to_end_twice_ends_at_once(tmp_path: Path) -> Non
 
 def test_a_page_says_why_its_process_was_ended(browser: Browser, tmp_path: Path) -> None:
     """By its memory; one that was idle is ended in `test_crowds.py`."""
-    with server(["serve", "--public", "--preheat", "0"], tmp_path / "log", EXPLORER_KERNEL_MB="10") as address:
+    limits = {"EXPLORER_KERNEL_MB": "10", "EXPLORER_LOOK_SECONDS": "1"}
+    with server(["serve", "--public", "--preheat", "0"], tmp_path / "log", **limits) as address:
         page = browser.new_page()
         page.goto(address)
         expect(page.locator("#ex-notice")).to_contain_text(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from .conftest import HAS_RUN, Laboratory, jupyterlab
+from .conftest import HAS_RUN, Laboratory
 from .dashboard import PATIENCE, Dashboard
 
 CELLS = (
@@ -78,6 +78,12 @@ def run_and_save(page: Page) -> None:
     page.wait_for_selector(".jp-mod-dirty", state="detached")
 
 
+def choose(page: Page, menu: str, item: str) -> None:
+    """Presses an item of JupyterLab's menus."""
+    page.get_by_role("menuitem", name=menu, exact=True).click()
+    page.get_by_role("menuitem", name=item, exact=True).click()
+
+
 def must_show_stills(page: Page) -> None:
     """The design and a number are there to be read; nothing else is."""
     expect(page.get_by_text("Post-LN: 3 layers of width 32")).to_be_visible()
@@ -89,13 +95,14 @@ def must_show_stills(page: Page) -> None:
 def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
     browser: Browser, folder: Path, address: str,
 ) -> None:
-    """First in a JupyterLab that ends, then in the one that all tests share."""
+    """First with a kernel that ends, then with another."""
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
     written(folder, mine.name, CELLS)
-    with jupyterlab(folder) as ending:
-        page = opened(browser, ending, mine.name)
-        run_and_save(page)
-        page.close()
+    page = opened(browser, address, mine.name)
+    run_and_save(page)
+    choose(page, "Kernel", "Shut Down Kernel")
+    page.wait_for_selector("text='No Kernel'")
+    page.close()
     foreign.write_text(mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8")  # not signed here
     for notebook in (mine, foreign):
         page = opened(browser, address, notebook.name)
@@ -162,8 +169,7 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
         page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
 
     def run(layers: int, menu: str, item: str) -> None:
-        page.get_by_role("menuitem", name=menu, exact=True).click()
-        page.get_by_role("menuitem", name=item, exact=True).click()
+        choose(page, menu, item)
         if menu == "Kernel":
             page.locator(".jp-Dialog .jp-mod-accept").click()
         page.wait_for_function(ALL_DRAWN, arg=3)
