@@ -204,8 +204,9 @@ class Kernels(AsyncMappingKernelManager):
         """
         for kernel_id in self.list_kernel_ids():
             waits = kernel_id in self._preheated and kernel_id not in self._visited
-            if not await (self._lives(kernel_id) if waits else ensure_async(self.is_alive(kernel_id))):
-                await self.end(kernel_id, "" if waits else "It was killed: memory may have run out.")
+            with suppress(HTTPError, KeyError):  # it has ended while another was looked at
+                if not await (self._lives(kernel_id) if waits else ensure_async(self.is_alive(kernel_id))):
+                    await self.end(kernel_id, "" if waits else "It was killed: memory may have run out.")
 
     async def _lives(self, kernel_id: str) -> bool:
         """Whether a kernel is there and, unless it only just starts, its heart beats."""
