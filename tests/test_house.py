@@ -25,7 +25,7 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2054, 17),
-    "app": Room(8416, 96),
+    "app": Room(8414, 96),
     "diagnosis": Room(1091, 9),
     "export": Room(503, 5),
     "figures": Room(2190, 17),
@@ -38,10 +38,10 @@ ROOMS: dict[str, Room] = {
     "plotlyjs": Room(22, 1),
     "schemes": Room(792, 12),
     "serve": Room(1144, 7),
-    "sweeping": Room(739, 6),
+    "sweeping": Room(741, 6),
     "tasks": Room(656, 5),
     "theory": Room(2581, 18),
-    "training": Room(1190, 9),
+    "training": Room(1191, 9),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes
 its lines from another's row."""

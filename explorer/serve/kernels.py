@@ -209,8 +209,8 @@ class Kernels(AsyncMappingKernelManager):
                     await self.end(kernel_id, "" if waits else "It was killed: memory may have run out.")
 
     async def _lives(self, kernel_id: str) -> bool:
-        """Whether a kernel is there and, unless it only just starts, its heart beats."""
-        if kernel_id not in self or not await ensure_async(self.is_alive(kernel_id)):
+        """Whether a kernel's process runs and, unless it only just starts, its heart beats."""
+        if not await ensure_async(self.is_alive(kernel_id)):
             return False
         if self.kernel_model(kernel_id)["execution_state"] == "starting":
             return True

@@ -141,10 +141,12 @@ def _trained(cell: Cell, stop: Stop) -> Found:
 
     recipe, task, steps = cell.training or Training()
     race = Race([Contender("cell", task.fit(cell.config), recipe)], task, steps, every=steps)
-    before = race.runners[0].features()
+    (runner,) = race.runners
+    held_out = runner.tensors(runner.data.held_out)
+    before = runner.features(held_out)
     if not race.run(stop).finished:
         raise Stopped
-    loss, change = race.verdict()[0], race.runners[0].features() - before
+    loss, change = race.verdict()[0], runner.features(held_out) - before
     return Found({"held_out_loss": loss.final_loss, "loss_drop": race.levels.unigram - loss.final_loss,
                   "feature_change": float(change.square().mean().sqrt()), "steps": float(loss.steps)},
                  f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "")

@@ -120,12 +120,13 @@ class Runner(Entrant):
     @torch.no_grad()
     def held_out_loss(self) -> float:
         """The loss on the held-out sequences, with the weights as they are."""
-        return float(self.model.loss(self.features(), self.tensors(self.data.held_out)))
+        batch = self.tensors(self.data.held_out)
+        return float(self.model.loss(self.features(batch), batch))
 
     @torch.no_grad()
-    def features(self) -> Tensor:
-        """The held-out sequences as the readout reads them, `[batch, token, d_model]`."""
-        output: Tensor = self.model(self.model.embed(self.tensors(self.data.held_out)))
+    def features(self, batch: Batch) -> Tensor:
+        """Sequences as the readout reads them, `[batch, token, d_model]`."""
+        output: Tensor = self.model(self.model.embed(batch))
         return output
 
     def tensors(self, window: Window) -> Batch:

@@ -83,8 +83,8 @@ class Explore(Live[Job, Profile]):
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.diagram = Diagram(self.lock)
-        self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, self._computes,
-                                 lambda: self._computes() and self.worker.busy_for < PATIENCE)
+        self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, lambda: self.worker.busy,
+                                 lambda: self.worker.busy and self.worker.busy_for < PATIENCE)
         self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._similar.words)
                          if diagnose else None)
         if solve:
@@ -130,10 +130,6 @@ class Explore(Live[Job, Profile]):
             self.layer.restore(part.tokens_of)
             self.sweep.restore(part.sweep)
             self.refresh()
-
-    def _computes(self) -> bool:
-        """Whether the worker has something to do: a sweep waits for it."""
-        return self.worker.busy
 
     def close(self) -> None:
         """Ends the sweep as well."""
