@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
-.PHONY: run lab test check browsers bench lessons docs peers screenshots clean
+.PHONY: run lab test check bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -15,7 +15,7 @@ lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 
 # Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first. The
 # translated lessons have the code and outputs of the others, which tests/test_translations.py compares.
-test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium where there is one
+test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Firefox where they are
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --ignore=notebooks/lessons/zh
 
@@ -23,9 +23,6 @@ check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(MAKE) test
-
-browsers: $(TESTS)  ## what browsers may do differently, in Firefox
-	$(BIN)/python -m pytest tests/browser/firefox.py
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
