@@ -21,10 +21,10 @@ import numpy as np
 
 import explorer as ex
 from explorer.app.dashboard import PANELS
-from explorer.app.explore.pins import Pin
 from explorer.app.link.links import Links
 from explorer.app.link.params import changed
 from explorer.app.page import ExplorePart, Page
+from explorer.app.roster import Entry
 from explorer.choices import Choices
 from explorer.figures import BY_CHOICE, FIGURES, row_of
 
@@ -71,7 +71,7 @@ def links() -> dict[str, Any]:
     draw, codec, made = random.Random(1), Links(tuple(PANELS)), {}  # noqa: S311 - not for secrets
     while len(made) < N_LINKS:
         config = random_design(draw)
-        pins = (Pin(draw.choice(PRESETS)),) if draw.random() < 0.5 else ()
+        pins = (Entry(draw.choice(PRESETS)),) if draw.random() < 0.5 else ()
         link = codec.write(Page("explore", {"explore": ExplorePart(config, pins)}))
         made[link] = codec.parse(link)
     return made

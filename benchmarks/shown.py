@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from explorer.app.dashboard import PANELS
-from explorer.app.explore.comparison import Comparison, groups
+from explorer.app.explore.comparison import Column, Comparison, groups
 from explorer.app.explore.drawing import Drawing
-from explorer.app.explore.pins import Pin
+from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking
-from explorer.app.explore.selections import matrix_list, statistic_list
+from explorer.app.explore.selections import LayerSelection, matrix_list, statistic_list
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
+from explorer.app.roster import Entry
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -67,21 +68,18 @@ def diagnosing(configs: Configs) -> Ready:
     return lambda _: void(diagnose(measured))
 
 
-def pins(configs: Configs) -> list[Pin]:
-    """The designs after the first, as the page pins them."""
-    return [Pin(config, predicted=predicted, measured=measured)
-            for config, (predicted, measured) in zip(configs[1:], profiles(configs[1:]), strict=True)]
-
-
 def page(configs: Configs) -> Ready:
     """All that is drawn after a move: every chart, the legend and the table of the pinned designs."""
     charts = {row.name: Chart(title=row.title) for row in FIGURES.values()}
     now = [profiles([fresh(configs[0], number)])[0] for number in range(3)]
     shown = [now[0]]
-    comparison = Comparison(void, lambda: Pin(shown[0][0].config or configs[0]), void, lambda: None, diagnose)
-    for pin in pins(configs):
-        comparison.pins.add(pin)
-    drawing = Drawing(charts, comparison, matrix_list(lambda: None), statistic_list(lambda: None), Asking(charts))
+    found = {config: Known(*pair) for config, pair in zip(configs[1:], profiles(configs[1:]), strict=True)}
+    comparison = Comparison(void, lambda: shown[0][0].config or configs[0], found.__getitem__, void, lambda: None,
+                            diagnose)
+    for config in found:
+        comparison.pins.add(Entry(config))
+    drawing = Drawing(charts, comparison, matrix_list(lambda: None), statistic_list(lambda: None),
+                      LayerSelection(configs[0], lambda: None), Asking(charts))
 
     def once(number: int) -> None:
         shown[0] = now[number % len(now)]
@@ -90,12 +88,12 @@ def page(configs: Configs) -> Ready:
 
 
 def table(configs: Configs) -> Ready:
-    columns = [Pin(config, f"design {index}", True, index, index, *pair)
+    columns = [Column(LegendEntry(index, config, f"design {index}"), config, Known(*pair))
                for index, (config, pair) in enumerate(zip(configs, profiles(configs), strict=True))]
     return lambda _: void(groups(columns, diagnose))
 
 
 def link(configs: Configs) -> Ready:
-    entries = tuple(Pin(config, f"design {index}") for index, config in enumerate(configs[1:]))
+    entries = tuple(Entry(config, f"design {index}") for index, config in enumerate(configs[1:]))
     links, page = Links(tuple(PANELS)), Page("explore", {"explore": ExplorePart(configs[0], entries)})
     return lambda _: void(links.write(page))

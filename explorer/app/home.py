@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from explorer.app.explore.pins import Pin
     from explorer.app.map.plan import Job
     from explorer.app.race.preparation import Start
+    from explorer.app.roster import Entry
 
 PYTHON, TEXT, CSV, NETCDF = "text/x-python", "text/plain", "text/csv", "application/x-netcdf"
 
@@ -39,7 +39,7 @@ def csv(frame: pd.DataFrame) -> str:
     return str(frame.to_csv(index=False, lineterminator="\r\n", na_rep=""))
 
 
-def explore_files(designs: Callable[[], tuple[Config, list[Pin]]], python: Callable[[], str],
+def explore_files(designs: Callable[[], tuple[Config, list[Entry]]], python: Callable[[], str],
                   drawn: Callable[[], Iterable[tuple[str, Profile]]]) -> Iterator[File]:
     """The files of the Explore panel.
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from explorer.app.explore.pins import Pin
 from explorer.app.explore.selections import ALL
+from explorer.app.roster import Entry
 from explorer.app.view import WHOLE, View
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
@@ -21,7 +21,7 @@ class ExplorePart(NamedTuple):
     """A visitor's settings of the Explore panel."""
 
     design: Config = Config()
-    pins: tuple[Pin, ...] = ()
+    pins: tuple[Entry, ...] = ()
     pattern_of: tuple[int, int] = (1, 0)
     """Layer, from 1, and head, from 0, whose attention pattern is shown."""
     matrix: str = ALL

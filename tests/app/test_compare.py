@@ -10,11 +10,12 @@ import pytest
 from explored import SMALL, Open, opened
 from watched import WAIT
 
-from explorer.app.explore.comparison import groups
-from explorer.app.explore.pins import Pin
+from explorer.app.explore.comparison import Column, groups
+from explorer.app.explore.pins import Known
+from explorer.app.roster import Entry
 from explorer.config import Config
 from explorer.diagnosis import Finding, diagnose
-from explorer.figures.palette import HUES
+from explorer.figures.palette import HUES, LegendEntry
 from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -23,8 +24,8 @@ open_panel = pytest.fixture(name="open_panel")(opened)
 REZERO = SMALL.replace(residual="rezero")
 
 
-def column(config: Config, **known: Any) -> Pin:
-    return Pin(config, index=0, **known)
+def column(config: Config, **known: Any) -> Column:
+    return Column(LegendEntry(0, config, ""), config, Known(**known))
 
 
 def profile(value: float, origin: Any = "measured", notes: dict[str, str] | None = None) -> Profile:
@@ -123,7 +124,7 @@ def test_a_pin_waits_and_then_has_its_values_or_the_reason_why_not(open_panel: O
 
     page = open_panel(measure=slow, predict=predict)
     page.until("idle")
-    page.panel.restore(page.panel.part._replace(pins=(Pin(SMALL.replace(n_layers=3), "Three"),)))
+    page.panel.restore(page.panel.part._replace(pins=(Entry(SMALL.replace(n_layers=3), "Three"),)))
     page.until("idle")
     table = page.panel.comparison.table
 

@@ -83,16 +83,16 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     assert panel.comparison.box.marks[0].startswith("● measured, 1 seed")
     panel.comparison.box.handle(["pin"], [])
     (pin,) = panel.comparison.pins
-    assert (pin.config, pin.measured) == (after, None)
+    assert (pin.config, panel.known(after).measured) == (after, None)
     assert {len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"} == {4}
     seeds.may_end.set()
     page.until("idle", "Measured 3 layers")
     np.testing.assert_allclose(page.drawn(), expected(after))
     assert chart.badge != ""
     assert panel.verdict.findings[0]["meaning"] == f"4 of {after}."
-    (pin,) = panel.comparison.pins
-    assert pin.measured is not None
-    assert pin.measured.seeds == (0, 1, 2, 3)
+    found = panel.known(after).measured
+    assert found is not None
+    assert found.seeds == (0, 1, 2, 3)
     assert panel.worker.computations == 2
 
 

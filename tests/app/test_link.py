@@ -12,11 +12,11 @@ from test_page import set_everything
 
 from benchmarks.goldens import random_design
 from explorer.app.dashboard import PANELS, Dashboard, dashboard
-from explorer.app.explore.pins import Pin
 from explorer.app.explore.selections import MATRIX_WORDS
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
 from explorer.app.page import ExplorePart, Page
+from explorer.app.roster import Entry
 from explorer.app.widgets.slider_steps import sliders
 from explorer.config import Config, preset
 from explorer.ends import ENDS
@@ -38,7 +38,7 @@ def design(link: str) -> Config:
     return config
 
 
-def linked(config: Config, *pins: Pin) -> str:
+def linked(config: Config, *pins: Entry) -> str:
     return LINKS.write(Page("explore", {"explore": ExplorePart(config, pins)}))
 
 
@@ -70,7 +70,7 @@ def random_configs(number: int) -> Iterator[Config]:
 
 def test_any_design_and_any_pin_comes_back_to_the_last_digit() -> None:
     for config in (*map(preset, PRESETS), *random_configs(200)):
-        pins = (Pin(config, "a,b:c&d=é %2C+“x”", visible=False, index=4),)
+        pins = (Entry(config, "a,b:c&d=é %2C+“x”", visible=False, index=4),)
         assert record(linked(config, *pins)).panels["explore"] == ExplorePart(config, pins)
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from explorer.app.explore.pins import Pin, Pins
-from explorer.app.roster import RosterError
+from explorer.app.explore.pins import Pins
+from explorer.app.roster import Entry, RosterError
 from explorer.app.sentences import LONGEST_NAME
 from explorer.config import Config
-from explorer.profile import Profile
 
 CONFIGS = [Config(n_layers=layers) for layers in range(1, 8)]
-
-
-def measured(config: Config) -> Profile:
-    pattern = np.eye(2)
-    return Profile("measured", {}, config, seeds=(0,), pattern=pattern, pattern_of=(1, 0))
 
 
 def full() -> Pins:
     pins = Pins()
     for config in CONFIGS[:5]:
-        pins.add(Pin(config, measured=measured(config)))
+        pins.add(Entry(config))
     return pins
 
 
@@ -34,14 +27,14 @@ def test_each_pin_has_a_hue_of_its_own_and_none_has_that_of_the_current_design()
 def test_a_seventh_design_is_refused_in_words() -> None:
     pins = full()
     with pytest.raises(RosterError, match="At most 6 designs are compared, this one and 5 pins: remove one first"):
-        pins.add(Pin(CONFIGS[5]))
+        pins.add(Entry(CONFIGS[5]))
     assert len(pins) == 5
 
 
 def test_the_same_design_twice_is_refused_in_words() -> None:
     pins = full()
     with pytest.raises(RosterError, match="pinned already, as “Pre-LN, depth 2”"):
-        pins.add(Pin(Config(n_layers=2)))
+        pins.add(Entry(Config(n_layers=2)))
 
 
 def test_hiding_and_removing_recolor_nobody_and_a_free_hue_is_used_again() -> None:
@@ -49,7 +42,7 @@ def test_hiding_and_removing_recolor_nobody_and_a_free_hue_is_used_again() -> No
     pins.obey(["hide", 3])
     pins.remove(2)
     assert {pin.number: pin.index for pin in pins} == {1: 1, 3: 3, 4: 4, 5: 5}
-    new = pins.add(Pin(CONFIGS[6]))
+    new = pins.add(Entry(CONFIGS[6]))
     assert (new.number, new.index) == (6, 2)
     assert {pin.number: pin.index for pin in pins} == {1: 1, 3: 3, 4: 4, 5: 5, 6: 2}
 
@@ -75,21 +68,3 @@ def test_two_pins_cannot_have_one_name() -> None:
     pins = full()
     with pytest.raises(RosterError, match="Another pin is called “Pre-LN”; this one keeps “Pre-LN, depth 2”"):
         pins.rename(2, "Pre-LN ")
-
-
-def test_a_pattern_is_not_kept() -> None:
-    assert [pin.measured.pattern for pin in full() if pin.measured] == [None] * 5
-
-
-def test_a_pin_waits_until_its_measurement_or_the_reason_why_there_is_none() -> None:
-    pins = Pins()
-    for config in CONFIGS[:3]:
-        pins.add(Pin(config))
-    assert pins.unmeasured() == list(CONFIGS[:3])
-    assert pins.fill(CONFIGS[0], measured(CONFIGS[0]))
-    assert not pins.fill(CONFIGS[0], measured(CONFIGS[0])), "kept is kept"
-    assert not pins.fill(CONFIGS[6], measured(CONFIGS[6])), "nobody asked"
-    assert pins.fill(CONFIGS[1], None, "MemoryError: too deep")
-    assert pins.unmeasured() == [CONFIGS[2]]
-    assert pins.fill(CONFIGS[1], measured(CONFIGS[1])), "it may come later all the same"
-    assert pins[2].trouble == ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import traitlets
 
-from explorer.app.explore.pins import NOW, Pin, Pins
-from explorer.app.roster import RosterBox, RosterError, legend_entry, quoted, swatch
+from explorer.app.explore.pins import NOW, Known, Pins
+from explorer.app.roster import Entry, RosterBox, RosterError, legend_entry, quoted, swatch
 from explorer.app.sentences import choice_words, marks
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.parts import Part, together
@@ -17,7 +17,7 @@ from explorer.app.widgets.verdict import Diagnose
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, differences
 from explorer.ends import ENDS, Ending, endings
-from explorer.figures.palette import LegendEntry, Look
+from explorer.figures.palette import LegendEntry
 from explorer.numbers import number
 from explorer.profile import Profile
 
@@ -26,6 +26,14 @@ SHOWN = ("second_moment", "activation_gradient", "attention_entropy_normalized",
 """The end values: those of the page's charts."""
 WAITS = "not measured yet"
 Cell = dict[str, str]
+
+
+class Column(NamedTuple):
+    """A column of the table: a design, and what is known of it."""
+
+    design: LegendEntry
+    config: Config
+    known: Known
 
 
 class Compare(Part):
@@ -41,7 +49,7 @@ class Compare(Part):
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
 
-    def show(self, columns: Sequence[Pin], when: str, diagnose: Diagnose | None) -> None:
+    def show(self, columns: Sequence[Column], when: str, diagnose: Diagnose | None) -> None:
         """Fills the table. Callers must hold the panel's lock.
 
         Args:
@@ -49,19 +57,19 @@ class Compare(Part):
             when: state of the first: "now", or "before" while the next one is measured.
             diagnose: findings of a measured profile, or None.
         """
-        heads = [{"name": column.name, "when": "" if number else when, **swatch(Look(column.index))}
+        heads = [{"name": column.design.label, "when": "" if number else when, **swatch(column.design)}
                  for number, column in enumerate(columns)]
         with together():
             self.columns, self.groups = heads, groups(columns, diagnose) if columns else []
 
 
-def groups(columns: Sequence[Pin], diagnose: Diagnose | None) -> list[dict[str, Any]]:
+def groups(columns: Sequence[Column], diagnose: Diagnose | None) -> list[dict[str, Any]]:
     """The rows of the table: differences, end values, verdicts. A group without rows is left out."""
     tables = [
         {"title": "Choices that differ", "rows": _choices([column.config for column in columns])},
         {"title": "After the last layer", "rows": _values(columns)},
         {"title": "Verdict", "rows": [{"label": "Verdict", "symbol": "", "cells": [
-            _verdict(column, diagnose) for column in columns]}] if diagnose else []},
+            _verdict(column.known, diagnose) for column in columns]}] if diagnose else []},
     ]
     return [group for group in tables if group["rows"]]
 
@@ -84,23 +92,23 @@ def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     ]
 
 
-def _values(columns: Sequence[Pin]) -> list[dict[str, Any]]:
+def _values(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """The end values; a statistic that no design has is left out."""
     measured, predicted = ([endings(profile) if profile else {} for profile in profiles] for profiles in (
-        [column.measured for column in columns], [column.predicted for column in columns]))
+        [column.known.measured for column in columns], [column.known.predicted for column in columns]))
     return [
         {"label": ENDS[name].title, "symbol": ENDS[name].symbol, "cells": [
-            _value(column, dots.get(name), line.get(name))
+            _value(column.known, dots.get(name), line.get(name))
             for column, dots, line in zip(columns, measured, predicted, strict=True)]}
         for name in SHOWN if any(name in values for values in (*measured, *predicted))
     ]
 
 
-def _value(column: Pin, measured: Ending | None, predicted: Ending | None) -> Cell:
+def _value(known: Known, measured: Ending | None, predicted: Ending | None) -> Cell:
     theory = "" if predicted is None else "not covered" if predicted.missing else number(predicted.middle)
     if measured is None:
-        absent = column.measured is not None or (column.predicted is not None and predicted is None)
-        return cell("none" if absent else column.trouble or WAITS, theory=theory, severity="none")
+        absent = known.measured is not None or (known.predicted is not None and predicted is None)
+        return cell("none" if absent else known.trouble or WAITS, theory=theory, severity="none")
     low, high, finite = number(measured.low), number(measured.high), np.isfinite(measured.middle)
     text = number(measured.middle) if finite else f"not finite ({measured.middle:g})"
     error = f"± {number(measured.error, 2)}, " if np.isfinite(measured.error) else ""
@@ -108,11 +116,11 @@ def _value(column: Pin, measured: Ending | None, predicted: Ending | None) -> Ce
     return cell(text, spread, theory, measured.where if finite and measured.middle else "", "" if finite else "bad")
 
 
-def _verdict(column: Pin, diagnose: Diagnose | None) -> Cell:
+def _verdict(known: Known, diagnose: Diagnose | None) -> Cell:
     """The most serious finding."""
-    if column.measured is None or diagnose is None:
-        return cell(column.trouble or WAITS, severity="none")
-    finding = diagnose(column.measured)[0]
+    if known.measured is None or diagnose is None:
+        return cell(known.trouble or WAITS, severity="none")
+    finding = diagnose(known.measured)[0]
     return cell(finding.meaning, severity=finding.severity)
 
 
@@ -121,21 +129,23 @@ class Comparison:
 
     Args:
         click: called with what a button of `box` sends: must hold the lock and call `obey`.
-        current: gives the design of the controls, and its profiles so far.
+        current: gives the design of the controls.
+        known: gives what is known of a design.
         load: sets the controls, given every field.
         redraw: draws every chart anew; called when pins have changed.
         diagnose: findings of a measured profile, or None.
     """
 
     def __init__(
-        self, click: Callable[[object], None], current: Callable[[], Pin],
-        load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None], diagnose: Diagnose | None = None,
+        self, click: Callable[[object], None], current: Callable[[], Config],
+        known: Callable[[Config], Known], load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
+        diagnose: Diagnose | None = None,
     ) -> None:
         self.pins = Pins()
         self.box = RosterBox(click, noun="pinned design", heading="Designs on the charts",
                              verbs=["hide", "load", "remove"])
         self.table = Compare()
-        self._current, self._load, self._redraw, self._diagnose = current, load, redraw, diagnose
+        self._current, self._known, self._load, self._redraw, self._diagnose = current, known, load, redraw, diagnose
 
     def obey(self, message: object) -> None:
         """Handles a click in a browser; messages that make no sense are ignored."""
@@ -145,7 +155,7 @@ class Comparison:
                     self._load(self.pins[number].config.model_dump())
                     said = f"The controls show {quoted(self.pins[number].name)}."
                 case ["pin"]:
-                    pin = self.pins.add(self._current())
+                    pin = self.pins.add(Entry(self._current()))
                     said = f"Pinned as {quoted(pin.name)}: it stays on the charts while the controls move on."
                     self._changed()
                 case _:
@@ -154,13 +164,6 @@ class Comparison:
         except RosterError as error:
             said = str(error)
         self.box.answer(said)
-
-    def restore(self, pins: Iterable[Pin], predict: Callable[[Config], Profile | None]) -> None:
-        """Replaces the pins; profiles that are known are kept."""
-        self.pins.restore(pins)
-        for pin in self.pins:
-            if pin.predicted is None:
-                self.pins.change(pin.number, predicted=predict(pin.config))
 
     def _changed(self) -> None:
         self.follow()
@@ -173,10 +176,10 @@ class Comparison:
 
     def follow(self) -> None:
         """Updates the legend, after pins have changed or one was measured."""
-        config = self._current().config
+        config = self._current()
         with together():
             self.box.now = {"name": self.pins.name_for(config), **swatch(LegendEntry(NOW, config, ""))}
-            self.box.show(self.pins, lambda pin: about_pin(pin, config))
+            self.box.show(self.pins, lambda pin: about_pin(pin, config, self._known(pin.config)))
 
     def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[LegendEntry]]:
         """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
@@ -189,8 +192,8 @@ class Comparison:
         """
         config, designs = now[0].config if now else None, self.pins.designs()
         pinned = [(designs[pin.number], profile) for pin in self.pins if pin.visible and pin.config != config
-                  for profile in pin.profiles]
-        when = "now" if config == self._current().config else "before"
+                  for profile in self._known(pin.config).profiles]
+        when = "now" if config == self._current() else "before"
         name = f"{self.pins.name_for(config)} ({when})" if pinned and config else ""
         rows = [*pinned, *((LegendEntry(NOW, config, name), profile) for profile in now)]
         profiles = [profile for _, profile in rows]
@@ -203,14 +206,15 @@ class Comparison:
         designs = self.pins.designs()
         return [designs[pin.number] for pin in self.pins if pin.visible]
 
-    def _columns(self, now: Sequence[Profile], secret: str) -> list[Pin]:
+    def _columns(self, now: Sequence[Profile], secret: str) -> list[Column]:
         """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
-        config = (now[0].config if now else None) or self._current().config
+        config = (now[0].config if now else None) or self._current()
         known = {profile.origin: profile for profile in now if profile.config == config and not profile.partial}
-        first = Pin(config, self.pins.name_for(config), index=NOW, predicted=known.get("predicted"),
-                    measured=known.get("measured"), trouble=secret)
-        pins = [pin for pin in self.pins if pin.visible]
-        return [first, *(pin for pin in pins if pin.config != config)] if pins else []
+        first = Column(LegendEntry(NOW, config, self.pins.name_for(config)), config,
+                       Known(known.get("predicted"), known.get("measured"), secret))
+        pins = self.visible()
+        return [first, *(Column(pin, pin.config, self._known(pin.config)) for pin in pins
+                         if pin.config and pin.config != config)] if pins else []
 
     def legend(self, whose: Sequence[LegendEntry]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
@@ -220,8 +224,8 @@ class Comparison:
         ]
 
 
-def about_pin(pin: Pin, config: Config) -> str:
+def about_pin(pin: Entry, config: Config, known: Known) -> str:
     """The line of a chip: differences from the current design, and whether it still waits."""
-    waits = pin.trouble or ("" if pin.measured else "not measured yet")
+    waits = known.trouble or ("" if known.measured else WAITS)
     apart = choice_words(pin.config, differences(pin.config, config))
     return " · ".join(filter(None, (apart or "same as now", waits)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -17,12 +18,13 @@ from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.diagram import Diagram
 from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
-from explorer.app.explore.pins import Pin
+from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking, Question
 from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, matrix_list, statistic_list
 from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
+from explorer.app.roster import Entry
 from explorer.app.sentences import model_words, progress_words, summary
 from explorer.app.view import DESIGN, View
 from explorer.app.widgets.chart import Chart
@@ -71,6 +73,7 @@ class Explore(Live[Job, Profile]):
         self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))  # a slider that is dragged comes by again
         self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
+        self._found: dict[Config, Profile | str] = {}  # measured of the pins, or the reason why nothing was
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
@@ -78,7 +81,8 @@ class Explore(Live[Job, Profile]):
         self.pattern, self.layer = PatternSelection(config, self.refresh), LayerSelection(config, self._choose)
         self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
         charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in FIGURES.values()}
-        self.comparison = Comparison(self._click, self._current, controls.apply, self._changed, diagnose)
+        self.comparison = Comparison(self._click, lambda: controls.config, self.known, controls.apply, self._changed,
+                                     diagnose)
         self.asking = Asking(charts)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
@@ -121,7 +125,7 @@ class Explore(Live[Job, Profile]):
         """Sets the controls and the lists, and replaces the pins."""
         with self.lock:
             self.drawing.forget()
-            self.comparison.restore(part.pins, lambda config: self._theory_of(config)[0])
+            self.comparison.pins.restore(part.pins)
             self.controls.apply(part.design.model_dump())
             self.pattern.restore(part.pattern_of)
             self.matrix.restore(part.matrix)
@@ -231,12 +235,11 @@ class Explore(Live[Job, Profile]):
         with self.lock:
             self._draw()
 
-    def _current(self) -> Pin:
-        """The design of the controls, with what was predicted and measured of it and of no other."""
-        config = self.controls.config
-        both = (self._predicted, self._result)
-        predicted, measured = (profile if profile and profile.config == config else None for profile in both)
-        return Pin(config, predicted=predicted, measured=measured)
+    def known(self, config: Config) -> Known:
+        """What was predicted and measured of a pinned design."""
+        found = self._found.get(config)
+        measured, trouble = (None, found) if isinstance(found, str) else (found, "")
+        return Known(self._theory_of(config)[0], measured, trouble)
 
     def _changed(self) -> None:
         """Pins came, went or changed."""
@@ -245,7 +248,7 @@ class Explore(Live[Job, Profile]):
         self._measure_pins()
         self.sweep.follow()
 
-    def _designs(self) -> tuple[Config, list[Pin]]:
+    def _designs(self) -> tuple[Config, list[Entry]]:
         """The design of the controls, and the pins."""
         with self.lock:
             return self.controls.config, list(self.comparison.pins)
@@ -268,7 +271,8 @@ class Explore(Live[Job, Profile]):
     def _measure_pins(self) -> None:
         """Has the pins measured that are not yet, when the design of the controls is."""
         if self.phase is not Phase.COMPUTING and self._measured:
-            self.worker.submit(*(Job(config, (1, 0)) for config in self.comparison.pins.unmeasured()))
+            self.worker.submit(*(Job(pin.config, (1, 0)) for pin in self.comparison.pins
+                                 if pin.config not in self._found))
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
@@ -279,7 +283,8 @@ class Explore(Live[Job, Profile]):
         except Exception as error:
             if not stop():
                 with self.lock:
-                    self.comparison.pins.fill(job.config, None, f"{type(error).__name__}: {error}")
+                    if self.comparison.pins.holder(job.config) and job.config not in self._found:
+                        self._found[job.config] = f"{type(error).__name__}: {error}"
             raise
 
     def _holds(self) -> bool:
@@ -308,9 +313,11 @@ class Explore(Live[Job, Profile]):
 
     def _receive(self, job: Job, result: Profile) -> None:
         with self.lock:
-            pinned = self.comparison.pins.fill(job.config, result)
+            wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
+            self._found = {config: found for config, found in self._found.items() if config in wanted}
+            self._found[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of the current one alone
             super()._receive(job, result)
-            self._ended(pinned and job != self._job)
+            self._ended(job != self._job)
 
     def _fail(self, job: Job | None, message: str) -> None:
         with self.lock:

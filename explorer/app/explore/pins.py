@@ -1,12 +1,12 @@
-"""`Pins`: the designs that are pinned for comparison, each with its profiles. No widgets.
+"""`Pins`: the designs that are pinned for comparison, and `Known`: what the page has found of a design. No widgets.
 
 The first hue belongs to the current design, and no pin ever has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from explorer.app.roster import MOST, Entry, Roster, RosterError, quoted
 from explorer.app.sentences import name_of
@@ -17,9 +17,8 @@ NOW = 0
 """The current design's place among the hues."""
 
 
-@dataclass(frozen=True)
-class Pin(Entry):
-    """One pinned design."""
+class Known(NamedTuple):
+    """What is known of a design."""
 
     predicted: Profile | None = None
     measured: Profile | None = None
@@ -32,10 +31,10 @@ class Pin(Entry):
         return [profile for profile in (self.predicted, self.measured) if profile is not None]
 
 
-class Pins(Roster[Pin]):
+class Pins(Roster[Entry]):
     """The pins. Each design is there once, and is named when it comes; the name stays."""
 
-    entry = Pin
+    entry = Entry
     noun = "pin"
     full = f"At most {MOST} designs are compared, this one and {MOST - 1} pins: remove one first."
     first = NOW + 1
@@ -45,11 +44,11 @@ class Pins(Roster[Pin]):
         held = self.holder(config)
         return held.name if held else name_of(config, [(pin.name, pin.config) for pin in self])
 
-    def holder(self, config: Config) -> Pin | None:
+    def holder(self, config: Config) -> Entry | None:
         """The pin of a config, if there is one."""
         return next((pin for pin in self if pin.config == config), None)
 
-    def add(self, entry: Pin) -> Pin:
+    def add(self, entry: Entry) -> Entry:
         """Pins a design.
 
         Raises:
@@ -57,31 +56,4 @@ class Pins(Roster[Pin]):
         """
         if held := self.holder(entry.config):
             raise RosterError(f"This design is pinned already, as {quoted(held.name)}.")
-        name = entry.name or self.name_for(entry.config)
-        return super().add(replace(entry, name=name, measured=_without_pattern(entry.measured)))
-
-    def restore(self, entries: Iterable[Pin]) -> list[str]:
-        """Replaces all pins; what is known of a design that was pinned before is kept."""
-        known = {pin.config: pin for pin in self}
-        sentences = super().restore(entries)
-        for pin in self:
-            if before := known.get(pin.config):
-                self.change(pin.number, predicted=before.predicted, measured=before.measured, trouble=before.trouble)
-        return sentences
-
-    def unmeasured(self) -> list[Config]:
-        """The pinned configs with neither a measurement nor a reason why they have none."""
-        return [pin.config for pin in self if pin.measured is None and not pin.trouble]
-
-    def fill(self, config: Config, measured: Profile | None, trouble: str = "") -> bool:
-        """Gives a measurement, or the reason for its absence, to the pin that waits for it; False when none does."""
-        pin = self.holder(config)
-        if pin is None or pin.measured is not None:
-            return False
-        self.change(pin.number, measured=_without_pattern(measured), trouble=trouble)
-        return True
-
-
-def _without_pattern(profile: Profile | None) -> Profile | None:
-    """A profile without its attention pattern, which is only ever shown of the current design."""
-    return profile and replace(profile, pattern=None, pattern_of=None)
+        return super().add(replace(entry, name=entry.name or self.name_for(entry.config)))
