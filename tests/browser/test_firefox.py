@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from explorer.serve.kernels import GRACE
+
 from .dashboard import BEFORE, CHARTS, SETTLED
 from .test_silence import FRESH, MOVED, SHOWN_STALE, stopped
 from .test_stories import COVERED, IN_VIEW
+from .visitor import processes, seconds_until_gone
 
 PROGRAMS = ("firefox-esr", "firefox")
 PATIENCE = 60.0
@@ -132,6 +135,16 @@ def test_a_stopped_kernel_leaves_nothing_that_looks_measured(page: Firefox) -> N
         assert page.evaluate(SHOWN_STALE)
     page.until(SAID, f"Measured {page.evaluate(DEPTH)} layers of width 256")
     page.until(FRESH)
+
+
+def test_a_page_that_is_left_gives_its_kernel_back(firefox: Firefox, voila: str) -> None:
+    """At once, and with it the processors: a kernel that only lost its page computes until nobody can come back."""
+    firefox.tell("browsingContext.navigate", context=firefox.tab, url=voila, wait="complete")
+    firefox.until(SETTLED, [0] * len(CHARTS))
+    kernel = firefox.evaluate(KERNEL)
+    assert processes(kernel)
+    firefox.tell("browsingContext.navigate", context=firefox.tab, url="about:blank", wait="complete")
+    assert seconds_until_gone(kernel) < GRACE / 2
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)])

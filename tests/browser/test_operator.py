@@ -128,7 +128,7 @@ def test_every_answer_says_what_a_browser_must_not_do(
     for rule in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'",
                  "frame-ancestors 'self'"):
         assert rule in policy
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert {"camera=()", "microphone=()", "geolocation=()"} <= set(answer.headers["Permissions-Policy"].split(", "))
