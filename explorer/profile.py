@@ -216,6 +216,9 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
                   "largest singular value of a head's W_Qᵀ W_K, before any rotation by position, times the width over "
                   "the divisor of the logits: the largest logit of two vectors of RMS 1", ("attn_scores",), "logit",
                   log=True),
+        Statistic("logit_rank", "Stable rank of a head", "‖W_Qᵀ W_K‖_F² / ‖W_Qᵀ W_K‖₂²",
+                  "sum of the squared singular values of a head's W_Qᵀ W_K over the largest: 1 where its logits follow "
+                  "one direction", ("attn_scores",), log=True, marks={1.0: "one direction"}),
     )
 }
 """Statistics of the weights themselves: the first two where no config describes the model, the others on request."""

@@ -24,7 +24,7 @@ class Room(NamedTuple):
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
-    ".": Room(2056, 17),
+    ".": Room(2059, 17),
     "app": Room(8415, 96),
     "diagnosis": Room(1091, 9),
     "export": Room(504, 5),
@@ -32,15 +32,15 @@ ROOMS: dict[str, Room] = {
     "glossary": Room(91, 3),
     "jupyter": Room(158, 2),
     "lessons": Room(419, 5),
-    "measuring": Room(585, 7),
+    "measuring": Room(587, 7),
     "model": Room(595, 9),
-    "own": Room(4048, 27),
+    "own": Room(4077, 27),
     "plotlyjs": Room(22, 1),
     "schemes": Room(792, 12),
     "serve": Room(1144, 7),
     "sweeping": Room(741, 6),
     "tasks": Room(656, 5),
-    "theory": Room(2581, 18),
+    "theory": Room(2583, 18),
     "training": Room(1191, 9),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes

@@ -164,7 +164,7 @@ MAPS: Mapping[str, Map] = MappingProxyType({
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
-        _map("largest_possible_logit"),
+        *map(_map, ("largest_possible_logit", "logit_rank")),
         _map("alpha", "α of the attention branches", partial(by_layer, "alpha", "attn_out"), "alpha_attention"),
         _map("alpha", "α of the MLP branches", partial(by_layer, "alpha", "mlp_out"), "alpha_mlp"),
     )

@@ -177,7 +177,7 @@ def largest_square(rows: int, columns: int, factors: int = 1) -> float:
 
 def spectra(config: Config) -> dict[Key, Array]:
     """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank. And the largest
-    possible logit of a head, `[1, layer, 1]`, where no norm gives queries and keys their length.
+    possible logit and the stable rank of a head, `[1, layer, 1]`, where no norm gives queries and keys their length.
     """
     values, layers = {}, np.ones((1, config.n_layers))
     for name, matrix in config.design.matrices.items():
@@ -187,9 +187,11 @@ def spectra(config: Config) -> dict[Key, Array]:
             values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
     if config.design.attends and not config.design.normalizes_heads:
         queries, keys = (config.design.matrices[name].variance for name in ("W_Q", "W_K"))
-        square = queries * keys * largest_square(config.d_head, config.d_model, factors=2)
+        square = largest_square(config.d_head, config.d_model, factors=2)
         values["largest_possible_logit", "attn_scores"] = (
-            layers[..., None] * math.sqrt(square) * config.d_model / config.design.divisor)
+            layers[..., None] * math.sqrt(queries * keys * square) * config.d_model / config.design.divisor)
+        if queries * keys:  # E‖AᵀB‖_F² is d² d_head
+            values["logit_rank", "attn_scores"] = layers[..., None] * config.d_head * config.d_model**2 / square
     return values
 
 

@@ -60,12 +60,12 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
                   log=True, marks={1.0: "one direction"}),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
                   BRANCHES, "1"),
-        WEIGHT_STATISTICS["largest_possible_logit"],
+        WEIGHT_STATISTICS["largest_possible_logit"], WEIGHT_STATISTICS["logit_rank"],
         *(row for row in STATISTICS.values() if row.name != "activation_gradient" and not row.by_position),
     )
 })
 """All statistics of the instruments; a step's number is of the weights that so many steps have made."""
-ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit")
+ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit", "logit_rank")
 """Statistics of a race with `spectra=True` alone."""
 
 
