@@ -78,18 +78,19 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
 
 
 def race(contenders: Sequence[tuple[str, Config, Recipe]], task: Task, steps: int, every: int, *,
-         own_text: bool = False, spectra: bool = False) -> str:
+         own_text: bool = False, spectra: bool = False, positions: bool = False) -> str:
     """The script of a race, from its first step.
 
     Args:
         contenders: name, design and recipe of each.
         own_text: whether it learns a file of a person's own, whose place only they know.
         spectra: whether singular values of the updates are read, too.
+        positions: whether statistics by token position are read, too.
     """
     runs = [listed("ex.Contender(", [written(name), design(config), call("ex.Recipe", changes(recipe))], ")")
             for name, config, recipe in contenders]
     rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text),
-            *(["spectra=True"] * spectra)]
+            *(["spectra=True"] * spectra), *(["positions=True"] * positions)]
     text = ["from explorer.text import load", "", 'text = load("the file that was learned.txt")'] if own_text else [""]
     whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
     return "\n".join([
