@@ -39,7 +39,7 @@ MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")
 VECTORS = ("sink", "alpha", "mix")
 """Other learned parameters of a layer: a sink's logits, the residual α, and the mix of several streams."""
 
-FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
+FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post", "logits")
 """The order in which a layer's sites are computed."""
 ROWS = ("attn_scores", "pattern")
 """Sites of attention, by head."""
@@ -183,6 +183,17 @@ STATISTICS: dict[str, Statistic] = {
                   ("pattern",), "share", lambda rows: rows.received,
                   "Mean weight that each token receives in {layer}. A causal mask alone favors the first tokens; "
                   "1 on the first is an attention sink.", log=True, by_position=True),
+        Statistic("output_logit_rms", "Output logits, RMS", "RMS z",
+                  "root mean square of the logits that the readout gives the stream after a layer, through the final "
+                  "norm", ("logits",), "logit", lambda signal: signal.q.sqrt(),
+                  "RMS of the readout's logits of each layer's stream; those of the last layer are the output's.",
+                  (1.0, "unit logits"), log=True, marks={1.0: "unit logits"}, root=True),
+        Statistic("output_logit_largest", "Output logits, largest", "max |z|",
+                  "largest of these logits, without its sign, over batch, token and character", ("logits",), "logit",
+                  lambda signal: signal.x.abs().flatten(1).amax(1),
+                  "The largest of the readout's logits of each layer's stream, without its sign.",
+                  # √(2 ln M) of M = 13,184 unit normal numbers, the default's 2 × 64 tokens of 103 characters
+                  (4.4, "unit normal"), log=True),
         Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
                   caption="Mean squared ∂L/∂x ÷ the last layer's. Flat: all layers train evenly.",
@@ -228,7 +239,7 @@ VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 SITE_WORDS = MappingProxyType({
     "embed": "input", "resid_mid": "stream after attention", "resid_post": "stream after MLP",
     "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
-    "pattern": "attention pattern",
+    "pattern": "attention pattern", "logits": "output logits",
 })
 """Words for the sites; a weight matrix keeps its name."""
 
