@@ -231,7 +231,7 @@ class Transformer(nn.Module):
             return (output * batch.target).sum()
         return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
 
-    def read(self, x: Tensor) -> Tensor:
+    def readout(self, x: Tensor) -> Tensor:
         """From a layer's stream to `logits`, as if it were the last layer's."""
         return self.logits(self.finish(x))
 

@@ -104,7 +104,7 @@ BY_POSITION = {"second_moment_by_position": "second_moment", "token_correlation_
                "attention_entropy_by_position": "attention_entropy", "attention_received": "attention_max"}
 """Statistics by position, and those whose notes hold of them."""
 OF_LOGITS = {"output_logit_rms": "second_moment", "output_logit_largest": "max_abs"}
-"""The same of the output's logits, where no norm stands before the readout."""
+"""Statistics of the output's logits, and those whose notes hold of them where no norm stands before the readout."""
 FAVOR = 0.05
 """Logarithm of a factor between the mean weights of two keys from which they are not equal."""
 FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in row.sites)

@@ -181,7 +181,7 @@ class Instruments:
         self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
         self.names = tuple(name for name in self.layers[0].weights if name in MATRICES)
         mask = visible(config.n_ctx, device) if config.causal else None
-        self.recorder = Recorder(config, mask, (1, 0), lambda _: None, positions=positions, readout=model.read)
+        self.recorder = Recorder(config, mask, (1, 0), lambda _: None, positions=positions, readout=model.readout)
         self.streams: list[Tensor] = []
         self.tap = both(self.recorder, self.streams)
         self.before: list[Tensor] = []
