@@ -81,7 +81,8 @@ def _first_token(profile: Profile) -> tuple[Array, str] | None:
 
 def _last(row: Statistic) -> End:
     """A statistic at its last site, after the last layer."""
-    words = "The median head of the last layer." if row.by_head else "The stream after the last layer."
+    words = ("The median head of the last layer." if row.by_head else
+             "The stream after the last layer." if row.on_stream else "The last layer.")
     site = "resid_post" if row.on_stream else row.sites[-1]
     return End(row.name, row.label, words, row.symbol, _at(row.name, site, -1))
 

@@ -39,7 +39,7 @@ MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")
 VECTORS = ("sink", "alpha", "mix")
 """Other learned parameters of a layer: a sink's logits, the residual α, and the mix of several streams."""
 
-FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post")
+FORWARD = ("embed", "attn_scores", "pattern", "attn_out", "resid_mid", "mlp_out", "resid_post", "logits")
 """The order in which a layer's sites are computed."""
 ROWS = ("attn_scores", "pattern")
 """Sites of attention, by head."""
@@ -58,7 +58,8 @@ class Statistic(NamedTuple):
     """From `measuring.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or `[layer, head]`, by the
     tensors' own methods; None of the backward pass, whose gradients become norms as they arrive."""
     caption: str = ""
-    """A sentence below its chart, and whether the page offers it at all; a chart without one has the definition."""
+    """A sentence below its chart, and whether the page offers it at all; a chart without one has the definition. Of
+    a statistic by position {layer} stands for the layer that is drawn."""
     healthy: tuple[float, str] | None = None
     """The value that a map takes for healthy at the end of a stack, and its words."""
     log: bool = False
@@ -76,7 +77,7 @@ class Statistic(NamedTuple):
     root: bool = False
     """Whether it is the root of a mean square: what is predicted is the root mean square over draws."""
     by_position: bool = False
-    """Whether it has a value of each token position, mean over batch and heads; a chart has those of the last layer."""
+    """Whether it has a value of each token position, mean over batch and heads; a chart has those of one layer."""
 
     def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
         """Mean over some axes, as it is predicted."""
@@ -164,24 +165,35 @@ STATISTICS: dict[str, Statistic] = {
                   healthy=(0.0, "spread out")),
         Statistic("second_moment_by_position", "Second moment by position", "q_t",
                   "mean of x² over batch and coordinate, of the token at each position", ("resid_post",),
-                  "input² units", lambda signal: signal.by_token, "Mean x² of each token after the last layer.",
+                  "input² units", lambda signal: signal.by_token, "Mean x² of each token after {layer}.",
                   log=True, marks={1.0: "q = 1"}, by_position=True),
         Statistic("token_correlation_by_position", "Token correlation by position", "ρ_t",
                   "mean overlap of a token with the others, over the mean product of their RMS", ("resid_post",),
                   reduce=lambda signal: signal.correlation_by_token, bounds=(0.0, 1.0),
-                  caption="Overlap of each token with the others after the last layer.",
+                  caption="Overlap of each token with the others after {layer}.",
                   marks={1.0: "all tokens alike", 0.0: "unrelated"}, by_position=True),
         Statistic("attention_entropy_by_position", "Attention entropy by position", "H_t",
                   "Shannon entropy of the row of each query, without any sink, mean over batch and heads, nats",
                   ("pattern",), "nats", lambda rows: rows.by_query,
-                  "Entropy of each token's attention in the last layer. Under a causal mask at most ln t: token t sees "
+                  "Entropy of each token's attention in {layer}. Under a causal mask at most ln t: token t sees "
                   "t keys.", marks={0.0: "one-hot"}, by_position=True),
         # a sink by its mean attention: Gu et al. 2025, arXiv 2410.10781, who count the queries that see the key alone
         Statistic("attention_received", "Attention received by position", "a_t",
                   "mean over queries, batch and heads of the weight that the key at each position receives",
                   ("pattern",), "share", lambda rows: rows.received,
-                  "Mean weight that each token receives in the last layer. A causal mask alone favors the first "
-                  "tokens; 1 on the first is an attention sink.", log=True, by_position=True),
+                  "Mean weight that each token receives in {layer}. A causal mask alone favors the first tokens; "
+                  "1 on the first is an attention sink.", log=True, by_position=True),
+        Statistic("output_logit_rms", "Output logits, RMS", "RMS z",
+                  "root mean square of the logits that the readout gives the stream after a layer, through the final "
+                  "norm", ("logits",), "logit", lambda signal: signal.q.sqrt(),
+                  "RMS of the readout's logits of each layer's stream; those of the last layer are the output's.",
+                  (1.0, "unit logits"), log=True, marks={1.0: "unit logits"}, root=True),
+        Statistic("output_logit_largest", "Output logits, largest", "max |z|",
+                  "largest of these logits, without its sign, over batch, token and character", ("logits",), "logit",
+                  lambda signal: signal.x.abs().flatten(1).amax(1),
+                  "The largest of the readout's logits of each layer's stream, without its sign.",
+                  # √(2 ln M) of M = 13,184 unit normal numbers, the default's 2 × 64 tokens of 103 characters
+                  (4.4, "unit normal"), log=True),
         Statistic("activation_gradient", "Gradient by layer", "γ / γ_N",
                   "mean of (∂L/∂x)² per coordinate, relative to the last layer", STREAM, log=True,
                   caption="Mean squared ∂L/∂x ÷ the last layer's. Flat: all layers train evenly.",
@@ -215,6 +227,9 @@ WEIGHT_STATISTICS: dict[str, Statistic] = {
                   "largest singular value of a head's W_Qᵀ W_K, before any rotation by position, times the width over "
                   "the divisor of the logits: the largest logit of two vectors of RMS 1", ("attn_scores",), "logit",
                   log=True),
+        Statistic("logit_rank", "Stable rank of a head", "‖W_Qᵀ W_K‖_F² / ‖W_Qᵀ W_K‖₂²",
+                  "sum of the squared singular values of a head's W_Qᵀ W_K over the largest: 1 where its logits follow "
+                  "one direction", ("attn_scores",), log=True, marks={1.0: "one direction"}),
     )
 }
 """Statistics of the weights themselves: the first two where no config describes the model, the others on request."""
@@ -224,7 +239,7 @@ VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
 SITE_WORDS = MappingProxyType({
     "embed": "input", "resid_mid": "stream after attention", "resid_post": "stream after MLP",
     "attn_out": "attention output", "mlp_out": "MLP output", "attn_scores": "attention logits",
-    "pattern": "attention pattern",
+    "pattern": "attention pattern", "logits": "output logits",
 })
 """Words for the sites; a weight matrix keeps its name."""
 
@@ -383,16 +398,18 @@ class Profile(Copied):
         yield from ((SITE_WORDS.get(site, site), self[name, site]) for name, site in self
                     if name == statistic and site not in STREAM)
 
-    def plot(self, statistic: str = "second_moment", *others: Profile) -> go.Figure:
+    def plot(self, statistic: str = "second_moment", *others: Profile, layer: int = 0) -> go.Figure:
         """A chart of the page, of this profile and others beside it.
 
         Args:
             statistic: a statistic, or the name of a chart.
             others: such as what the theory expects of the same config.
+            layer: from 1, whose tokens a chart by position has; 0 is the last one, and so is one that a profile does
+                not have.
         Raises:
-            ValueError: there is no such chart; names those there are.
+            ValueError: there is no such chart, which names those there are; or it has all layers, and one is given.
         """
-        return draw(self, statistic, *others)
+        return draw(self, statistic, *others, layer=layer)
 
     @property
     def nbytes(self) -> int:
@@ -511,6 +528,11 @@ class Profile(Copied):
             step=data.get("step", 0),
             logits=data.get("logits", {}),
         )
+
+
+def index_of(layer: int, count: int) -> int:
+    """Index of a layer, counted from 1, among so many: the last one's for 0, and for a layer that is not there."""
+    return min(layer, count) - 1
 
 
 def by_site(values: Array) -> dict[str, Array]:

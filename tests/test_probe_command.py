@@ -77,7 +77,8 @@ def test_a_page(here: Path) -> None:
     assert main(["probe", "mine:make", "--html", "page.html"]) == 0
     html = (here / "page.html").read_text(encoding="utf-8")
     assert html.count("plotly.js v") == 1
-    assert html.count('class="plotly-graph-div"') == len({*FIGURES, *BY_CHOICE, "weight_variance"})
+    unread = {"output_logit_rms", "output_logit_largest"}  # of a readout by layer, which only our model shows
+    assert html.count('class="plotly-graph-div"') == len({*FIGURES, *BY_CHOICE, "weight_variance"} - unread)
     assert "<h2>3 layers: layers.0 … layers.2</h2>" in html
     assert not re.search(r'<(script|link|img)[^>]*(src|href)="?(https?:)?//', html)
 

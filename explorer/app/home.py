@@ -106,5 +106,5 @@ def race_files(start: Callable[[], Start]) -> Iterator[File]:
 
 def race_script(start: Start) -> str:
     """The race as Python."""
-    contenders, task, steps, every, text, spectra = start.terms
-    return snippet.race(contenders, task, steps, every, own_text=text is not None, spectra=spectra)
+    contenders, task, steps, every, text, spectra, positions = start.terms
+    return snippet.race(contenders, task, steps, every, own_text=text is not None, spectra=spectra, positions=positions)

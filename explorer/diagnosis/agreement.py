@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 from explorer.diagnosis.finding import Finding, finding, text
 from explorer.diagnosis.reading import SPREAD, by_layer, numbered, path, unlike, worst
 from explorer.diagnosis.remedies import fix
-from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic, index_of
 from explorer.theory import predict
 
 CLOSE = {True: 0.02, False: 0.05}
@@ -51,7 +51,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
         # Beside the stream, branches are part of the record but not of the line that is drawn.
         if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
             continue
-        draws, (expected, *_) = (part[:, min(layer, part.shape[1]) - 1] if row.by_position else
+        draws, (expected, *_) = (part[:, index_of(layer, part.shape[1])] if row.by_position else
                                  row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
                                  for part in (measured.values[key], theory))
         free = ~_fixed(predicted, key, layer)
@@ -125,7 +125,7 @@ def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
     statistic, site = key
     if STATISTICS[statistic].by_position:
         places = profile.config.design.sublayers if profile.config else ()
-        normed = bool(places) and places[min(2 * layer, len(places)) - 1].on_sum
+        normed = bool(places) and places[1::2][index_of(layer, len(places) // 2)].on_sum
         return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
     depth, reference = profile.depth(site), STATISTICS[statistic].reference
     if reference == "last layer":

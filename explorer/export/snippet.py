@@ -10,6 +10,7 @@ from textwrap import indent
 
 from explorer.choices import Choices
 from explorer.config import Config, preset
+from explorer.profile import STATISTICS
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
@@ -55,39 +56,41 @@ def listed(begin: str, parts: Sequence[str], end: str) -> str:
 
 
 def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second_moment",
-            pattern_of: tuple[int, int] = (1, 0)) -> str:
+            pattern_of: tuple[int, int] = (1, 0), layer: int = 0) -> str:
     """The script of the Explore page: its design and its pins, measured, predicted and drawn.
 
     Args:
         pins: name to design, in the order of the page.
         statistic: drawn by the last line, as by `Profile.plot`.
         pattern_of: layer and head whose attention pattern is kept.
+        layer: whose tokens are drawn, of a statistic by position; 0 is the last one.
     """
     kept = f", pattern_of={pattern_of}" if pattern_of != (1, 0) else ""
     lines = ["import explorer as ex", "", f"design = {design(config)}", f"measured = ex.measure(design{kept})",
              "predicted = ex.predict(design)", "print(ex.diagnose(measured))"]
-    others = ""
+    others, shown = "", f", layer={layer}" if layer and STATISTICS[statistic].by_position else ""
     if pins:
         entries = [f"{written(name)}: {design(pin)}" for name, pin in pins.items()]
         lines += ["", f"pins = {listed('{', entries, '}')}",
                   "pinned = {name: ex.measure(pin) for name, pin in pins.items()}"]
         others = ", *pinned.values()"
-    return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}).show()", ""])
+    return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}{shown}).show()", ""])
 
 
 def race(contenders: Sequence[tuple[str, Config, Recipe]], task: Task, steps: int, every: int, *,
-         own_text: bool = False, spectra: bool = False) -> str:
+         own_text: bool = False, spectra: bool = False, positions: bool = False) -> str:
     """The script of a race, from its first step.
 
     Args:
         contenders: name, design and recipe of each.
         own_text: whether it learns a file of a person's own, whose place only they know.
         spectra: whether singular values of the updates are read, too.
+        positions: whether statistics by token position are read, too.
     """
     runs = [listed("ex.Contender(", [written(name), design(config), call("ex.Recipe", changes(recipe))], ")")
             for name, config, recipe in contenders]
     rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text),
-            *(["spectra=True"] * spectra)]
+            *(["spectra=True"] * spectra), *(["positions=True"] * positions)]
     text = ["from explorer.text import load", "", 'text = load("the file that was learned.txt")'] if own_text else [""]
     whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
     return "\n".join([

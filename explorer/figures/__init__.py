@@ -26,7 +26,7 @@ from explorer.figures.why import Why, why
 from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
-    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "at_layer", "attention_pattern", "by_layer", "designs",
+    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "attention_pattern", "by_layer", "designs",
     "gradient_by_matrix", "plot", "plot_comparison", "row_of",
 ]
 
@@ -66,13 +66,16 @@ def _pattern_of_first(
     return attention_pattern.plain((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
 
 
-def _layers(statistic: str, name: str = "") -> Row:
-    """A statistic by layer, or by position, as its row of the vocabulary has it."""
+def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
+    """A statistic by layer, or by position in one layer, as its row of the vocabulary has it."""
     row = VOCABULARY[statistic]
-    by_matrix = statistic in WEIGHT_STATISTICS and not row.by_head
-    draw = weights_by_matrix if by_matrix else by_position if row.by_position else by_layer
-    return Row(name or statistic, row.label, row.caption or f"{row.definition[0].upper()}{row.definition[1:]}.",
-               partial(draw.plain, statistic), statistic)
+    caption = row.caption or f"{row.definition[0].upper()}{row.definition[1:]}."
+    if row.by_position:
+        words = f"layer {layer}" if layer else "the last layer"
+        return Row(name or statistic, row.label, caption.format(layer=words),
+                   partial(by_position.plain, statistic, layer=layer), statistic)
+    draw = weights_by_matrix if statistic in WEIGHT_STATISTICS and not row.by_head else by_layer
+    return Row(name or statistic, row.label, caption, partial(draw.plain, statistic), statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType({
@@ -98,32 +101,28 @@ BY_CHOICE: Mapping[str, Row] = MappingProxyType({"second_moment": FIGURES["secon
 """The statistics that the list below the first chart offers: those with a caption that have no chart of their own."""
 
 
-def at_layer(row: Row, layer: int) -> Row:
-    """The figure of another layer, from 1, where tokens by position are drawn; 0 is the last one, which a row has."""
-    if not layer or row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position:
-        return row
-    return row._replace(caption=row.caption.replace("the last layer", f"layer {layer}"),
-                        plain=partial(by_position.plain, row.statistic, layer=layer))
-
-
-def row_of(name: str) -> Row:
+def row_of(name: str, layer: int = 0) -> Row:
     """The figure of any statistic of the vocabulary, or of the page.
 
+    Args:
+        layer: from 1, of a statistic by position; 0 is the last one. Of others all layers are drawn.
     Raises:
         ValueError: there is no such statistic or figure; names those there are.
     """
     drawn = {row.statistic or row.name: row for row in (*FIGURES.values(), *BY_CHOICE.values())}
-    if name not in drawn and name in VOCABULARY:
-        return _layers(name)
+    if name in VOCABULARY and (name not in drawn or (layer and VOCABULARY[name].by_position)):
+        return _layers(name, layer=layer)
     if name not in drawn and name not in FIGURES:
         names = ", ".join(dict.fromkeys((*VOCABULARY, *FIGURES)))
         raise ValueError(f"statistic must be one of {names}; got {name!r}")
     return drawn.get(name) or FIGURES[name]
 
 
-def plot(profile: Profile, statistic: str = "second_moment", *others: Profile) -> go.Figure:
+def plot(profile: Profile, statistic: str = "second_moment", *others: Profile, layer: int = 0) -> go.Figure:
     """One figure by itself, with a title and a legend: see `Profile.plot`."""
-    row = row_of(statistic)
+    row = row_of(statistic, must_be(int, "layer", layer))
+    if layer < 0 or (layer and (row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position)):
+        raise ValueError(f"layer must be 0 or more, and 0 for {statistic} unless that is by position; got {layer}")
     for number, other in enumerate(others):
         must_be(Profile, f"others[{number}]", other)
     return alone(row.draw([profile, *others]), row.title, row.caption)

@@ -35,6 +35,7 @@ MOST_CELLS = 256
 COLORS = get_colorscale(SEQUENTIAL)
 
 NO_ATTENTION = "This design has no attention."
+NO_READOUT = "Only the loss of the next character has a readout."
 WITHHELD = "Withheld until you answer."
 GUESS = "your guess"
 
@@ -52,6 +53,8 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
     row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
     if row.by_head and configs and all(config and not config.design.attends for config in configs):
         return kit.blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
+    if "logits" in row.sites and configs and all(config and not config.design.predicts_text for config in configs):
+        return kit.blank.plain(NO_READOUT)
     sites = ("",) if row.on_stream else row.sites
     named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
     height = statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])

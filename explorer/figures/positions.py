@@ -11,7 +11,7 @@ from explorer.figures.data import Picture, Plain
 from explorer.figures.layers import NO_ATTENTION, statistic_axis
 from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.series import rows, spread
-from explorer.profile import ROWS, VOCABULARY, Profile
+from explorer.profile import ROWS, VOCABULARY, Profile, index_of
 
 
 @Picture
@@ -34,7 +34,7 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
         values = profile.values.get((statistic, row.sites[0]))
         if values is not None:
             at = np.arange(1.0, values.shape[2] + 1)
-            shown = values[:, min(layer, values.shape[1]) - 1]
+            shown = values[:, index_of(layer, values.shape[1])]
             series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
     across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)

@@ -43,6 +43,8 @@ class Map(NamedTuple):
     grid: Callable[[History], Grid]
     """From a contender's history to the values."""
     log: bool = False
+    each: str = "depth"
+    """A row of it: a depth in layers, or a token of the last layer."""
 
 
 def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
@@ -62,9 +64,9 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
         "type": "heatmap", "name": track.name, "z": compact(z), "customdata": compact(grid.values.T),
         "x": compact(grid.steps), "y": compact(grid.depth), "zmin": low, "zmax": high, "colorscale": SEQUENTIAL,
         "hoverongaps": False, "colorbar": scale(low, high, row),
-        "hovertemplate": f"step %{{x}}, depth %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
+        "hovertemplate": f"step %{{x}}, {row.each} %{{y}}: %{{customdata:.3g}}<extra>{track.name}</extra>",
     }
-    depth = Axis("depth (layers)", _rows(grid), counts=True)
+    depth = Axis("depth (layers)" if row.each == "depth" else "token position, last layer", _rows(grid), counts=True)
     across, up = (axis.layout | {"showgrid": False} for axis in (course.axis, depth))
     return go.Figure({"data": [heat] if z.size else [], "layout": sheet(across, up, words, **headline(heading))})
 
@@ -92,8 +94,9 @@ def _words(track: Track, row: Map, grid: Grid) -> tuple[str, str]:
     end = f", diverged at step {track.step:,}" if track.retired else ""
     if not grid.values.size:
         return f"{track.name}: has none", f"{row.title} of {track.design.label}: there is none."
+    each = row.each.replace("depth", "layer")
     first, last = (f"step {grid.steps[at]:.0f}: {number(grid.values[at][0])} in the first and "
-                   f"{number(grid.values[at][-1])} in the last layer" for at in (0, -1))
+                   f"{number(grid.values[at][-1])} in the last {each}" for at in (0, -1))
     return f"{track.name}{end}", f"{row.title} of {track.design.label}{end}. At {first}; at {last}."
 
 
@@ -129,6 +132,12 @@ def by_layer(statistic: str, site: str, history: History) -> Grid:
     return _layers(steps, np.median(values, axis=2) if values.ndim == 3 else values)
 
 
+def by_position(statistic: str, history: History) -> Grid:
+    """A statistic of each token in the last layer, positions counted from 1."""
+    steps, values = series(history, statistic, TRAINING[statistic].sites[0])
+    return _layers(steps, values[:, -1]) if len(steps) else NOTHING
+
+
 def weight_gradient(history: History) -> Grid:
     """The norm of the gradient by all matrices of a layer together."""
     return _layers(*history.layer_gradient())
@@ -141,7 +150,7 @@ def over_matrices(statistic: str, history: History) -> Grid:
 
 
 def _layers(steps: Array, values: Array) -> Grid:
-    """Values `[reading, layer]`, layers counted from 1."""
+    """Values `[reading, layer]`, or a token's, counted from 1."""
     return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
 
 
@@ -164,7 +173,9 @@ MAPS: Mapping[str, Map] = MappingProxyType({
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
-        _map("largest_possible_logit"),
+        *map(_map, ("largest_possible_logit", "logit_rank")),
+        *(_map(name, grid=partial(by_position, name))._replace(each="token")
+          for name, row in TRAINING.items() if row.by_position),
         _map("alpha", "α of the attention branches", partial(by_layer, "alpha", "attn_out"), "alpha_attention"),
         _map("alpha", "α of the MLP branches", partial(by_layer, "alpha", "mlp_out"), "alpha_mlp"),
     )

@@ -172,7 +172,8 @@ class Pass:
     def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
         """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
-        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds)
+        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds,
+                            readout=model.readout if self.config.design.predicts_text else None)
         gradients = Gradients(self.after_backward, self.config.design.shared, ends, self.seeds)
         try:
             if self.backward:

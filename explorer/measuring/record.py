@@ -38,12 +38,14 @@ class Recorder:
         ends: whether the pass goes through the layers that are `needed` alone, and not through all.
         seeds: draws that the model holds side by side; the pattern is the first one's.
         positions: whether statistics by token position are wanted, too.
+        readout: from a stream to the output's logits, where the model has such.
     """
 
     def __init__(self, config: Config, mask: Tensor | None, pattern_of: tuple[int, int],
-                 after_layer: Callable[[int], None], ends: bool = False, seeds: int = 1, positions: bool = True
-                 ) -> None:
+                 after_layer: Callable[[int], None], ends: bool = False, seeds: int = 1, positions: bool = True,
+                 readout: Callable[[Tensor], Tensor] | None = None) -> None:
         self.config, self.mask, self.pattern_of, self.after_layer = config, mask, pattern_of, after_layer
+        self.readout = readout
         self.positions, self.ends, self.seeds, self.left_out = positions, ends, seeds, range(0)
         """Numbers of the layers that are not needed."""
         largest = seeds * config.batch_size * config.n_ctx * max(config.d_model, config.n_heads * config.n_ctx)
@@ -59,6 +61,9 @@ class Recorder:
         if site == "pattern" and layer == (self.left_out.stop if wanted in self.left_out else wanted):
             self.pattern = tensor.detach()[0, head].clone()
         if site == "resid_post":
+            if self.readout is not None:
+                with torch.no_grad():
+                    self.pending["logits"].append(self.readout(tensor.detach()))
             if layer % self.block == 0 or layer == self.config.n_layers:
                 self.flush()
             if self.ends and not self.left_out and no_number(tensor):
@@ -84,6 +89,8 @@ class Recorder:
                 spans[site] = (len(tensors), len(tensors) + len(pending[site]))
                 tensors += pending[site]
         self.reduce(Signal.of(self.stack(tensors)), spans)
+        if pending["logits"]:
+            self.reduce(Signal.of(self.stack(pending["logits"])), {"logits": (0, len(pending["logits"]))})
 
     def stack(self, tensors: list[Tensor]) -> Tensor:
         """`[seed · batch, ...]` of each layer to `[layer · seed, batch, ...]`."""

@@ -93,24 +93,34 @@ def of_config(config: Config, seed: int, stop: Stop) -> dict[Key, Array]:
 
 
 def of_logits(config: Config, weights: Mapping[str, Tensor]) -> dict[Key, Array]:
-    """Largest logit of two vectors of RMS 1, `[layer, head]`; none where a norm gives queries and keys their length.
-
-    W_Qᵀ W_K = U_Q R_Q R_Kᵀ U_Kᵀ by the QR decompositions of both transposes, so R_Q R_Kᵀ has its singular values.
+    """Statistics of W_Qᵀ W_K, `[layer, head]` each; none where a norm gives queries and keys their length.
 
     Args:
         weights: W_Q and W_K, `[layer, row, column]`.
     """
     if not config.design.attends or config.design.normalizes_heads:
         return {}
-    parts = []
+    parts = list[Tensor]()
     for name in ("W_Q", "W_K"):  # [layer, head, d_head, d]
         by_head = weights[name].reshape(config.n_layers, -1, config.d_head, config.d_model)
         by_head = by_head * config.design.matrices[name].forward
-        by_head = by_head.repeat_interleave(config.n_heads // by_head.shape[1], dim=1)
-        parts.append(torch.linalg.qr(by_head.mT, mode="r").R)
-    products = (parts[0] @ parts[1].mT).flatten(0, 1)
-    logits = of_stack(products)[0].reshape(-1, config.n_heads) * config.d_model / config.design.divisor
-    return {("largest_possible_logit", "attn_scores"): logits}
+        parts.append(by_head.repeat_interleave(config.n_heads // by_head.shape[1], dim=1))
+    return of_heads(parts[0], parts[1], config.design.divisor)
+
+
+def of_heads(queries: Tensor, keys: Tensor, divisor: float) -> dict[Key, Array]:
+    """Largest logit of two vectors of RMS 1, and stable rank of W_Qᵀ W_K, which zeros do not have; `[layer, head]`.
+
+    W_Qᵀ W_K = U_Q R_Q R_Kᵀ U_Kᵀ by the QR decompositions of both transposes, so R_Q R_Kᵀ has its singular values.
+
+    Args:
+        queries, keys: W_Q and W_K, `[layer, head, d_head, d]`.
+        divisor: of the logits.
+    """
+    factors = [torch.linalg.qr(part.float().mT, mode="r").R for part in (queries, keys)]
+    largest, ranks = (part.reshape(queries.shape[:2]) for part in of_stack((factors[0] @ factors[1].mT).flatten(0, 1)))
+    sizes = {("largest_possible_logit", "attn_scores"): largest * queries.shape[-1] / divisor}
+    return sizes | ({} if (largest == 0).any() else {("logit_rank", "attn_scores"): ranks})
 
 
 def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:

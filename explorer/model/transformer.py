@@ -231,6 +231,10 @@ class Transformer(nn.Module):
             return (output * batch.target).sum()
         return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
 
+    def readout(self, x: Tensor) -> Tensor:
+        """From a layer's stream to `logits`, as if it were the last layer's."""
+        return self.logits(self.finish(x))
+
     def logits(self, output: Tensor) -> Tensor:
         """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token, character]`."""
         readout = self.W_U if self.E is None or not self.design.tied else self.E[..., :self.vocabulary, :]

@@ -8,7 +8,7 @@ arguments, and is entered only around calls that may come to one, as each operat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ LEAST_LOG = -1e30
 CALLS = ("attention", "softm", "transformer")
 """One of these is in the name of each function of torch that comes to a softmax or a fused kernel."""
 
+Place = Callable[[Mapping[str, Tensor]], None]
+"""Takes statistics by token position, `[token]`."""
 Part = tuple[Tensor, Tensor | None]
 """Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
 
@@ -202,11 +204,12 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands sums over the attention of what runs within it to `take`, and alters nothing.
 
     By head, the parts are rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of the largest weight.
+    Means by token position go to `place`, where that is given.
     """
 
-    def __init__(self, take: Callable[[Sums], None]) -> None:
+    def __init__(self, take: Callable[[Sums], None], place: Place | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.take = take
+        self.take, self.place = take, place
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -218,7 +221,10 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs) if kwargs else func(*args)
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                sums = [row_sums(*block) for block in logits(named_arguments(func, args, kwargs or {}))]
+                named = named_arguments(func, args, kwargs or {})
+                sums = [row_sums(*block) for block in logits(named)]
+                if sums and self.place is not None:
+                    self.place(by_position([_sums(scores, None) for scores, _ in logits(named)]))
                 if sums:
                     self.take(Sums(torch.stack([part.parts for part in sums]).sum(0),
                                    torch.stack([part.largest for part in sums]).amax(0)))
@@ -241,10 +247,21 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs or {})
 
 
-def reader(block: nn.Module, take: Callable[[Sums], None]) -> AbstractContextManager[Any]:
-    """A context for the run of a block that hands its attention to `take`; scripted code makes no visible calls."""
+def reader(block: nn.Module, take: Callable[[Sums], None], place: Place | None = None) -> AbstractContextManager[Any]:
+    """A context for the run of a block, see `Reader`; scripted code makes no visible calls."""
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
-    return Reader(take) if scripted else Calls(Reader(take))
+    return Reader(take, place) if scripted else Calls(Reader(take, place))
+
+
+def by_position(parts: Sequence[tuple[Tensor, ...]]) -> dict[str, Tensor]:
+    """Entropy of each query and weight that each key receives, `[token]`, from the `_sums` of all rows.
+
+    Nothing where queries and keys are not the same tokens, as beside a sink's key.
+    """
+    entropy, received = torch.cat([part[1] for part in parts]), torch.stack([part[2] for part in parts]).sum(0)
+    means = {"attention_entropy_by_position": entropy,
+             "attention_received": received / sum(part[0][5].sum() for part in parts)}
+    return means if len(entropy) == len(received) else {}
 
 
 def logits(named: Mapping[str, Any]) -> Iterator[tuple[Tensor, float]]:

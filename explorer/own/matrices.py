@@ -38,6 +38,30 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
                     yield "W_G", _pieces(gate)
 
 
+@torch.enable_grad()
+def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor] | None:
+    """Rows of W_Q and of W_K that make each head's queries and keys, `[head, d_head, d]`; None where they are not seen.
+
+    Gradients say which rows they are: heads may be interleaved, joined with the values, or share their keys.
+
+    Args:
+        batch: number of sequences, where heads lie within the batch.
+    """
+    operands = (queries_keys_values(anatomy.attention) or ())[:2]
+    wholes = [part if part.ndim == 4 else part.reshape(batch, -1, *part.shape[1:])
+              for part in (node.tensor for node in operands)]
+    count = max((whole.shape[1] for whole in wholes), default=0)
+    made: list[list[Tensor]] = [[], []]
+    for head in range(count):
+        for node, whole, parts in zip(operands, wholes, made, strict=True):
+            own = Node("select", [node], whole[:, head * whole.shape[1] // count])
+            parts += [piece.numbers() for piece in _pieces(node.matrix, own)]
+    shapes = {part.shape for parts in made for part in parts}
+    one_each = all(len(parts) == count for parts in made) and len(shapes) == 1
+    d_head = operands[0].tensor.shape[-1] if operands else 0
+    return (torch.stack(made[0]), torch.stack(made[1])) if one_each and shapes.pop()[:-1] == (d_head,) else None
+
+
 def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
     alpha = {id(w): w for part in anatomy.sums for _, node in kinds(anatomy, part) for w in bare(node)[1]}

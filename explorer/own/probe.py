@@ -151,6 +151,10 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
     them. Where the loss is a cross-entropy of the output, `Profile.logits` has it, and what its logits come to.
     `explorer.profile.STATISTICS` has each statistic's definition and source.
 
+    A profile keeps numbers, no weights. How they have changed since initialization, spectra among them, `ex.compare`
+    says of a profile that was probed, or stored, before the training and one that was probed after it; `ex.watch` and
+    the race read the spectra of each step's own change.
+
     Args:
         model: any module with repeated blocks.
         batch: a tensor, a tuple of positional or a mapping of named arguments; or a function that runs the model,
@@ -160,7 +164,8 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
         blocks: names of the blocks, in which * stands for anything; None to find them. A mapping of sites to names of
             modules whose outputs they are, such as {"attn_out": "h.*.attn", "resid_post": "h.*"}, where the code is not
             understood; attention and matrices are then not read.
-        spectra: whether spectral norms and stable ranks of the matrices are wanted, too: some 70 more reads of each.
+        spectra: whether spectral norms and stable ranks of the matrices, and of W_Qᵀ W_K by head, are wanted, too: some
+            70 more reads of each, and two small gradients a head.
     Returns:
         The longest stack's profile, of equals the later one's: a decoder comes before its encoder. `others` has those
         of the other stacks. A block that is called several times is as many layers.
@@ -182,6 +187,8 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             output, stacks, refused = sites.run(model, batch), [sites.stack], []
         else:
             stacks = _stacks(model, batch, blocks)
+            for stack in stacks:
+                stack.spectra = spectra
             recording = Recording(model, stacks)
             cleanup.callback(recording.restore)
             output = recording.run(model, batch)
@@ -189,8 +196,6 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             stacks = [stack for stack in stacks if stack.sites and not stack.refused]
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
-        for stack in stacks:
-            stack.spectra = spectra
         value, scale = loss_of(output, loss)
         logits = of_output(output, loss, value)
         backward(value, stacks, model)

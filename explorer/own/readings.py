@@ -19,7 +19,7 @@ from explorer.display import reason, shown
 from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
 
 Present = NDArray[np.bool_]
-COLUMNS = ["step", "layer", "site", "head", "statistic", "value"]
+COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
 UNITS: Mapping[str, str] = MappingProxyType({
     "mean": "mean of x over batch, token and coordinate",
     "second_moment": "mean of x²",
@@ -31,6 +31,8 @@ UNITS: Mapping[str, str] = MappingProxyType({
     "attention_entropy": "mean over rows of their entropy, nats",
     "attention_entropy_normalized": "mean over rows of their entropy over ln(visible keys)",
     "attention_max": "mean over rows of the largest weight",
+    **{name: row.definition for name, row in VOCABULARY.items()
+       if row.by_position and name != "token_correlation_by_position"},
     "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
     "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
     "update_cosine": "cosine between a matrix and a step's change of it: 0 where the step turns the matrix alone, "
@@ -62,7 +64,7 @@ class Reading(NamedTuple):
     """`LOGITS` of the step's first pass, in this process, where the loss is a cross-entropy; else empty."""
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns step, layer, site, head, statistic, value."""
+        """Tidy: one number a row; columns step, layer, site, head, position, statistic, value."""
         columns = _columns(tuple((key, value.shape) for key, value in self.values.items()))
         values, present = (np.concatenate([np.empty(0, kind), *(held[key].ravel() for key in self.values)])
                            for held, kind in ((self.values, float), (self.present, bool)))
@@ -248,6 +250,7 @@ def needs(library: str, kind: str) -> Any:
 
 def scalars(frame: pd.DataFrame) -> dict[str, float]:
     """A number each statistic, site and layer, as second_moment/resid_post/03: of heads the mean or the largest."""
+    frame = frame[frame["position"].isna()]
     frame = frame.assign(place=frame["layer"].map(lambda layer: f"/{layer:02d}", na_action="ignore").fillna(""))
     frame["tag"] = frame["statistic"] + "/" + frame["site"] + frame["place"]
     grouped = frame.groupby("tag", sort=False)["value"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from explorer.diagnosis.remedies import listed
+from explorer.measuring.spectra import of_heads
 from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own import text
 from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
@@ -18,7 +20,7 @@ from explorer.own.attention import read_attention
 from explorer.own.differences import differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
-from explorer.own.matrices import weight_values
+from explorer.own.matrices import by_head, weight_values
 from explorer.own.model import Block
 from explorer.own.nodes import Node
 from explorer.own.twin import Twin, twin_of
@@ -92,6 +94,9 @@ class Stack:
             self.facts.append(read_facts(anatomy, block.module))
         except UNREADABLE as error:
             self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
+        if self.spectra:
+            with suppress(*UNREADABLE):  # heads built in no known way are left out
+                self.heads(anatomy)
 
     def end(self) -> None:
         """The model has run."""
@@ -119,6 +124,17 @@ class Stack:
             for site in ROWS:
                 if row.reduce is not None and site in row.sites and (heads.several or row.name not in SPREADS):
                     self.values[row.name, site][len(self.sites)] = row.reduce(heads.rows)
+
+    def heads(self, anatomy: Anatomy) -> None:
+        """Spectra of W_Qᵀ W_K by head; none where a norm gives queries and keys their length."""
+        facts = self.facts[-1]
+        if facts.get(("attn_scores", "normed"), ("norm",))[:2] != ("", ""):
+            return
+        weights = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
+        if weights is not None:
+            made = of_heads(weights[0][None], weights[1][None], facts["attn_scores", "divisor"])
+            for key, value in made.items():
+                self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
 
     def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
         """All of it as one record.

@@ -32,7 +32,7 @@ from explorer.profile import Profile
 
 def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
           optimizer: Optimizer | Sequence[Optimizer] | None = None, blocks: str | Sequence[str] | None = None,
-          evaluation: bool = False, start: int = 0, spectra: bool = False) -> Watch:
+          evaluation: bool = False, start: int = 0, spectra: bool = False, positions: bool = False) -> Watch:
     """Watches a model while it trains: a reading each `every` steps, and where a value first was not finite.
 
     A step ends when a torch optimizer has stepped, so gradients that are accumulated are one reading; a loop without
@@ -54,6 +54,8 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
         start: number of the first step, for a run that goes on.
         spectra: whether the largest singular value and the stable rank of each update are read, too, of the blocks'
             matrices that a process holds whole: some 20 more reads of each.
+        positions: whether second moment, entropy and attention received by token position are read, too: of a step's
+            first pass, in the first process; the second moment only where there are not as many sequences as tokens.
     Raises:
         TypeError: the model or an optimizer is none.
         ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is no such number; a
@@ -67,12 +69,13 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     for stepper in given:
         must_be(Optimizer, "optimizer", stepper)
     must_be(bool, "spectra", spectra)
+    must_be(bool, "positions", positions)
     if is_compiled(model):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
     layers = find_stacks(model, blocks)[0]
     return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start,
-                 spectra)
+                 spectra, positions)
 
 
 PASSED_ON = (nn.Dropout, nn.Identity)
@@ -93,8 +96,10 @@ class Watch:
     """
 
     def __init__(self, model: nn.Module, blocks: list[Block], every: int, into: list[Sink],
-                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool) -> None:
-        self.model, self.blocks, self.every, self.sinks, self.spectra = model, blocks, every, into, spectra
+                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool,
+                 positions: bool) -> None:
+        self.model, self.blocks, self.every, self.sinks = model, blocks, every, into
+        self.spectra, self.positions = spectra, positions
         self.readings: list[Reading] = []
         self.layers = tuple(plain(block.path) for block in blocks)
         inner = {path: part for path, part in model.named_modules()
@@ -133,10 +138,10 @@ class Watch:
         return self._sentinel.first(self._sentinel.times())
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns step, layer, site, head, statistic, value (see `readings.UNITS`).
+        """Tidy: one number a row; columns step, layer, site, head, position, statistic, value (see `readings.UNITS`).
 
-        Layers count from 1, and 0 is the input of the first; `layer` is missing (<NA>) for a matrix in no block, `head`
-        where a statistic has none.
+        Layers count from 1, and 0 is the input of the first; heads and positions count from 0. `layer` is missing
+        (<NA>) for a matrix in no block, `head` and `position` where a statistic has none.
         """
         self._steps.settle()
         return frames(self.readings)
@@ -199,7 +204,7 @@ class Watch:
     def _open(self) -> None:
         """Begins a step; one that is to be read gathers more."""
         if self._next % self.every == 0:
-            self._window = Window(self.model, self.blocks, self.spectra)
+            self._window = Window(self.model, self.blocks, self.spectra, self.positions)
             self._inner_hooks = inner_hooks(self._inner, self._inside)
             self._inner_hooks.callback(self.model.register_forward_hook(Hook(self._output)).remove)
 

@@ -20,8 +20,8 @@ from explorer.own.attention import reader
 from explorer.own.model import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
-from explorer.own.sums import HALF, Sums, copies, head_share, local, n_processes, over_processes
-from explorer.profile import Array, Key
+from explorer.own.sums import HALF, Sums, copies, head_share, local, n_processes, over_processes, shards
+from explorer.profile import VOCABULARY, Array, Key
 from explorer.training.optimize import rotation
 
 # The matrices of a model at an optimizer's step: norms of their gradients, and of their change over their own.
@@ -174,10 +174,13 @@ class Window:
         model: the root.
         blocks: its layers, in order.
         spectra: whether singular values of the updates are read, too.
+        positions: whether statistics by token position are read, too: of the first pass, in this process.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[Block], spectra: bool = False) -> None:
-        self.blocks = blocks
+    def __init__(self, model: nn.Module, blocks: list[Block], spectra: bool = False, positions: bool = False) -> None:
+        self.blocks, self.positions = blocks, positions
+        self.tokens: defaultdict[str, dict[int, Tensor]] = defaultdict(dict)
+        """By statistic and layer from 0: `[token]`; of the stream `[sequence, token]`, or the other way round."""
         self.stream: dict[int, Sums] = {}
         self.gradient: dict[int, Sums] = {}
         self.heads: dict[int, Sums] = {}
@@ -190,6 +193,8 @@ class Window:
 
     def forward(self, place: int, x: Tensor) -> Tensor:
         """Adds a tensor of the stream; its largest |x|."""
+        if self.positions and place and x.ndim == WITH_TOKENS and not any(shards(x)):
+            self.place(place - 1, {"second_moment_by_position": local(x).float().square().mean(-1)})
         self.dtype, x = str(x.dtype).removeprefix("torch."), local(x)
         if place == 0 and x.ndim <= WITH_TOKENS:
             small = almost_zero(x)
@@ -203,7 +208,13 @@ class Window:
     def around(self, layer: int) -> AbstractContextManager[Any]:
         """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
         block = self.blocks[layer].module
-        return nullcontext() if is_compiled(block) else reader(block, partial(self.attend, layer))
+        return nullcontext() if is_compiled(block) else reader(
+            block, partial(self.attend, layer), partial(self.place, layer) if self.positions else None)
+
+    def place(self, layer: int, means: Mapping[str, Tensor]) -> None:
+        """Keeps statistics by token position, unless they are known."""
+        for name, mean in means.items():
+            self.tokens[name].setdefault(layer, mean)
 
     def attend(self, layer: int, heads: Sums) -> None:
         """Adds the sums over a block's attention, by head."""
@@ -238,6 +249,7 @@ class Window:
             _weight_cells(cells, matrices, weights)
             for layer, parts, most in zip(heads, sums[2 * n:], largest[n:], strict=True):
                 _head_cells(cells, layer, parts, most)
+        _token_cells(cells, self.tokens)
         notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(matrices, weights),
                               (int(small[0]), int(small[1])))
         logits = self.logits[0] if self.logits else {}
@@ -301,6 +313,17 @@ def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
     """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
     return [matrix.site for matrix, (gradient, _, _, size, stepped, *_) in zip(matrices, numbers, strict=True)
             if matrix.layer is None and stepped and not size and gradient]
+
+
+def _token_cells(cells: Cells, tokens: Mapping[str, Mapping[int, Tensor]]) -> None:
+    """Numbers by token position. Attention says which of the stream's two first axes has the tokens."""
+    counts = {len(mean) for name, by_layer in tokens.items() for mean in by_layer.values() if mean.ndim == 1}
+    for name, by_layer in tokens.items():
+        for layer, mean in by_layer.items():
+            axes = [axis for axis in range(2) if mean.ndim == 1 or {mean.shape[axis]} == counts]
+            if mean.ndim == 1 or len(axes) == 1:  # as many sequences as tokens do not say which are which
+                values = mean if mean.ndim == 1 else mean.mean(1 - axes[0])
+                cells[name, VOCABULARY[name].sites[0]][layer] = values.double().cpu().numpy()
 
 
 def _head_cells(cells: Cells, layer: int, parts: Array, largest: Array) -> None:

@@ -103,6 +103,8 @@ TEXT_FEATURES = 0.1
 BY_POSITION = {"second_moment_by_position": "second_moment", "token_correlation_by_position": "token_correlation",
                "attention_entropy_by_position": "attention_entropy", "attention_received": "attention_max"}
 """Statistics by position, and those whose notes hold of them."""
+OF_LOGITS = {"output_logit_rms": "second_moment", "output_logit_largest": "max_abs"}
+"""Statistics of the output's logits, and those whose notes hold of them where no norm stands before the readout."""
 FAVOR = 0.05
 """Logarithm of a factor between the mean weights of two keys from which they are not equal."""
 FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in row.sites)
@@ -170,7 +172,12 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
             notes[statistic] = "not covered where it leaves float32's range"
     names, designs = _measured()
     notes = designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
-    return out, {row: notes[mean] for row, mean in BY_POSITION.items() if mean in notes} | notes
+    followed = BY_POSITION | ({} if design.final_norm else OF_LOGITS)
+    if design.point and design.final_norm:
+        notes |= dict.fromkeys(OF_LOGITS, "not covered: a function stands in the last norm's place")
+    elif design.tied:
+        notes["output_logit_largest"] = "not covered: a tied readout takes the token itself for the next one"
+    return out, {row: notes[mean] for row, mean in followed.items() if mean in notes} | notes
 
 
 @cache

@@ -32,10 +32,10 @@ _FOLLOWED = (0.0, 0.0, 0.0037, 0.0084, 0.0127, 0.0158, 0.0173, 0.0162, 0.013)
 """The rest of what two characters of a window and the two that follow are the same together beyond chance."""
 
 
-def spread(config: Config, q: float) -> float:
+def spread(config: Config, q: Any) -> Any:
     """Standard deviation of the readout's logits of outputs of a second moment, before a final norm that divides."""
     final = config.design.final_norm and not config.design.point
-    return math.sqrt(config.d_model * config.design.readout_variance * (q / (q + config.norm_epsilon) if final else q))
+    return (config.d_model * config.design.readout_variance * (q / (q + config.norm_epsilon) if final else q)) ** 0.5
 
 
 def recognized(config: Config, s: float, own: float) -> tuple[float, float]:

@@ -18,6 +18,8 @@ from scipy.special import gammaincinv, ndtr
 from explorer.config import Config
 from explorer.profile import MATRICES, Array, Key, Profile
 from explorer.schemes.residual import profiled_factor
+from explorer.theory.inputs import VOCABULARY, softened, spread
+from explorer.theory.logits import NODES, WEIGHTS
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
@@ -112,12 +114,39 @@ def max_abs(config: Config, x: Moments) -> Array:
 
     A first token whose second moment is larger, as under a causal mask, may have the largest coordinate alone.
     """
+    return _largest(config, x, config.d_model, x.uneven - 2 / config.d_model, np.sqrt([x.q, x.first]))
+
+
+def _largest(config: Config, x: Moments, count: int, excess: Array, sizes: Array) -> Array:
+    """`max_abs` of `count` numbers a token, of these sizes: of any token, and of the first."""
     rho = np.fmin(np.fmax(x.p / x.q, 0.0), 1.0)  # 0 for what is not a number
-    groups = config.batch_size * config.d_model
+    groups = config.batch_size * count
     every = np.interp(np.sqrt(1 - rho), SPREAD, _expected(config.n_ctx, groups))
     alone = np.full_like(every, _expected(1, groups)[-1])
-    bent = _bent(np.array([every, alone]), x.uneven - 2 / config.d_model)
-    return np.asarray((bent * np.sqrt([x.q, x.first])).max(0))
+    return np.asarray((_bent(np.array([every, alone]), excess) * sizes).max(0))
+
+
+def output_logits(config: Config, x: Moments, own: Array) -> dict[Key, Array]:
+    """RMS and largest of the readout's logits of streams; nothing where a function stands in the last norm's place.
+
+    A readout's entries are N(0, v) and know nothing of the output y, whose logits are N(0, v |y|²): E z² = s² = v d
+    E y², and after a norm E y² is 1. One character's logits of two tokens correlate as the tokens do, so the largest is
+    that of V numbers a token; over 64 seeds it was up to 3 % below. A tied readout gives the token's own character, one
+    of V, the logit N(√(own d) s, s²), and the largest is then not covered. (Our derivation.)
+
+    Args:
+        own: part of the streams' second moment that is the token's own character's, where the readout is tied.
+    """
+    design, height = config.design, config.output_cap
+    if design.final_norm and design.point:
+        return {}
+    s, first = spread(config, x.q), spread(config, x.first)
+    itself = s[:, None] * (np.sqrt(own * config.d_model)[:, None] + NODES)
+    squares = [softened(z, height) ** 2 @ WEIGHTS for z in (s[:, None] * NODES, itself)]
+    square = squares[0] + (squares[1] - squares[0]) / VOCABULARY
+    largest = _largest(config, x, VOCABULARY, np.zeros_like(s) if design.final_norm else x.uneven, np.array([s, first]))
+    values = {("output_logit_rms", "logits"): np.sqrt(square)}
+    return values | ({} if design.tied else {("output_logit_largest", "logits"): softened(largest, height)})
 
 
 def _bent(largest: Array, excess: Array) -> Array:
@@ -177,7 +206,7 @@ def largest_square(rows: int, columns: int, factors: int = 1) -> float:
 
 def spectra(config: Config) -> dict[Key, Array]:
     """Spectral norm and stable rank of each matrix at initialization, `[1, layer]`; zeros have no rank. And the largest
-    possible logit of a head, `[1, layer, 1]`, where no norm gives queries and keys their length.
+    possible logit and the stable rank of a head, `[1, layer, 1]`, where no norm gives queries and keys their length.
     """
     values, layers = {}, np.ones((1, config.n_layers))
     for name, matrix in config.design.matrices.items():
@@ -187,9 +216,11 @@ def spectra(config: Config) -> dict[Key, Array]:
             values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
     if config.design.attends and not config.design.normalizes_heads:
         queries, keys = (config.design.matrices[name].variance for name in ("W_Q", "W_K"))
-        square = queries * keys * largest_square(config.d_head, config.d_model, factors=2)
+        square = largest_square(config.d_head, config.d_model, factors=2)
         values["largest_possible_logit", "attn_scores"] = (
-            layers[..., None] * math.sqrt(square) * config.d_model / config.design.divisor)
+            layers[..., None] * math.sqrt(queries * keys * square) * config.d_model / config.design.divisor)
+        if queries * keys:  # E‖AᵀB‖_F² is d² d_head
+            values["logit_rank", "attn_scores"] = layers[..., None] * config.d_head * config.d_model**2 / square
     return values
 
 

@@ -76,6 +76,7 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
     rows, covered = recursion.rows(), len(recursion.steps)
     columns = recursion.stream()
     columns |= {(name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites}
+    columns |= recursion.logits()
     if backward and covered == 2 * config.n_layers:
         columns |= recursion.gradients()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
@@ -88,7 +89,8 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
                 full[:len(column)] = column  # it ends where the recursion did
                 values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
-    lawless = [row for row in wanted if row.name not in (*LAWS, *ROW_LAWS) and not row.backward]
+    lawless = [row for row in wanted if not (row.name in LAWS or row.name in ROW_LAWS or row.backward
+                                             or row.sites == ("logits",))]
     notes |= {row.name: row.unpredicted for row in lawless}
     return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
 
@@ -97,8 +99,9 @@ def _lengths(config: Config) -> dict[str, int]:
     """Number of layers of each site that the model has."""
     design = config.design
     learned = zip(VECTORS, (design.sink.std, design.alpha_shape is not None, design.mix_shapes), strict=True)
-    absent = () if design.attends else ("attn_scores", "pattern", "attn_out")
-    sites = [*STREAM, *BRANCHES, *ROWS, *design.shapes, *(name for name, there in learned if there)]
+    absent = (*(() if design.attends else ("attn_scores", "pattern", "attn_out")),
+              *(() if design.predicts_text else ("logits",)))
+    sites = [*STREAM, *BRANCHES, *ROWS, "logits", *design.shapes, *(name for name, there in learned if there)]
     return {site: 1 if site == "embed" else config.n_layers for site in sites if site not in absent}
 
 
@@ -127,6 +130,15 @@ class Recursion:
             columns = zip((*STREAM, *BRANCHES), np.split(law(self.config, every), ends[:-1]), strict=True)
             values |= {(name, site): column for site, column in columns if site in STATISTICS[name].sites}
         return values
+
+    def logits(self) -> dict[Key, Array]:
+        """Statistics of the readout's logits of the stream after each layer that is covered; none without a readout."""
+        design, steps = self.config.design, self.steps[1::2]
+        if not design.predicts_text or not steps:
+            return {}
+        kept = np.array(np.cumprod([step.kept for step in self.steps])[1::2], np.float64)
+        return laws.output_logits(self.config, self._moments([step.site for step in steps]),
+                                  design.tied * design.token_part * kept)
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""

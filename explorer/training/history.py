@@ -60,13 +60,14 @@ TRAINING: Mapping[str, Statistic] = MappingProxyType({
                   log=True, marks={1.0: "one direction"}),
         Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
                   BRANCHES, "1"),
-        WEIGHT_STATISTICS["largest_possible_logit"],
-        *(row for row in STATISTICS.values() if row.name != "activation_gradient" and not row.by_position),
+        WEIGHT_STATISTICS["largest_possible_logit"], WEIGHT_STATISTICS["logit_rank"],
+        *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
     )
 })
 """All statistics of the instruments; a step's number is of the weights that so many steps have made."""
-ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit")
-"""Statistics of a race with `spectra=True` alone."""
+ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit", "logit_rank",
+              *(name for name, row in STATISTICS.items() if row.by_position))
+"""Statistics of a race with `spectra=True` alone, and those by position, with `positions=True`."""
 
 
 class History:
@@ -116,7 +117,8 @@ class History:
             held.extend(new)
 
     def series(self, statistic: str, site: str = NO_SITE) -> tuple[Array, Array]:
-        """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]` or `[reading, layer, head]`.
+        """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]`, or `[reading, layer, head]` or
+        `[reading, layer, position]`.
 
         Raises:
             KeyError: the instruments have no such statistic.
@@ -157,9 +159,10 @@ class History:
         return (self.losses or [math.nan])[-1], float(held_out[-1]) if held_out else math.nan
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns step, statistic, site, layer, head, value.
+        """Tidy: one number a row; columns step, statistic, site, layer, head, position, value.
 
-        Layers count from 1, and 0 is the input; `layer` and `head` are missing (<NA>) where a statistic has none.
+        Layers count from 1, and 0 is the input, positions from 0; `layer`, `head` and `position` are missing (<NA>)
+        where a statistic has none.
         """
         import pandas as pd
 
@@ -247,11 +250,11 @@ class Standing:
         return {runner.name: runner.history for runner in self.runners}
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, value."""
+        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, position, value."""
         import pandas as pd
 
         frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
-        columns = ["contender", "step", "statistic", "site", "layer", "head", "value"]
+        columns = ["contender", "step", "statistic", "site", "layer", "head", "position", "value"]
         return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
@@ -280,12 +283,13 @@ class Terms(NamedTuple):
     every: int
     text: Text | None = None
     spectra: bool = False
+    positions: bool = False
 
     def plain(self) -> dict[str, Any]:
         """All of it as plain values, and the text as an array, for `packed`."""
         contenders = [[name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders]
         plain = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every,
-                 "spectra": self.spectra}
+                 "spectra": self.spectra, "positions": self.positions}
         if not self.text:
             return plain
         return {**plain, "vocabulary": "".join(self.text.vocabulary), "text": self.text.codes.astype(np.int16)}
@@ -298,7 +302,7 @@ class Terms(NamedTuple):
         codes = plain.get("text")
         text = None if codes is None else Text(codes.astype(np.int64), tuple(plain["vocabulary"][: len(codes)]))
         return cls(contenders, Task.from_json(plain["task"]), plain["steps"], plain["every"], text,
-                   plain.get("spectra", False) is True)
+                   *(plain.get(name, False) is True for name in ("spectra", "positions")))
 
 
 class Record(Standing):

@@ -46,6 +46,7 @@ class Race(Standing):
         every: how often the instruments are on.
         text: the text to learn from; None is Python's prose.
         spectra: whether the instruments read singular values of the updates, too.
+        positions: whether they read statistics by token position, too.
     Raises:
         TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
@@ -53,20 +54,21 @@ class Race(Standing):
     """
 
     def __init__(self, contenders: Sequence[Contender], task: Task, steps: int, every: int = 10,
-                 text: Text | None = None, spectra: bool = False) -> None:
+                 text: Text | None = None, spectra: bool = False, positions: bool = False) -> None:
         check(contenders, task, steps, every)
         must_be(bool, "spectra", spectra)
+        must_be(bool, "positions", positions)
         if text is not None:
             must_be(Text, "text", text)
         self.contenders, self.task, self.steps, self.every = tuple(contenders), task, steps, every
-        self.spectra = spectra
+        self.spectra, self.positions = spectra, positions
         first = contenders[0].config
         shape = first.n_ctx, first.batch_size
         self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
         self.threads = max(shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders)
         self.runners: tuple[Runner, ...] = tuple(
-            Runner(entry, self.data, steps, self.device, spectra) for entry in contenders)
+            Runner(entry, self.data, steps, self.device, spectra, positions) for entry in contenders)
         self.levels = self.data.levels
 
     def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
@@ -98,7 +100,8 @@ class Race(Standing):
     @property
     def terms(self) -> Terms:
         """Everything that it started with."""
-        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text, self.spectra)
+        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text, self.spectra,
+                     self.positions)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
@@ -144,7 +147,7 @@ class Race(Standing):
 
 def race(contenders: Sequence[Contender], task: Task | None = None, steps: int = 200,
          stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None,
-         every: int = 10, text: Text | None = None, spectra: bool = False) -> Race:
+         every: int = 10, text: Text | None = None, spectra: bool = False, positions: bool = False) -> Race:
     """Trains the contenders side by side: the same batches in the same order, a step each in turn.
 
     The same arguments give the same numbers, bit for bit on one machine's CPU. `Race.run` goes on with a race that was
@@ -160,10 +163,12 @@ def race(contenders: Sequence[Contender], task: Task | None = None, steps: int =
         text: the text to learn from; None is Python's prose.
         spectra: whether the instruments read the largest singular value and the stable rank of each matrix's update,
             and the largest possible logit of each head, too; the training is the same, bit for bit.
+        positions: whether they read second moment, correlation, entropy and attention received by token position, too,
+            in every layer; so is the training.
     Raises:
         TypeError, ConfigError: see `Race`.
     """
-    return Race(contenders, Task() if task is None else task, steps, every, text, spectra).run(stop, on_step)
+    return Race(contenders, Task() if task is None else task, steps, every, text, spectra, positions).run(stop, on_step)
 
 
 def race_of(terms: Terms) -> Race:

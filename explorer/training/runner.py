@@ -46,12 +46,13 @@ class Runner(Entrant):
         steps: how long the race is, for the learning rate's decay.
         device: where it runs.
         spectra: whether singular values of the updates are read, too.
+        positions: whether statistics by token position are read, too.
     Raises:
         ConfigError: the recipe has what can do nothing for the design, such as a schedule for an α that it has not.
     """
 
-    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device, spectra: bool = False
-                 ) -> None:
+    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device, spectra: bool = False,
+                 positions: bool = False) -> None:
         super().__init__(contender.name, contender.config)
         self.recipe = contender.recipe
         self.recipe.check(self.config, self.name)
@@ -64,7 +65,7 @@ class Runner(Entrant):
         self.optimizers = optimizers(self.model, self.config, self.recipe)
         self.schedules = [schedule(optimizer, self.recipe, steps) for optimizer in self.optimizers]
         self.qk_clip = QKClip(self.model, self.recipe.qk_clip) if self.recipe.qk_clip else None
-        self.steps, self.spectra = steps, spectra
+        self.steps, self.spectra, self.positions = steps, spectra, positions
 
     def advance(self, every: int) -> None:
         """One step of training, with the instruments on if the step is a multiple of `every`.
@@ -75,7 +76,7 @@ class Runner(Entrant):
             for alpha, value in zip(self.scheduled, self.recipe.alphas(self.step, len(self.scheduled)), strict=True):
                 alpha.fill_(value)
         batch = self.tensors(self.data.batch(self.step))
-        instruments = Instruments(self.model, self.device) if self.step % every == 0 else None
+        instruments = Instruments(self.model, self.device, self.positions) if self.step % every == 0 else None
         tap = ignore if instruments is None else instruments.tap
         if self.qk_clip:
             tap = self.qk_clip.watching(tap)
@@ -171,15 +172,16 @@ class Instruments:
     Args:
         model: the contender's.
         device: where it is.
+        positions: whether statistics by token position are wanted, too.
     """
 
-    def __init__(self, model: Transformer, device: torch.device) -> None:
+    def __init__(self, model: Transformer, device: torch.device, positions: bool = False) -> None:
         config = model.config
         self.model = model
         self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
         self.names = tuple(name for name in self.layers[0].weights if name in MATRICES)
         mask = visible(config.n_ctx, device) if config.causal else None
-        self.recorder = Recorder(config, mask, (1, 0), lambda _: None, positions=False)
+        self.recorder = Recorder(config, mask, (1, 0), lambda _: None, positions=positions, readout=model.readout)
         self.streams: list[Tensor] = []
         self.tap = both(self.recorder, self.streams)
         self.before: list[Tensor] = []

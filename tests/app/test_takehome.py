@@ -64,6 +64,15 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
         assert unpacked(dots["y"]) == pytest.approx(values.tolist(), rel=1e-5)
 
 
+def test_the_script_draws_the_layer_whose_tokens_are_shown(open_panel: Any) -> None:
+    page = open_panel(predict=ex.predict)
+    page.until("idle")
+    page.panel.statistic.restore("attention_received")
+    page.panel.layer.restore(1)
+    press(page.panel.home, "show", "Python")
+    assert 'measured.plot("attention_received", predicted, layer=1).show()' in page.panel.home.text
+
+
 def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -> None:
     page = open_panel(predict=ex.predict)
     pinned(page)

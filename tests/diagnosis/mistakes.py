@@ -77,7 +77,7 @@ def profiled(blocks: nn.ModuleList, tokens: int = 32, size: float = 1.0, **parts
         rows = Rows.of(stacks["attn_scores"], stacks["pattern"], None)
         signals = {site: Signal.of(stack) for site, stack in stacks.items() if site not in ("attn_scores", "pattern")}
         for row in STATISTICS.values():
-            for site in row.sites if row.reduce else ():
+            for site in filter(stacks.__contains__, row.sites if row.reduce else ()):  # there is no readout
                 values[row.name, site] = row.reduce(rows if site in ROWS else signals[site])[None].double().numpy()
     values |= weighed([{name: block.get_submodule(name).weight for name in MATRICES if hasattr(block, name)}
                        for block in blocks])

@@ -63,6 +63,22 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "limits 1,000" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("statistic", "layer", "call"), [
+    ("attention_received", 2, '"attention_received", predicted, layer=2)'),
+    ("attention_received", 0, '"attention_received", predicted)'), ("kurtosis", 2, '"kurtosis", predicted)')])
+def test_the_layer_of_a_chart_by_position(monkeypatch: pytest.MonkeyPatch, statistic: str, layer: int, call: str
+                                          ) -> None:
+    shown: list[go.Figure] = []
+    monkeypatch.setattr(go.Figure, "show", lambda figure: shown.append(figure))
+    code = snippet.explore(ex.Config(**SIZE), {}, statistic, layer=layer)
+    assert f"measured.plot({call}.show()" in code
+    left = run(code)
+    dots = next(trace for trace in shown[0].data if trace.mode == "markers")
+    drawn = left["measured"][statistic, "pattern"][:, layer - 1] if statistic == "attention_received" else \
+        left["measured"].stream(statistic)[1]
+    np.testing.assert_allclose(dots.y, drawn.mean(0), rtol=1e-5)
+
+
 @pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
 def test_a_race(task: Task) -> None:
     size = SIZE | {"n_seeds": 1}

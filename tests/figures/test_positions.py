@@ -10,7 +10,7 @@ import pytest
 from explorer import Config, Profile, measure, predict
 from explorer.diagnosis.agreement import agreement
 from explorer.ends import ENDS, endings
-from explorer.figures import BY_CHOICE, FIGURES, at_layer, row_of
+from explorer.figures import BY_CHOICE, FIGURES, row_of
 from explorer.figures.layers import NO_ATTENTION
 from explorer.profile import STATISTICS
 
@@ -47,14 +47,16 @@ def test_the_last_layer_over_positions_from_1(name: str, both: tuple[Profile, Pr
 
 @pytest.mark.parametrize("name", NAMES)
 def test_another_layer_is_drawn_said_and_compared(name: str, both: tuple[Profile, Profile]) -> None:
-    row = at_layer(row_of(name), 2)
+    row = row_of(name, 2)
     figure = row.draw(both)
     dots = next(trace for trace in figure.data if trace.mode == "markers")
     np.testing.assert_allclose(dots.y, both[0][name][:, 1].mean(0), rtol=1e-5)
     assert not np.allclose(both[0][name][:, 1].mean(0), both[0][name][:, -1].mean(0), rtol=1e-3)
-    assert "layer 2" in row.caption
-    assert "last layer" not in row.caption
-    whole, *same = (at_layer(row_of(name), layer).draw(both).to_json() for layer in (0, 3, 9))
+    last = row_of(name).caption
+    assert last.count("the last layer") == 1
+    assert row.caption == last.replace("the last layer", "layer 2")
+    assert both[0].plot(name, both[1], layer=2).data[:len(figure.data)] == figure.data
+    whole, *same = (row_of(name, layer).draw(both).to_json() for layer in (0, 3, 9))
     assert same == [whole, whole], "a design that has no such layer shows its last"
     assert figure.to_json() != whole
     values = np.array(both[0][name])
@@ -64,9 +66,15 @@ def test_another_layer_is_drawn_said_and_compared(name: str, both: tuple[Profile
     assert [alike[0] == alike[1] for alike in worst] == [False, True, True]
 
 
-def test_a_statistic_by_layer_has_no_layer_to_choose() -> None:
-    for row in (*FIGURES.values(), row_of("kurtosis")):
-        assert at_layer(row, 2) is row
+def test_a_statistic_by_layer_has_no_layer_to_choose(both: tuple[Profile, Profile]) -> None:
+    for name in (*FIGURES, "kurtosis"):
+        assert row_of(name, 2).draw(both) == row_of(name).draw(both), name
+
+
+@pytest.mark.parametrize(("name", "layer"), [("kurtosis", 2), ("attention_pattern", 1), ("attention_received", -1)])
+def test_a_chart_of_all_layers_refuses_one(name: str, layer: int, both: tuple[Profile, Profile]) -> None:
+    with pytest.raises(ValueError, match=f"layer must be 0 or more, and 0 for {name} unless .* got {layer}"):
+        both[1].plot(name, layer=layer)
 
 
 def test_a_token_that_is_not_finite_has_an_upright(both: tuple[Profile, Profile]) -> None:

@@ -254,6 +254,16 @@ def test_heads_and_matrices_are_told_by_their_median():
     np.testing.assert_allclose(heat("update_ratio")[0].customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
 
 
+def test_a_map_by_position_has_the_last_layers_tokens():
+    found = {("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]}  # [layer, token]
+    drawn, figure = heat("attention_received", 0, track(history=recorded(found=found)))
+    np.testing.assert_allclose(drawn.y, [1, 2, 3, 4])
+    np.testing.assert_allclose(drawn.customdata[:, 0], [0.4, 0.3, 0.2, 0.1], rtol=1e-6)
+    assert drawn.hovertemplate.startswith("step %{x}, token %{y}:")
+    assert figure.layout.yaxis.title.text == "token position, last layer"
+    assert "0.4 in the first and 0.1 in the last token" in figure.layout.meta["description"]
+
+
 def test_what_a_design_has_not_is_said():
     figure = layer_map(course(), 1, MAPS["alpha_mlp"])
     assert len(figure.data) == 0
@@ -266,7 +276,8 @@ def test_what_a_design_has_not_is_said():
 @pytest.mark.parametrize("name", MAPS)
 def test_every_map_has_axes_a_unit_and_words(name):
     figure = layer_map(course(), 0, MAPS[name])
-    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("step", "depth (layers)")
+    up = "depth (layers)" if MAPS[name].each == "depth" else "token position, last layer"
+    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("step", up)
     assert MAPS[name].unit.endswith(")")
     assert "one" in figure.layout.meta["description"]
 

@@ -31,11 +31,13 @@ def close(found: float, expected: float, share: float) -> bool:
 
 
 def test_every_statistic_of_the_vocabulary_at_every_site() -> None:
-    profile = measure(SMALL.replace(mlp="gated", stream="hyper", attention_gate="head"))
+    text = {"input": "text", "loss": "next_token"}
+    profile = measure(SMALL.replace(mlp="gated", stream="hyper", attention_gate="head", **text))
     wanted = {(s.name, site) for s in STATISTICS.values() for site in s.sites if site not in {*VECTORS} - {"mix"}}
     assert set(profile.values) == wanted
-    assert wanted - set(measure(SMALL).values) == {
-        ("parameter_gradient", name) for name in ("W_G", "W_gate", "mix")}
+    lacking = wanted - set(measure(SMALL).values)
+    assert {site for _, site in lacking} == {"W_G", "W_gate", "mix", "logits"}, "linear loss: no readout"
+    assert lacking == {(name, site) for name, site in wanted if site in {site for _, site in lacking}}
     for (statistic, site), value in profile.values.items():
         heads = (8,) if STATISTICS[statistic].by_position else (4,) if site in ("attn_scores", "pattern") else ()
         assert value.shape == (2, 1 if site == "embed" else 3, *heads), (statistic, site)

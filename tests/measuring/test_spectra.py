@@ -108,6 +108,9 @@ def test_the_largest_possible_logit_is_reached_by_two_vectors_of_rms_1() -> None
         assert float(x.square().mean()) == pytest.approx(1)
         logit = float((queries @ x) @ (keys @ y)) / math.sqrt(32)
         assert profile["largest_possible_logit", "attn_scores"][0, 1, head] == pytest.approx(logit, rel=1e-5)
+        values = torch.linalg.svdvals(queries.T @ keys)
+        rank = float(values.square().sum() / values[0] ** 2)
+        assert profile["logit_rank", "attn_scores"][0, 1, head] == pytest.approx(rank, rel=1e-5)
 
 
 @pytest.mark.parametrize("width", [16, 200])

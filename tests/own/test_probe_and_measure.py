@@ -40,7 +40,7 @@ def compare(measured: Profile, probed: Profile, keys: set[tuple[str, str]]) -> N
 def test_every_statistic_at_every_site(name: str) -> None:
     measured, probed = both(CONFIGS[name])
     own = {key for key in probed if key[0] not in ("weight_variance", "weight_likeness")}
-    assert own == set(measured)
+    assert own == {key for key in measured if key[1] != "logits"}, "what the readout makes of a layer is not seen"
     compare(measured, probed, own)
     assert measured.pattern is not None
     assert probed.pattern is not None

@@ -8,11 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from small_models import HEADS, LAYERS, Encoder, adam, batch, gpt2, llama, loss_of, train
+from small_models import HEADS, LAYERS, TOKENS, Encoder, adam, batch, gpt2, llama, loss_of, train
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.own.readings import COLUMNS, UNITS
+from explorer.own.nodes import first_floating
+from explorer.own.readings import COLUMNS, UNITS, scalars
+from explorer.profile import STATISTICS
 
 
 def value(watch: ex.Watch, step: int, statistic: str, site: str) -> np.ndarray:
@@ -112,6 +114,58 @@ def test_attention_of_torchs_own_encoder_is_read(dropout: float) -> None:
     entropy = value(watch, 0, "attention_entropy_normalized", "pattern")
     assert entropy.shape == (LAYERS, HEADS)
     assert ((entropy > 0.5) & (entropy < 1)).all()
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("build", [gpt2, llama])
+def test_positions_are_those_of_the_first_pass(build: Callable[[str], nn.Module], implementation: str) -> None:
+    """Second moment, entropy and attention received of each token, in every layer; a second pass is not read."""
+    model = build(implementation)
+    watch = ex.watch(model, positions=True)
+    train(model, 1, torch.optim.SGD(model.parameters(), lr=0.0), parts=2)
+    watch.remove()
+    first, streams = batch(0).chunk(2)[0], list[Tensor]()
+    for name in watch.layers:
+        model.get_submodule(name).register_forward_hook(lambda *given: streams.append(first_floating(given[-1])))
+    with torch.no_grad():
+        model(input_ids=first)
+        pattern = torch.stack(build("eager")(input_ids=first, output_attentions=True).attentions).double()
+    expected = {
+        ("second_moment_by_position", "resid_post"): torch.stack(streams).square().mean((1, 3)),
+        ("attention_received", "pattern"): pattern.mean((1, 2, 3)),
+        ("attention_entropy_by_position", "pattern"): torch.special.entr(pattern).sum(-1).mean((1, 2)),
+    }
+    profile, frame = watch.profile(), watch.frame()
+    for key, wanted in expected.items():
+        assert (wanted.std(-1) > 0.01 * wanted.mean(-1)).all(), "tokens are alike: the test shows nothing"
+        np.testing.assert_allclose(profile[key][0], wanted, rtol=1e-5, atol=1e-6, err_msg=str(key))
+    assert set(frame[frame.position.notna()].statistic) == {name for name, _ in expected}
+    assert profile.plot("attention_received", layer=1).data
+    assert not {tag.split("/")[0] for tag in scalars(frame)} & {name for name, _ in expected}
+
+
+def test_tokens_may_be_the_streams_first_axis() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0), 2, enable_nested_tensor=False)
+    watch, seen = ex.watch(model, positions=True), list[Tensor]()
+    hooks = [layer.register_forward_hook(lambda *given: seen.append(given[-1].detach())) for layer in model.layers]
+    model(torch.randn(5, 3, 8, generator=torch.Generator().manual_seed(0))).square().sum().backward()
+    adam(model).step()
+    [hook.remove() for hook in hooks]
+    np.testing.assert_allclose(watch.profile()["second_moment_by_position"][0],
+                               torch.stack(seen).square().mean((2, 3)), rtol=1e-5)
+
+
+def test_as_many_sequences_as_tokens_do_not_say_which_is_which() -> None:
+    """And nothing by position is read where it is not asked for."""
+    found = []
+    for positions in (True, False):
+        model = gpt2()
+        watch = ex.watch(model, positions=positions)
+        loss_of(model, batch(0, TOKENS)).backward()  # type: ignore[no-untyped-call]
+        adam(model).step()
+        found.append({statistic for statistic, _ in watch.profile() if STATISTICS.get(statistic)
+                      and STATISTICS[statistic].by_position})
+    assert found == [{"attention_received", "attention_entropy_by_position"}, set()]
 
 
 def test_a_padded_row_that_sees_no_key_is_no_row() -> None:
@@ -217,7 +271,7 @@ def test_the_radial_part_of_an_update_is_its_cosine_with_the_matrix() -> None:
 
 def test_the_table_is_tidy_and_its_words_are_defined() -> None:
     model = llama()
-    watch = ex.watch(model, every=2, start=10, spectra=True)
+    watch = ex.watch(model, every=2, start=10, spectra=True, positions=True)
     train(model, 4, torch.optim.AdamW(model.parameters(), lr=1e-3))
     frame = watch.frame()
     assert list(frame.columns) == COLUMNS

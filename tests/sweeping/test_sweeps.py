@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Recipe, Sweep, measure, predict, race, sweep
-from explorer.ends import ENDS, endings
+from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
@@ -36,10 +37,12 @@ def test_the_dataset_equals_predicting_and_measuring_cell_by_cell(serial: xr.Dat
             for n_layers in OVER["n_layers"]:
                 ends = endings(find(SMALL.replace(alpha=alpha, n_layers=n_layers)))
                 cell = serial.sel(origin=origin, alpha=alpha, n_layers=n_layers)
+                assert {*ENDS} - {*ends} == {"output_logit_rms", "output_logit_largest"}, "linear loss: no readout"
                 for name in ENDS:
+                    end = ends.get(name, Ending(math.nan, math.nan, math.nan, 0))
                     np.testing.assert_array_equal(
                         [cell[name], cell[f"{name}_low"], cell[f"{name}_high"]],
-                        [ends[name].middle, ends[name].low, ends[name].high], err_msg=f"{origin} {name} at {alpha}")
+                        [end.middle, end.low, end.high], err_msg=f"{origin} {name} at {alpha}")
 
 
 def test_it_is_labelled(serial: xr.Dataset) -> None:

@@ -31,7 +31,7 @@ def test_what_was_never_told() -> None:
 
 def test_the_vocabulary_is_the_profiles_and_more() -> None:
     shared = set(TRAINING) & set(STATISTICS)
-    assert shared == {name for name, row in STATISTICS.items() if not row.by_position} - {"activation_gradient"}
+    assert shared == set(STATISTICS) - {"activation_gradient"}
     assert all(TRAINING[name] is STATISTICS[name] for name in shared)
 
 

@@ -13,11 +13,14 @@ from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
 from explorer import Config, measure
 from explorer.model import Transformer
 from explorer.model.batch import Batch
+from explorer.profile import STATISTICS
 from explorer.training.archive import load, save
-from explorer.training.history import ON_REQUEST
+from explorer.training.history import ON_REQUEST, Terms
 from explorer.training.race import MARGIN, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
+
+POSITIONS = [name for name, row in STATISTICS.items() if row.by_position]
 
 
 def test_alphas_follow_their_schedules() -> None:
@@ -96,7 +99,7 @@ def test_spectra_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Pat
     plain, wide = (race([POST, PRE], TASK, 5, every=2, spectra=spectra) for spectra in (False, True))
     frame = wide.frame()
     added = frame.statistic.isin(ON_REQUEST)
-    assert set(frame[added].statistic) == set(ON_REQUEST)
+    assert set(frame[added].statistic) == set(ON_REQUEST) - set(POSITIONS)
     first = wide.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
     untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
     np.testing.assert_allclose(first, untrained["largest_possible_logit", "attn_scores"][0], rtol=1e-6)
@@ -110,6 +113,35 @@ def test_spectra_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Pat
     assert_same(pickle.loads(pickle.dumps(stopped)).run(), wide)  # noqa: S301
     with pytest.raises(TypeError, match="spectra must be a bool"):
         race([PRE], TASK, 1, spectra=1)  # type: ignore[arg-type]
+
+
+def test_positions_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Path) -> None:
+    """Of the model as it was drawn they are those of the race's first batch, in every layer; saved races go on."""
+    plain, wide = (race([POST, PRE], TASK, 3, every=2, positions=positions) for positions in (False, True))
+    frame = wide.frame()
+    added = frame.statistic.isin(ON_REQUEST)
+    assert set(frame[added].statistic) == set(POSITIONS)
+    pd.testing.assert_frame_equal(frame[~added].reset_index(drop=True), plain.frame(), check_exact=True)
+    assert frame[added].position.nunique() == POST.config.n_ctx
+    assert frame[~added].position.isna().all()
+    model, taps = Transformer(POST.config, POST.config.seed), dict[tuple[str, int], torch.Tensor]()
+    words = torch.from_numpy(wide.data.batch(0).inputs)
+    with torch.no_grad():
+        model(model.embed(Batch(words, words)), lambda site, layer, x: taps.update({(site, layer): x}))
+    history = wide.histories["post_ln"]
+    for layer in range(1, POST.config.n_layers + 1):
+        received, square = (history.series(name, site)[1][0, layer - 1] for name, site in (
+            ("attention_received", "pattern"), ("second_moment_by_position", "resid_post")))
+        np.testing.assert_allclose(received, taps["pattern", layer].mean((0, 1, 2)), rtol=1e-5)
+        np.testing.assert_allclose(square, taps["resid_post", layer].square().mean((0, 2)), rtol=1e-5)
+    asked = iter(range(100))
+    stopped = race([POST, PRE], TASK, 3, lambda: next(asked) >= 3, every=2, positions=True)
+    save(stopped, tmp_path / "a.race")
+    assert_same(load(tmp_path / "a.race").run(), wide)
+    assert_same(pickle.loads(pickle.dumps(stopped)).run(), wide)  # noqa: S301
+    assert Terms.of(wide.terms.plain()).positions
+    with pytest.raises(TypeError, match="positions must be a bool"):
+        race([PRE], TASK, 1, positions=1)  # type: ignore[arg-type]
 
 
 def test_muon_moves_every_matrix_as_the_spectral_condition_asks_up_to_its_own_scale() -> None:
@@ -178,7 +210,7 @@ def test_the_equilibrium_is_that_of_the_rate_and_the_decay_of_the_step(recipe: R
 def test_frame_is_tidy() -> None:
     run = race([REZERO, POST], TASK, 3, every=2)
     frame = run.frame()
-    assert list(frame.columns) == ["contender", "step", "statistic", "site", "layer", "head", "value"]
+    assert list(frame.columns) == ["contender", "step", "statistic", "site", "layer", "head", "position", "value"]
     keys = ["contender", "step", "statistic", "site", "layer", "head"]
     assert not frame.duplicated(keys).any()
     losses = frame[(frame.contender == "post_ln") & (frame.statistic == "train_loss")]

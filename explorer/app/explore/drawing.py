@@ -11,7 +11,7 @@ from explorer.app.explore.selections import ALL, LayerSelection, ListSelection
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.parts import together
 from explorer.config import Config
-from explorer.figures import FIGURES, Row, at_layer, gradient_by_matrix, row_of
+from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
 from explorer.profile import STATISTICS, Profile
 
@@ -74,7 +74,7 @@ class Drawing:
         """The figure of each chart, as the lists below them have it."""
         matrix = "" if self._matrix.value == ALL else self._matrix.value
         by_matrix = FIGURES["gradient_by_matrix"]._replace(plain=partial(gradient_by_matrix.plain, matrix=matrix))
-        first = at_layer(row_of(self._statistic.value), self._layer.value)
+        first = row_of(self._statistic.value, self._layer.value)
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": first}
 
     def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,

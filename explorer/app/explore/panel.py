@@ -257,7 +257,8 @@ class Explore(Live[Job, Profile]):
         """The script that gives the page's numbers."""
         with self.lock:
             pins = {pin.name: pin.config for pin in self.comparison.pins}
-            return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of)
+            return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of,
+                                   self.layer.value)
 
     def _drawn(self) -> list[tuple[str, Profile]]:
         """The profiles on the charts, each with the name of its design; the current design's are the last."""

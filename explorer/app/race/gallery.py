@@ -25,7 +25,7 @@ COUNT = 2
 """Heat maps: of the first and the second contender, until somebody chooses another."""
 FIRST = "weight_gradient"
 """The statistic that they show first."""
-MAP_CAPTION = "Across: steps. Up: layers. A statistic has one color scale for all contenders."
+MAP_CAPTION = "Across: steps. Up: layers, or the last one's tokens. A statistic has one color scale for all contenders."
 
 
 class Gallery:
@@ -109,6 +109,6 @@ class Gallery:
     def _map(self, course: Course, number: int) -> None:
         chart, chosen = self.maps[number], self.selections[number].chosen
         row, position = MAPS[chosen["statistic"]], int(chosen["contender"])
-        chart.title = f"Layer by layer: {lowered(row.title)}"
+        chart.title = f"{'Layer by layer' if row.each == 'depth' else 'Last layer'}: {lowered(row.title)}"
         chart.designs = self._legend[position : position + 1]
         chart.explain(why(row.name)).show(layer_map(course, position, row))

@@ -127,6 +127,8 @@ class Plan(Task):
 
     spectra: bool = setting(False, "Spectra of matrices", "Task", "Also reads the largest singular value and "
                             "stable rank of each update, and each head's largest possible logit.", advanced=True)
+    positions: bool = setting(False, "Statistics by position", "Task", "Also reads second moment, correlation, entropy "
+                              "and attention received by token position.", advanced=True)
     seed: int = setting(1, "Seed", "Task", "Seed of the weights and of the batches; the batches are the same for all.",
                         0, 2**31 - 1)
 

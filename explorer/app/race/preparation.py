@@ -97,7 +97,7 @@ class Start(NamedTuple):
         plan = self.plan
         return Terms([(design.label, plan.task.fit(design.config), recipe)
                       for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config],
-                     plan.task, plan.steps, plan.every, self.text, plan.spectra)
+                     plan.task, plan.steps, plan.every, self.text, plan.spectra, plan.positions)
 
 
 class Preparation:

@@ -78,7 +78,7 @@ def start_of(terms: Terms) -> Start:
     first = configs[0]
     plan = Plan(
         **terms.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
-        steps=terms.steps, every=terms.every, spectra=terms.spectra,
+        steps=terms.steps, every=terms.every, spectra=terms.spectra, positions=terms.positions,
         own_size=any(getattr(config, name) != getattr(first, name) for config in configs for name in OWN),
     )
     designs = tuple(LegendEntry(place, config, name) for place, (name, config, _) in enumerate(terms.contenders))
