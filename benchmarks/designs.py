@@ -21,7 +21,7 @@ from explorer.trials import SIZES
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}
 """Weight of a norm placement; of the others 1."""
-LATER = dict.fromkeys(("nope", "peri_heads", "zero_last", "mitchell", "torchtitan"), 0.0)
+LATER = dict.fromkeys(("nope", "peri_heads", "zero_last", "mitchell", "torchtitan", "looped"), 0.0)
 """Weight of the options that came after the designs were trained: with these, the others would be drawn otherwise."""
 
 Draw = Callable[[np.random.Generator], Any]

@@ -1,6 +1,6 @@
 """Which signal shows a planted fault first, and how often each gives a false alarm in healthy runs.
 
-    python -m benchmarks.faults    # writes docs/faults.csv, and the table in docs/faults.md: some 15 minutes, one core
+    python -m benchmarks.faults    # writes docs/faults.csv, and the table in docs/faults.md: 5 to 15 minutes, one core
 
 Small models of four designs are trained with three recipes on Python's prose, each step read by `watch`. A signal gives
 an alarm where it is further from its course than its limit (`own.alarms.distances`). The limits are the largest
@@ -279,7 +279,8 @@ def write(rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def main() -> None:
-    """Trains every case."""
+    """Trains every case; on one thread, as sums of several round otherwise, and a training multiplies what rounds."""
+    torch.set_num_threads(1)
     runs: dict[str, list[Scored]] = {kind: [] for kind in CASES}
     for kind, cases in CASES.items():
         for case in cases:

@@ -33,7 +33,8 @@ BOUNDS = {"second_moment": 1.5, "max_abs": 1.5, "kurtosis": 1.5, "activation_gra
 """Largest factor, of squares."""
 RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_ratio": (1, 6), "alpha": (0.1, 4.0),
           "bias_variance": (0.0, 10.0), "init_variance": (1e-3, 1e3), "logit_cap": (0.01, 100.0),
-          "norm_epsilon": (1e-12, 1e-3), "base_depth": (1, 12), "n_streams": (2, 8), "norm_alpha": (0.05, 4.0)}
+          "norm_epsilon": (1e-12, 1e-3), "base_depth": (1, 12), "n_streams": (2, 8), "norm_alpha": (0.05, 4.0),
+          "n_loops": (1, 4)}
 """Numbers that are drawn within less than their bounds; log-uniform, but for those that may be 0."""
 SIZES = {"d_model": (64, 128, 192, 256), "n_heads": (1, 2, 4, 8), "n_layers": (), "n_ctx": (), "batch_size": (),
          "n_kv_heads": (0, 0, 1, 2), "head_size": (0, 0, 16, 48)}

@@ -1,7 +1,7 @@
 """What a thousand layers take: peak memory and time of measuring every design, each in a process of its own.
 
-    python -m benchmarks.memory           # writes docs/memory.csv: width 64 and 256, about a quarter of an hour
-    python -m benchmarks.memory 64        # one width, to standard output
+    python -m benchmarks.memory           # goes on with docs/memory.csv: width 64 and 256, about half an hour for all
+    python -m benchmarks.memory 64        # one width of all, to standard output
 
 `over_kept` is the time over that of the same pass with every activation kept; at width 64, where small machines can.
 """
@@ -69,18 +69,23 @@ def row(name: str, width: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures every preset and writes the table."""
+    """Measures every preset that is not in the table, and adds it."""
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(measured(sys.argv[2], int(sys.argv[3]))))
         return
-    widths = [int(width) for width in sys.argv[1:]] or WIDTHS
-    with OUTPUT.open("w", newline="", encoding="utf-8") if not sys.argv[1:] else sys.stdout as file:
+    widths, there = [int(width) for width in sys.argv[1:]], set[tuple[str, str]]()
+    if not widths and OUTPUT.is_file():
+        with OUTPUT.open(newline="", encoding="utf-8") as file:
+            there = {(one["design"], one["d_model"]) for one in csv.DictReader(file)}
+    with sys.stdout if widths else OUTPUT.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        for width in widths:
+        if not there:
+            writer.writeheader()
+        for width in widths or WIDTHS:
             for name in PRESETS:
-                writer.writerow(row(name, width))
-                file.flush()
+                if (name, str(width)) not in there:
+                    writer.writerow(row(name, width))
+                    file.flush()
 
 
 if __name__ == "__main__":

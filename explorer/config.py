@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Any
@@ -51,6 +52,10 @@ class Config(Settings):
             raise self.refusal(f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and "
                                f"{self.n_kv_heads}", n_kv_heads=heads_of(self.n_heads, self.n_kv_heads),
                                n_heads=self.n_kv_heads)
+        if not design.unique:
+            raise self.refusal(f"{{n_layers}} must be divisible by {{n_loops}}; got {self.n_layers} and {self.n_loops}",
+                               n_loops=math.gcd(self.n_layers, self.n_loops),
+                               n_layers=max(self.n_loops, self.n_layers - self.n_layers % self.n_loops))
         if design.predicts_text and not design.reads_text:
             raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
         powers = PARAMETRIZATIONS[self.parametrization].powers

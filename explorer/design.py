@@ -211,13 +211,18 @@ class Design:
         return float(width**power.width * depth**power.depth)
 
     @property
+    def unique(self) -> int:
+        """Number of the first layers that are drawn; those after them start as their copies, in the same order."""
+        return LAYER_WEIGHTS[self.settings.layer_weights].unique(self.settings)
+
+    @property
     def copied(self) -> bool:
-        """Whether all layers start with the same weights."""
-        return LAYER_WEIGHTS[self.settings.layer_weights].copied
+        """Whether layers start with the weights of others."""
+        return self.unique < self.settings.n_layers
 
     @property
     def shared(self) -> bool:
-        """Whether all layers are one set of parameters."""
+        """Whether layers that start alike are one set of parameters."""
         return LAYER_WEIGHTS[self.settings.layer_weights].shared
 
     # --- MLP --------------------------------------------------------------------------------------------------

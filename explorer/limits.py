@@ -85,7 +85,7 @@ def sizes(design: Design) -> Sizes:
     config = design.settings
     layers, seeds, token = config.n_layers, config.n_seeds, 4 * config.batch_size * config.n_ctx
     matrices = sum(map(math.prod, (*design.shapes.values(), *design.mix_shapes.values())))
-    n_parameters = matrices if design.shared else layers * matrices
+    n_parameters = matrices * (design.unique if design.shared else layers)
     arrays = [(number, token * width) for number, width in _kept(design)]
     layer = sum(number * size for number, size in arrays)
     passed = token * (_mixing(design)[1] + config.kv_heads * config.d_head * config.value_residual)
@@ -100,7 +100,7 @@ def sizes(design: Design) -> Sizes:
     if can_share(design) and not block and gains(design) and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES:
         counted = counted._replace(together=max(min(SEEDS, seeds), min(OTHERS, seeds - 1)))
     loose = kept - held * sum(number * size for number, size in arrays if size >= HEAP)
-    weights, noise = 4 * n_parameters, 4 * matrices * (1 if design.copied else layers)
+    weights, noise = 4 * n_parameters, 4 * matrices * design.unique
     # A layer's gradients, and what the recorder makes of its vectors and logits; or the backward pass does, which needs
     # most where blocks are computed again.
     logits = (3 if block > 1 else 5) * config.n_heads * config.n_ctx * design.attends

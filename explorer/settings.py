@@ -63,9 +63,11 @@ class Settings(Choices):
                                 "Shape of the weights' distribution; its variance is the scale rule's.",
                                 options=DISTRIBUTIONS, advanced=True, usual="normal: most language models")
     layer_weights: str = setting("independent", "Weights of the layers", "Initialization",
-                                 "Whether each layer is drawn anew, starts as a copy of the first, or is the first.",
+                                 "Whether each layer is drawn anew, starts as a copy of an earlier one, or is it.",
                                  options=LAYER_WEIGHTS, advanced=True,
                                  usual="independent: all but ALBERT and copied encoders")
+    n_loops: int = setting(2, "Loops", "Initialization", "Passes through the same N / R layers.", 1, 1024, symbol="R",
+                           unit="passes", log=True, advanced=True, usual="2–8: looped language models")
     parametrization: str = setting(
         "standard", "Parametrization", "Initialization",
         "Whether σ is in the stored weight or in the forward pass, and how readout and branches scale with the size.",

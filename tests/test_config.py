@@ -205,6 +205,7 @@ def test_a_design_that_takes_too_long_is_refused_with_its_estimate(monkeypatch: 
          "norm_placement = keel needs residual = constant, because it weighs stream and branch itself; got residual"),
         ({"norm": "dyt", "qk_norm": True}, "qk_norm = True needs a norm that divides, because it is to set a head's"),
         ({"norm": "derf", "norm_placement": "hybrid"}, "norm_placement = hybrid needs a norm that divides, because"),
+        ({"layer_weights": "looped", "n_loops": 5}, "n_layers must be divisible by n_loops; got 12 and 5"),
         ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
         ({"output_cap": 1e-9}, "output_cap must be 0 or at least 0.01; got 1e-09"),
         ({"residual": "scaled_init", "scale_rule": "gpt2"}, "residual = scaled_init needs another scale_rule"),
@@ -220,6 +221,7 @@ def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str)
 
 
 @pytest.mark.parametrize("choices", [
+    {"layer_weights": "looped", "n_loops": 5}, {"layer_weights": "looped", "n_layers": 3, "n_loops": 9},
     {"d_model": 250}, {"d_model": 8, "n_heads": 64}, {"d_model": 2048, "n_heads": 5}, {"loss": "next_token"},
     {"attention": "none", "residual_attention": "qk"}, {"norm_placement": "none", "final_norm": "yes"},
     {"residual": "fixup", "parametrization": "ntk"}, {"residual": "fixup", "norm_placement": "peri"},

@@ -36,7 +36,7 @@ ROOMS: dict[str, Room] = {
     "model": Room(597, 9),
     "own": Room(4108, 27),
     "plotlyjs": Room(22, 1),
-    "schemes": Room(792, 12),
+    "schemes": Room(806, 12),
     "serve": Room(1144, 7),
     "sweeping": Room(741, 6),
     "tasks": Room(656, 5),

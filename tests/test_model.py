@@ -569,18 +569,37 @@ def test_layers_of_one_weight_get_the_sum_of_what_copies_get() -> None:
         torch.testing.assert_close(parameter.grad, sum(parts), rtol=1e-4, atol=1e-7)
 
 
+def test_loops_pass_through_the_first_layers_again() -> None:
+    """Layers of a shallower stack, in their order, and one set of parameters of each."""
+    choices = {"d_model": 32, "n_heads": 2, "n_ctx": 8, "bias_variance": 1.0}
+    once = Transformer(Config(n_layers=3, **choices), 0)
+    thrice = Transformer(Config(n_layers=9, layer_weights="looped", n_loops=3, **choices), 0)
+    inputs = batch.draw(once.config, 0)
+    x = inputs.input
+    for _ in range(3):
+        x, _ = once.through(once.layers, x)
+    assert torch.equal(thrice.finish(thrice.through(thrice.layers, inputs.input)[0]), once.finish(x))
+    assert sum(one.numel() for one in thrice.parameters()) == sum(one.numel() for one in once.parameters())
+    assert thrice.config.sizes.n_parameters == once.config.sizes.n_parameters
+
+
 @pytest.mark.parametrize("megabytes", ["400", "0.01"])
-def test_a_shared_layers_gradient_is_one_number(megabytes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("weights", "unique"), [("shared", 1), ("looped", 2), ("looped", 3)])
+def test_a_shared_layers_gradient_is_one_number(weights: str, unique: int, megabytes: str,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether activations are kept or computed twice, and without leaving a gradient of weights or biases."""
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", megabytes)
-    config = Config(n_layers=5, d_model=32, n_heads=2, n_ctx=8, n_seeds=1, layer_weights="shared", bias_variance=1.0)
+    config = Config(n_layers=6, d_model=32, n_heads=2, n_ctx=8, n_seeds=1, layer_weights=weights, n_loops=6 // unique,
+                    bias_variance=1.0)
     assert bool(config.sizes.block) == (megabytes == "0.01")
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
     found = Pass(config, 0).observe(model, inputs)[0]
     assert all(one.grad is None for one in model.parameters())
     model.loss(model(inputs.input), inputs).backward()
-    for name, weight in model.layers[0].weights.items():
-        assert found["parameter_gradient", name] == pytest.approx([float(weight.grad.norm())] * 5, rel=1e-4)
+    for name in model.layers[0].weights:
+        expected = [float(layer.weights[name].grad.norm()) for layer in model.layers]
+        assert found["parameter_gradient", name] == pytest.approx(expected, rel=1e-4)
+        assert len({*expected}) == unique
 
 
 def test_biases_are_drawn_by_their_matrixs_fan_in() -> None:

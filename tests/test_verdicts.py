@@ -8,6 +8,10 @@ from benchmarks.table import WARMUP
 from benchmarks.verdicts import Seen, balanced, bound, from_table, left_out
 from explorer.diagnosis import LEAST_DIFFERENCE
 
+LATER = {"llama3", "qwen3", "gemma3", "t5_v1_1", "albert", "palm", "gptj", "olmo2", "gpt_oss", "mpt", "command_r",
+         "qwen3_next", "completep"}
+"""Designs that were trained after the bounds had been chosen."""
+
 
 @pytest.fixture(scope="module")
 def rows() -> list[Seen]:
@@ -17,13 +21,29 @@ def rows() -> list[Seen]:
 @pytest.mark.parametrize(("warmup", "told", "shipped", "least"), [
     (1, ("bad", "warning"), LEAST_DIFFERENCE.without, 0.86), (WARMUP, ("bad",), LEAST_DIFFERENCE.warmed, 0.9),
 ])
-def test_nine_in_ten_are_predicted(rows: list[Seen], warmup: int, told: tuple[str, ...], shipped: float, least: float
-                                  ) -> None:
+def test_nine_in_ten_of_the_designs_that_chose_the_bounds_are_predicted(
+        rows: list[Seen], warmup: int, told: tuple[str, ...], shipped: float, least: float) -> None:
     """Missed: BERT and GPT-2, 24 layers deep and more, and Gemma 2, which trains while it is shallow."""
-    stalls = [row.stalls(warmup) for row in rows]
-    assert balanced([row.severity in told for row in rows], stalls) > 0.9
-    assert left_out(rows, warmup) > least
+    chosen = [row for row in rows if row.design not in LATER]
+    assert balanced([row.severity in told for row in chosen], [row.stalls(warmup) for row in chosen]) > 0.9
+    assert left_out(chosen, warmup) > least
+    assert bound(chosen, warmup) == pytest.approx(shipped, abs=0.01)
     assert bound(rows, warmup) == pytest.approx(shipped, abs=0.01)
+
+
+@pytest.mark.parametrize(("warmup", "told", "missed", "alarms"), [
+    (1, ("bad", "warning"), {("albert", 12), ("albert", 24), ("gemma3", 24), ("mpt", 24)}, {("olmo2", 12)}),
+    (WARMUP, ("bad",), set(), set()),
+])
+def test_the_designs_that_came_later_are_predicted_but_for_five(
+        rows: list[Seen], warmup: int, told: tuple[str, ...], missed: set[tuple[str, int]],
+        alarms: set[tuple[str, int]]) -> None:
+    """Nothing was chosen on them. Weights as small as BERT's stall where Adam's first steps are large beside them."""
+    later = [row for row in rows if row.design in LATER]
+    assert len(later) == 3 * len(LATER) == 39
+    wrong = {(row.design, row.n_layers): row.stalls(warmup) for row in later
+             if row.stalls(warmup) != (row.severity in told)}
+    assert wrong == dict.fromkeys(missed, True) | dict.fromkeys(alarms, False)
 
 
 def test_even_designs_are_warned_of_at_no_depth(rows: list[Seen]) -> None:

@@ -61,8 +61,9 @@ SKIPS: Mapping[str, str] = {
 BRANCHES: Mapping[str, str] = {
     "inverse_sqrt_depth": "(2 * N_LAYERS) ** -0.5",
     "inverse_depth": "1 / (2 * N_LAYERS)",
+    "looped": "{alpha}(N_LAYERS * {loops}) ** -0.5",
 }
-"""By residual rule: the factor on a branch."""
+"""By residual rule: the factor on a branch; `loops` is how often a layer is passed."""
 READOUTS: Mapping[tuple[str, float], str] = {
     ("separate", 0.0): "D_MODEL ** -0.5",
     ("separate", -1.0): "8 / D_MODEL",
@@ -171,7 +172,9 @@ def branch_factor(config: Config, sublayer: int) -> str:
     design = config.design
     beside = design.branches[sublayer] / design.branch_factor
     by_depth = power_of_size(config, PARAMETRIZATIONS[config.parametrization].branch)
-    return product(BRANCHES.get(config.residual, number(beside)), by_depth)
+    loops = "N_LAYERS" if design.copied and design.unique == 1 else config.n_layers // design.unique
+    alpha = "" if config.alpha == 1 else f"{number(config.alpha)} * "
+    return product(BRANCHES.get(config.residual, number(beside)).format(alpha=alpha, loops=loops), by_depth)
 
 
 def power_of_size(config: Config, power: Power) -> str:

@@ -46,14 +46,15 @@ class Gradients:
 
     Args:
         after_layer: called with the number of layers that are still to come; what it raises ends the pass.
-        shared: whether all layers have the same weights; what each gets is then the same, the sum over the layers.
+        unique: number of the first layers that all others share their weights with; 0 where none do. What a layer
+            and those that share its weights get is the same, the sum over them.
         ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
         seeds: draws that the layers hold side by side.
     """
 
-    def __init__(self, after_layer: Callable[[int], None], shared: bool = False, ends: bool = False, seeds: int = 1
+    def __init__(self, after_layer: Callable[[int], None], unique: int = 0, ends: bool = False, seeds: int = 1
                  ) -> None:
-        self.after_layer, self.shared, self.ends, self.seeds, self.n_layers = after_layer, shared, ends, seeds, 0
+        self.after_layer, self.unique, self.ends, self.seeds, self.n_layers = after_layer, unique, ends, seeds, 0
         self.middles: list[Tensor] = []
         self.by_stream: list[Array] = []
         """`[seed]` each, as the next."""
@@ -87,7 +88,7 @@ class Gradients:
 
         As a hook it must hold no tensor: see `release`.
         """
-        shared = self.shared and layer.layer > 1  # the first layer, which comes last, has the sum over all
+        shared = layer.layer > self.unique > 0  # the first layers, which come last, have the sums over all
         owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
         gradients = [owner.grad for owner in owners if owner.grad is not None]
         if len(gradients) != len(owners):
@@ -113,9 +114,9 @@ class Gradients:
         """For each seed, statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
         stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
         stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
-        weight = np.full((1 if self.shared else self.n_layers, len(self.names), self.seeds), math.nan)
+        weight = np.full((self.unique or self.n_layers, len(self.names), self.seeds), math.nan)
         weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, *weight.shape[1:]))
-        weight = np.broadcast_to(weight, (self.n_layers, *weight.shape[1:]))
+        weight = np.resize(weight, (self.n_layers, *weight.shape[1:]))  # the same again for those that share
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
         return [{
@@ -172,9 +173,10 @@ class Pass:
     def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
         """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
+        design = self.config.design
         recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds,
-                            readout=model.readout if self.config.design.predicts_text else None)
-        gradients = Gradients(self.after_backward, self.config.design.shared, ends, self.seeds)
+                            readout=model.readout if design.predicts_text else None)
+        gradients = Gradients(self.after_backward, design.unique * design.shared, ends, self.seeds)
         try:
             if self.backward:
                 (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)

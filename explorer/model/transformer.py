@@ -155,7 +155,7 @@ class Transformer(nn.Module):
             for index in range(config.n_layers)
         )
         if design.shared:
-            share(self.layers)
+            share(list(self.layers), design.unique)
         self.profiled: Tensor | None
         """Whether the factors on the stream are found; None where they are not profiled."""
         self.register_buffer("profiled", torch.tensor(False) if design.profiled else None)
@@ -250,7 +250,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     Under the NTK parametrization the stored weights have unit variance; the scale is in the forward pass.
     """
     design = config.design
-    drawn, rule = 1 if design.copied else config.n_layers, design.sink
+    drawn, rule = design.unique, design.sink
     weights = {
         name: noise.scaled(each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check)
         for name, each in design.matrices.items()
@@ -265,7 +265,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         weights["sink"] = rule.logit + rule.std * noise.stack(seed, "sink", drawn, (config.n_heads,))
     if not design.copied:
         return weights
-    return {name: weight.expand(config.n_layers, *weight.shape[1:]).clone() for name, weight in weights.items()}
+    return {name: torch.cat([weight] * (config.n_layers // drawn)) for name, weight in weights.items()}
 
 
 def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
@@ -285,10 +285,9 @@ def axis(seeds: int) -> tuple[int, ...]:
     return () if seeds == 1 else (seeds,)
 
 
-def share(layers: Iterable[nn.Module]) -> None:
-    """Gives all layers the first one's parameters."""
-    first, *others = layers
-    for layer in others:
+def share(layers: Sequence[nn.Module], unique: int) -> None:
+    """Gives all layers the parameters of the first ones, in their order."""
+    for first, layer in zip(layers, layers[unique:], strict=False):
         for name, parameter in first.named_parameters():
             owner, _, last = name.rpartition(".")
             setattr(layer.get_submodule(owner), last, parameter)

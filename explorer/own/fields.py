@@ -255,9 +255,12 @@ def weights(majority: Majority) -> dict[str, Any]:
     if biases and (mean := float(np.mean(biases))) > 1e-12:
         fields["bias_variance"] = mean
     if len(majority.layers) > 1:
-        same = [len({facts.get((name, "identity")) for facts in majority.layers}) == 1 for name in names]
+        ids = [tuple(facts.get((name, "identity")) for name in names) for facts in majority.layers]
+        unique, n_layers = len(set(ids)), len(ids)
         alike = [len({facts.get((name, "start")) for facts in majority.layers}) == 1 for name in names
                  if majority.middle(name, "variance") > 0]
         if alike and all(alike):
-            fields["layer_weights"] = "shared" if all(same) else "copied"
+            fields["layer_weights"] = "shared" if unique == 1 else "copied"
+        elif 1 < unique < n_layers and ids == ids[:unique] * (n_layers // unique):
+            fields |= {"layer_weights": "looped", "n_loops": n_layers // unique}
     return fields

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from explorer.fields import Option
+
+if TYPE_CHECKING:
+    from explorer.settings import Settings
 
 CUT = 2.0
 """Standard deviations at which the truncated normal ends."""
@@ -43,17 +46,24 @@ DISTRIBUTIONS: dict[str, Distribution] = {
 class LayerWeights(Option):
     """Relation between the weights of different layers."""
 
-    copied: bool = False
-    """All layers start with the first one's weights."""
+    unique: Callable[[Settings], int]
+    """Number of the first layers that are drawn; the layers after them start as copies, in the same order. 0 where the
+    last pass would be incomplete, which is refused."""
     shared: bool = False
-    """They stay the same: one set of parameters for all."""
+    """The copies stay the same: a layer and its copies are one set of parameters."""
 
 
 LAYER_WEIGHTS: dict[str, LayerWeights] = {
-    "independent": LayerWeights("each layer drawn anew"),
-    "copied": LayerWeights("copies of one layer, trained apart", "torch.nn.TransformerEncoder", copied=True),
+    "independent": LayerWeights("each layer drawn anew", unique=lambda config: config.n_layers),
+    "copied": LayerWeights(
+        "copies of one layer, trained apart", "torch.nn.TransformerEncoder", unique=lambda config: 1
+    ),
     "shared": LayerWeights(
-        "one layer, N times", "Universal Transformer: Dehghani et al. 2018; ALBERT: Lan et al. 2019", copied=True,
-        shared=True,
+        "one layer, N times", "Universal Transformer: Dehghani et al. 2018; ALBERT: Lan et al. 2019",
+        unique=lambda config: 1, shared=True,
+    ),
+    "looped": LayerWeights(
+        "N / R layers, R times", "Wang et al. 2026", ("n_loops",),
+        unique=lambda config: 0 if config.n_layers % config.n_loops else config.n_layers // config.n_loops, shared=True,
     ),
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from explorer.fields import Option
 from explorer.schemes.attention import ATTENTIONS
+from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ def _by_depth(power: float) -> Callable[[Settings], Rule]:
     return lambda config: Rule(1.0, (2 * config.n_layers) ** power)
 
 
+def _looped(config: Settings) -> Rule:
+    # R passes through L layers: outputs of one layer add up like R, those of different ones like √L, and N = R L
+    return Rule(1.0, config.alpha * math.sqrt(LAYER_WEIGHTS[config.layer_weights].unique(config)) / config.n_layers)
+
+
 def _layer_scale(config: Settings) -> Rule:
     return Rule(1.0, 0.1 if config.n_layers <= 18 else 1e-5 if config.n_layers <= 24 else 1e-6)
 
@@ -98,6 +104,9 @@ RESIDUALS: dict[str, ResidualRule] = {
     ),
     "inverse_sqrt_depth": ResidualRule(
         "x + F(x) / √(2N)", "Taki 2017; Bordelon et al. 2023", multipliers=_by_depth(-0.5)
+    ),
+    "looped": ResidualRule(
+        "x + α F(x) / (R √(N / R)), R passes", "Wang et al. 2026", ALPHA, multipliers=_looped,
     ),
     "inverse_depth": ResidualRule("x + F(x) / (2N)", "Hanin & Rolnick 2018", multipliers=_by_depth(-1)),
     "scaled_init": ResidualRule(

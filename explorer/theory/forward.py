@@ -77,7 +77,7 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
     x, steps, total = first, [], first.mean.q
     below, kept, before, source, past = None, 1.0, first, None, None
-    if gains.copies and place.alike:
+    if gains.period < 2 * n_layers and place.alike:
         past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
     for index in range(2 * n_layers):
         attends = index % 2 == 0
@@ -124,7 +124,7 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     Args:
         below: of attention the logits below it, what is kept of deviations of overlaps, and the tokens whose values it
             mixes into its own; None for an MLP.
-        past: the overlaps with the sublayers below, where layers are copies of one.
+        past: the overlaps with the sublayers below, where layers are copies of others.
     """
     placement, d, on_input = gains.placements[index], gains.d_model, None
     inside = before.scaled(placement.reads**2)
@@ -202,7 +202,7 @@ def scattered_by_mlp(gains: Gains, v: float, follows: float) -> float:
 
 
 class Overlaps:
-    """Overlaps between layers that are copies of one, without which their branches would not add up coherently.
+    """Overlaps between layers that are copies of others, without which their branches would not add up coherently.
 
     Two branches of the same weights, in layers k and l, read tokens that overlap, and so do their outputs. Let r be the
     correlation of one token's inputs to both, d that of two tokens' inputs, and ρ_k the correlation of two tokens
@@ -245,7 +245,7 @@ class Overlaps:
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = passed(self.gains, inside)[1] * inside.v
-        earlier, terms = np.arange(index % 2, index, 2), np.zeros((2, index))
+        earlier, terms = np.arange(index % self.gains.period, index, self.gains.period), np.zeros((2, index))
         if len(earlier):
             terms[:, earlier] = self.out[index] * self.out[earlier] * self.alike(index, earlier)
         kept, joined = self.passed[:, :index]

@@ -81,8 +81,8 @@ class Gains:
         self.attends, self.parallel = design.attends, design.stream.parallel
         """Of the latter both branches of a layer read the same stream."""
         self.adds, self.value_residual = design.inherits, config.value_residual
-        self.cap, self.sink, self.copies = config.logit_cap, design.sink.logit, design.copied
-        """Soft cap on the logits, 0 is none; logit of the sink, or None; all layers have the same weights."""
+        self.cap, self.sink, self.period = config.logit_cap, design.sink.logit, 2 * design.unique
+        """Soft cap on the logits, 0 is none; logit of the sink, or None; sublayers after which their weights return."""
         self.d_model, self.d_mlp, self.d_head, self.n_heads = (
             config.d_model, config.d_mlp, config.d_head, config.n_heads)
         self.d_kv = config.kv_heads * config.d_head

@@ -320,7 +320,7 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert "alpha" not in page.controls.disabled
     page.set(residual="rezero")
     assert "alpha" in page.controls.disabled
-    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip; it is ReZero"
+    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip or looped; it is ReZero"
     page.set(residual="constant")
     assert "alpha" not in page.controls.disabled
 

@@ -71,6 +71,14 @@ def test_gradients(name: str, tmp_path: Path) -> None:
     Pair(preset(name, **SIZES), tmp_path, torch.float64).agree_backward()
 
 
+def test_loops(tmp_path: Path) -> None:
+    """Two layers, three times: one set of parameters of each, and the factor on its branches."""
+    config = Config(**SIZES | {"n_layers": 6}, layer_weights="looped", n_loops=3, residual="looped", alpha=0.5)
+    pair = Pair(config, tmp_path, torch.float64)
+    pair.agree_backward()
+    assert len({id(layer.mlp.W_in) for layer in pair.theirs.layers}) == 2
+
+
 def written_designs(seed: int) -> list[Config]:
     """Random designs that can be written as a file of torch."""
     drawn = fuzz.designs(seed, 2 * DESIGNS)
@@ -96,7 +104,7 @@ def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 OPTIONS = [(name, choice) for name, spec in Config.specs().items() for choice in spec.choices]
-NEEDS: list[dict[str, Any]] = [{}, {"norm_placement": "post"}, {"causal": True}, {"input": "text"}]
+NEEDS: list[dict[str, Any]] = [{}, {"norm_placement": "post"}, {"causal": True}, {"input": "text"}, {"n_layers": 6}]
 """Other choices without which some options are refused."""
 
 

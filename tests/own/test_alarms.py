@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,6 +118,20 @@ def test_the_factor_of_a_rate_is_that_of_the_rate() -> None:
 def test_a_healthy_run_gives_no_warning(seed: int, optimizer: Callable[[nn.Module], torch.optim.Optimizer],
                                         schedule: Callable[[int, int], float]) -> None:
     assert not warnings_of(trained(10 + seed, 80, optimizer, schedule=schedule))
+
+
+def test_the_limits_are_those_of_the_table() -> None:
+    """Each signal that gives alarms gave none in the table's healthy runs; with the others, all faults were found."""
+    with (Path(__file__).parents[2] / "docs" / "faults.csv").open(newline="", encoding="utf-8") as file:
+        *runs, limits = csv.DictReader(file)
+    assert LIMITS["loss"] >= float(limits["loss"])
+    assert LIMITS["update_ratio"] == float(limits["update of every matrix"])
+    faulty = [run for run in runs if run["fault"]]
+    for run in runs:
+        alarms = [run[name] for name in ("loss", "update of every matrix", "matrix norm beyond its step") if run[name]]
+        assert bool(alarms) == bool(run["fault"]), run
+        assert run["fault"] == "" or min(map(int, alarms)) == int(run["verdict of watch"]) == 0, run
+    assert (len(runs), len(faulty)) == (148, 48)
 
 
 def test_a_distance_is_counted_in_scatters_of_the_differences() -> None:

@@ -59,6 +59,7 @@ OURS = {
                       **SIZES),
     "louder": Config(scale_rule="xavier", attention_variance=3.0, mlp_variance=0.2, **SIZES),
     "copied": Config(layer_weights="copied", activation="erf", logit_cap=5.0, sink="zero", **SIZES),
+    "looped": Config(layer_weights="looped", n_loops=2, residual="looped", **SIZES),
     "narrow": Config(head_size=8, n_kv_heads=2, mlp_ratio=0.5, attention_gate="head", causal=True, **SIZES),
     "gain": Config(qk_norm=True, qk_gain=3.0, attention_scale="d", value_residual=True, **SIZES),
     "mlps": Config(attention="none", activation="tanh", activation_rescaled=False, **SIZES),
@@ -67,6 +68,7 @@ OURS = {
 SAME = {
     "gain": {"attention_scale", "qk_gain"},  # 3 q·k / d is (3 / √d) q·k / √d
     "mlps": {"n_heads"},
+    "looped": {"residual", "alpha"},  # a factor on the branches is α, whatever it is made of
     "copied": {"init_variance"},  # one draw for all layers
 }
 

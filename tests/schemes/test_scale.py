@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,6 +190,18 @@ def test_small_branches() -> None:
     assert same(Config(residual="constant", alpha=0.3)) == (1, 0.3, {})
     assert same(Config(residual="scaled_skip", alpha=0.3)) == (0.3, 1, {})
     assert same(Config(residual="absent")) == (0, 1, {})
+
+
+@pytest.mark.parametrize(("choices", "loops"), [
+    ({}, 1), ({"layer_weights": "looped", "n_loops": 1}, 1), ({"layer_weights": "looped", "n_loops": 4}, 4),
+    ({"layer_weights": "shared"}, 36), ({"layer_weights": "copied"}, 36),
+], ids=str)
+def test_branches_of_looped_layers_are_divided_by_the_loops_and_the_root_of_the_layers(
+        choices: dict[str, Any], loops: int) -> None:
+    """λ / (N √L) in the words of its paper: N loops of L layers."""
+    skip, branch, drawn = same(Config(residual="looped", n_layers=36, alpha=0.3, **choices))
+    assert (skip, drawn) == (1, {})
+    assert branch == pytest.approx(0.3 / (loops * math.sqrt(36 / loops)))
 
 
 @pytest.mark.parametrize(("depth", "scale"), [(12, 0.1), (18, 0.1), (24, 1e-5), (36, 1e-6)])

@@ -64,7 +64,7 @@ ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "attention_gate": (ATTENTION_GATES, OutputGate(*WORDS, per_head=lambda d_head: d_head // 2)),
     "final_norm": (FINAL_NORMS, FinalNorm(*WORDS, present=lambda rule: not rule.final)),
     "distribution": (DISTRIBUTIONS, Distribution(*WORDS, transform=lambda z: z.sign_())),
-    "layer_weights": (LAYER_WEIGHTS, LayerWeights(*WORDS, copied=True)),
+    "layer_weights": (LAYER_WEIGHTS, LayerWeights(*WORDS, unique=lambda config: 1)),
     "parametrization": (PARAMETRIZATIONS, Parametrization(*WORDS, scales_forward=True, powers=MUP)),
     "input": (INPUTS, Input(*WORDS, overlap=lambda config: 0.3)),
     "loss": (LOSSES, Loss(*WORDS, predicts=True)),

@@ -1,5 +1,6 @@
 """Designs of the MLP and of the weights against measurement: activations, gates, sizes, variances, biases, copies."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "copies, no norm": {**NO_NORM, "layer_weights": "copied"},
     "copies, no attention, skip scaled": {"layer_weights": "copied", "attention": "none", "residual": "scaled_skip",
                                           "alpha": 0.8},
+    "three layers twice, SwiGLU": {**GATED, "layer_weights": "looped", "n_layers": 6, "activation": "silu"},
+    "two layers twice, peri": {"layer_weights": "looped", "n_layers": 4, "norm_placement": "peri"},
     "copies with biases, QK-norm": {"layer_weights": "copied", "bias_variance": 50.0, "qk_norm": True},
     **{f"σ by layer, {name}": {"scale_rule": "mitchell", **choices} for name, choices in {
         "pre": {}, "causal post": {"causal": True, "norm_placement": "post"}, "no norm": {"norm_placement": "none"},
@@ -91,6 +94,23 @@ def test_what_copies_and_biases_add_is_known_to_three_per_cent(choices: dict[str
     found, expected = by_layer(measured, predicted, "token_correlation", "resid_post")
     assert agrees(found, expected, 0.005, absolute=True)
     assert not agrees(found, expected + 0.12 * (without - expected), 0.005, absolute=True)
+
+
+def test_loops_change_the_size_of_the_stream_only_without_their_rule() -> None:
+    """Measured and predicted: with λ / (N √L) the second moment after six passes is that after one, within 10 %; by the
+    root of the depth it is more than twice as large. A law that is wrong by 5 % is rejected."""
+    for rule, least, most in (("looped", 0.9, 1.1), ("inverse_sqrt_depth", 2.0, math.inf)):
+        ends = []
+        for loops in (1, 6):
+            choices = {**SIZES, "n_layers": 12, "layer_weights": "looped", "n_loops": loops, "residual": rule}
+            measured, predicted = both(Config(**choices, n_seeds=32))
+            found, expected = by_layer(measured, predicted, "second_moment", "resid_post")
+            assert agrees(found, expected, 0.01), (rule, loops)
+            assert not agrees(found, 1.05 * expected, 0.01), (rule, loops)
+            assert not agrees(found, expected / 1.05, 0.01), (rule, loops)
+            ends.append((float(found[:, -1].mean()), float(expected[-1])))
+        for one, six in zip(*ends, strict=True):
+            assert least < six / one < most, (rule, ends)
 
 
 @pytest.mark.parametrize("choices", [{"causal": True}, {"residual_attention": "scores"}], ids=str)
