@@ -269,7 +269,8 @@ def _on_sentence(out: Mapping[Key, Array], notes: dict[str, str], rows: Rows) ->
     if uneven := rows.s.max(initial=0.0) > SENTENCE_SPREAD:
         notes |= dict.fromkeys(STATISTICS, f"{reason}, as attention is uneven (spread {rows.s.max():.2g})")
     for (statistic, site), value in out.items():
-        if statistic in ("parameter_gradient", *BY_POSITION) or (uneven and (statistic in GRADIENTS or site != "embed")):
+        given = site == "embed" and statistic not in GRADIENTS
+        if statistic in ("parameter_gradient", *BY_POSITION) or (uneven and not given):
             value.fill(math.nan)
 
 

@@ -48,7 +48,8 @@ CUT = """() => [...document.querySelectorAll('.ex-cell')].filter((cell) => {
 }).length"""
 FIRST_PLOT = """() => {
   const plot = document.querySelector('.ex-chart-plot'), labels = [...plot.querySelectorAll('.ytick text')];
-  const { left, height } = plot.getBoundingClientRect(), lefts = labels.map((label) => label.getBoundingClientRect().left);
+  const { left, height } = plot.getBoundingClientRect();
+  const lefts = labels.map((label) => label.getBoundingClientRect().left);
   return {
     labels: labels.map((label) => label.textContent), left: Math.min(...lefts) - left, height,
     drawn: plot.querySelector('.main-svg').getBoundingClientRect().height,
