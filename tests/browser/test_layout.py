@@ -55,6 +55,10 @@ FIRST_PLOT = """() => {
     drawn: plot.querySelector('.main-svg').getBoundingClientRect().height,
   };
 }"""
+BEFORE_DOTS = """() => [...document.querySelectorAll('.ex-chart-why p')].flatMap((words) => [...words.childNodes])
+  .filter((node) => node.nodeType === Node.TEXT_NODE && node.data === ' · ')
+  .map((dot) => dot.previousSibling.checkVisibility())"""
+"""Whether a dot between a chart's lesson and its paper has the lesson before it."""
 TITLED_BELOW = """() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => {
   const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part).getBoundingClientRect());
   return title.width > 0 && title.top >= area.bottom;
@@ -192,6 +196,7 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     assert dashboard.entry("n_layers").is_visible()
     assert not dashboard.page.locator(".ex-tools, .ex-skip, .ex-find, .ex-as-title").filter(visible=True).count()
     assert dashboard.page.locator(".ex-verdict").is_visible()
+    assert set(dashboard.page.evaluate(BEFORE_DOTS)) == {True}
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
     dashboard.page.emulate_media(media="null", color_scheme="null")
     assert 2 <= pages <= 3
