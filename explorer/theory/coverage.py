@@ -172,10 +172,10 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
         if statistic == GRADIENTS[0] and lost.any():
             value[lost] = math.nan
             notes[statistic] = "not covered where it leaves float32's range"
-    if design.sentence:
-        _on_sentence(out, notes, rows)
     names, designs = _measured()
     notes = designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
+    if design.sentence:
+        _on_sentence(out, notes, rows)
     return out, {row: notes[mean] for row, mean in BY_POSITION.items() if mean in notes} | notes
 
 
@@ -261,9 +261,10 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
 def _on_sentence(out: Mapping[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     """A sentence in every sequence: each token's character tells, and equal keys share what few keys get."""
     few = "few characters, the same in every sequence"
-    rough = ("max_abs", "feature_ratio", "activation_gradient")
-    notes |= dict.fromkeys(rough, f"rough, by up to {100 * SENTENCE:.0f} %: {few}")
-    notes["token_correlation"] = f"rough, by up to {SENTENCE_ALIKE:g}: {few}"
+    rough = dict.fromkeys(("max_abs", "feature_ratio", "activation_gradient"), f"{100 * SENTENCE:.0f} %")
+    for name, error in {**rough, "token_correlation": f"{SENTENCE_ALIKE:g}"}.items():
+        if not notes.get(name, "").startswith("not covered"):
+            notes[name] = f"rough, by up to {error}: {few}"
     reason = "not covered: it depends on which characters of the sentence are equal"
     notes |= dict.fromkeys(("parameter_gradient", *BY_POSITION), reason)
     if uneven := rows.s.max(initial=0.0) > SENTENCE_SPREAD:

@@ -59,6 +59,14 @@ def test_uneven_attention_to_it_is_measured_only(choices: dict[str, Any]) -> Non
     assert np.isfinite(predict(config.replace(input="text"))["second_moment", "resid_post"]).all()
 
 
+def test_what_was_withdrawn_before_is_not_called_rough() -> None:
+    choices = {"layer_weights": "shared", "causal": True}
+    notes = predict(Config(**SIZE | choices)).notes
+    assert notes["max_abs"].startswith("not covered")
+    assert notes["activation_gradient"].startswith("not covered")
+    assert predict(Config(**SIZE)).notes["max_abs"].startswith("rough, by up to 25 %")
+
+
 def test_what_depends_on_which_characters_are_equal_is_measured_only() -> None:
     predicted = predict(Config(**SIZE))
     for (statistic, site), value in predicted.values.items():
