@@ -39,7 +39,7 @@ RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_rati
 SIZES = {"d_model": (64, 128, 192, 256), "n_heads": (1, 2, 4, 8), "n_layers": (), "n_ctx": (), "batch_size": (),
          "n_kv_heads": (0, 0, 1, 2), "head_size": (0, 0, 16, 48)}
 """Fields that are always drawn, and what from where it is not a range."""
-FIXED = ("seed", "n_seeds")
+FIXED = ("seed", "n_seeds", "sentence")
 
 
 class Off(NamedTuple):

@@ -82,7 +82,7 @@ def random_design(draw: random.Random, n_fields: int = 3) -> ex.Config:
     while True:
         config = draw.choice(PRESETS)
         try:
-            for item in draw.sample(list(ex.Config.specs().values()), n_fields):
+            for item in draw.sample([spec for spec in ex.Config.specs().values() if spec.kind != "text"], n_fields):
                 value: Any = draw.choice(item.choices) if item.choices else (
                     draw.random() < 0.5 if item.kind == "switch" else draw.uniform(item.low, min(item.high, 1e4)))
                 config = config.replace(**{item.name: round(value) if item.kind == "integer" else value})

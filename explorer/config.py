@@ -16,6 +16,7 @@ from explorer.choices import ConfigError
 from explorer.design import Design, resolve
 from explorer.display import must_be, shown
 from explorer.limits import Sizes, excess, sizes
+from explorer.schemes.data import INPUTS
 from explorer.schemes.parametrization import PARAMETRIZATIONS
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.preset import PRESETS
@@ -41,6 +42,17 @@ class Config(Settings):
         ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_long_as_its_sentence(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """A sentence sets the number of tokens; one that is refused for its length leaves it as it is."""
+        specs = cls.specs()
+        kind, sentence = (fields.get(name, specs[name].default) for name in ("input", "sentence"))
+        if not isinstance(sentence, str) or not isinstance(kind, str) or kind not in INPUTS:
+            return fields
+        fits = specs["sentence"].low <= len(sentence) <= specs["sentence"].high
+        return {**fields, "n_ctx": len(sentence)} if fits and "sentence" in INPUTS[kind].uses else fields
+
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:
         design = Design(self)
@@ -56,7 +68,7 @@ class Config(Settings):
             raise self.refusal(f"{{n_layers}} must be divisible by {{n_loops}}; got {self.n_layers} and {self.n_loops}",
                                n_loops=math.gcd(self.n_layers, self.n_loops),
                                n_layers=max(self.n_loops, self.n_layers - self.n_layers % self.n_loops))
-        if design.predicts_text and not design.reads_text:
+        if design.predicts_text and (not design.reads_text or design.sentence):
             raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
         powers = PARAMETRIZATIONS[self.parametrization].powers
         if design.tied and powers["input"] != powers["output"]:

@@ -331,6 +331,11 @@ class Design:
         return INPUTS[self.settings.input].is_text
 
     @property
+    def sentence(self) -> str:
+        """The sentence that is the input; empty where tokens are drawn."""
+        return INPUTS[self.settings.input].sentence(self.settings)
+
+    @property
     def predicts_text(self) -> bool:
         """Whether the loss asks for the next character."""
         return LOSSES[self.settings.loss].predicts

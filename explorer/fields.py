@@ -16,8 +16,8 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-Kind = Literal["integer", "number", "switch", "choice"]
-KINDS: Mapping[Any, Kind] = {bool: "switch", int: "integer", float: "number"}
+Kind = Literal["integer", "number", "switch", "choice", "text"]
+KINDS: Mapping[Any, Kind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "Input and loss")
 
 
@@ -54,7 +54,7 @@ class About:
     advanced: bool = False
     """Rarely changed: folded away within its group as long as it is at its default."""
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
-    """The values of a choice; for a `str` field only these are accepted."""
+    """The values of a choice; a `str` field that has some accepts only these."""
     uses: tuple[str, ...] = ()
     """Fields that matter while this switch is on, or this number above 0; a choice's options say so themselves."""
 
@@ -63,16 +63,22 @@ class About:
         return core_schema.no_info_after_validator_function(self.check, inner) if source is str else inner
 
     def check(self, value: str) -> str:
-        """The value, if it is one of the options."""
-        if value not in self.options:
+        """The value, if it is one of the options; of a text, if it is one line without invisible characters."""
+        if value not in self.options if self.options else not value.isprintable():
             raise ValueError("no such option")
         return value
 
 
 def setting(default: Any, label: str, group: str, description: str, low: float | None = None,
             high: float | None = None, **words: Any) -> Any:
-    """A field of a record of choices, in its class body; `words` are whatever else `About` takes."""
-    info: FieldInfo = Field(default, ge=low, le=high, description=description)
+    """A field of a record of choices, in its class body; `words` are whatever else `About` takes.
+
+    Args:
+        low, high: bounds of a number, or of the length of a text.
+    """
+    names = ("min_length", "max_length") if isinstance(default, str) else ("ge", "le")
+    bounds: dict[str, Any] = dict(zip(names, (low, high), strict=True))
+    info: FieldInfo = Field(default, description=description, **bounds)
     info.metadata.append(About(label, group, **words))
     return info
 
@@ -110,6 +116,8 @@ class Spec:
             return "one of " + ", ".join(self.choices)
         if self.kind == "switch":
             return "true or false"
+        if self.kind == "text":
+            return f"a text of {self.low:g} to {self.high:g} printable characters"
         if self.kind == "integer":
             return f"a whole number between {int(self.low)} and {int(self.high)}"
         return "a finite number" + f" between {self.low:g} and {self.high:g}" * self.bounded
@@ -125,6 +133,6 @@ def spec(name: str, info: FieldInfo) -> Spec:
         default=info.default,
         description=info.description or "",
         about=about,
-        low=getattr(by_type.get("Ge"), "ge", -math.inf),
-        high=getattr(by_type.get("Le"), "le", math.inf),
+        low=getattr(by_type.get("Ge"), "ge", getattr(by_type.get("MinLen"), "min_length", -math.inf)),
+        high=getattr(by_type.get("Le"), "le", getattr(by_type.get("MaxLen"), "max_length", math.inf)),
     )

@@ -178,6 +178,8 @@ class Settings(Choices):
     input: str = setting("gaussian", "Input", "Input and loss",
                          "Input of the first layer.", options=INPUTS,
                          usual="gaussian: the theory's; text: as in training")
+    sentence: str = setting("the cat sat on the mat", "Sentence", "Input and loss",
+                            "Input of the first layer, a token each character, in every sequence of the batch.", 2, 32)
     input_second_moment: float = setting(
         1.0, "Input second moment", "Input and loss",
         "Mean square of the input's coordinates: the variance of the embeddings (GPT-2: two tables of 0.02², 8e-4), "

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer import PRESETS, Config, ConfigError, Recipe, limits, preset
+from explorer.display import shown
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,40 @@ def test_json_that_is_no_config_is_refused_in_words(text: str | bytes, sentence:
     assert str(refusal.value).startswith(sentence)
 
 
+@pytest.mark.parametrize("sentence", [
+    "", "x", "x" * 33, "two\nlines", "a\u202eb", "a\0b", "a\ud800b", 12, None, ["ab"]])
+def test_a_sentence_is_refused_with_the_field_the_rule_and_the_value(sentence: Any) -> None:
+    for kind in ("gaussian", "sentence"):
+        with pytest.raises(ConfigError) as refusal:
+            Config(input=kind, sentence=sentence)
+        assert str(refusal.value) == f"sentence must be a text of 2 to 32 printable characters; got {shown(sentence)}"
+
+
+@pytest.mark.parametrize("sentence", ["ab", "x" * 32, "<b>&\"'\\ %{x}", "我喜欢猫，猫也喜欢我"])
+def test_a_sentence_has_a_token_for_each_character(sentence: str) -> None:
+    config = Config(input="sentence", sentence=sentence, n_ctx=64)
+    assert config.n_ctx == len(sentence)
+    assert Config.from_json(config.to_json()) == config
+    assert config.replace(sentence="four").n_ctx == 4
+    assert config.replace(n_ctx=9) == config
+    assert config.replace(input="text", n_ctx=9).n_ctx == 9
+    assert not config.matters("n_ctx")
+    assert config.matters("sentence")
+    assert not Config(sentence=sentence).matters("sentence")
+    assert Config(sentence=sentence).n_ctx == 64
+
+
+@pytest.mark.parametrize("kind", ["made up", 3, ["sentence"], None])
+def test_an_input_that_there_is_not_is_refused_beside_a_sentence(kind: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^input must be one of gaussian, correlated, text, sentence; got"):
+        Config(input=kind, sentence="any")
+
+
+def test_a_sentence_is_too_short_to_ask_for_its_next_characters() -> None:
+    with pytest.raises(ConfigError, match="loss = next_token needs input = text; got input = sentence"):
+        Config(input="sentence", loss="next_token")
+
+
 def test_it_is_frozen_hashable_and_equal_by_value() -> None:
     config = Config(n_layers=3)
     assert {config: 1}[Config(n_layers=3)] == 1
@@ -151,6 +186,8 @@ def test_every_accepted_config_survives_json(data: st.DataObject) -> None:
             choices[name] = data.draw(st.booleans())
         elif spec.kind == "number":
             choices[name] = data.draw(st.floats(spec.low, spec.high))
+        elif spec.kind == "text":
+            choices[name] = data.draw(st.text(max_size=40))
         else:
             choices[name] = data.draw(st.integers(int(spec.low), int(spec.high)))
     try:

@@ -411,6 +411,18 @@ def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them
     assert torch.equal(models["rotary"].embed(inputs), models["rotary"].E[inputs.input])
 
 
+def test_a_sentence_is_every_sequence_and_equal_characters_are_equal_rows() -> None:
+    config = SMALL.replace(input="sentence", sentence="abcab", batch_size=3, position="rotary")
+    inputs = batch.draw(config, 0, seeds=2)
+    assert inputs.input.tolist() == [[0, 1, 2, 0, 1]] * 6
+    assert inputs.target.shape == (6, 5, config.d_model)
+    alone = batch.draw(config, 0)
+    x = Transformer(config, 0).embed(alone)
+    assert torch.equal(x[:, 0], x[:, 3])
+    assert not torch.equal(x[:, 0], x[:, 2])
+    assert torch.equal(x[0], x[2])
+
+
 def test_a_model_without_any_positions() -> None:
     """Of text, too: what the tokens are in another order, the outputs are, and theory knows."""
     config = SMALL.replace(input="text", position="nope")

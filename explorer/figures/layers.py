@@ -5,6 +5,8 @@ Also a chart about which a question is asked: empty while it stands, then with t
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +33,11 @@ LEGEND: dict[str, Any] = {
 }
 MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
+
+MOST_LETTERS, LONGEST_PART = 12, 6
+"""Characters of a sentence that have a label each where they have room on a phone, and those of a part of a word."""
+SPACE = "␣"
+"""Stands for a space where characters have a label each."""
 
 COLORS = get_colorscale(SEQUENTIAL)
 
@@ -180,7 +187,25 @@ def attention_pattern(profile: Profile) -> Plain:
         "hoverongaps": False, "colorbar": _scale(tokens, top),
         "hovertemplate": "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
     }
-    return {"data": [heat], "layout": _layout(words, heading + lost, tokens)}
+    figure = {"data": [heat], "layout": _layout(words, heading + lost, tokens)}
+    sentence = profile.config.design.sentence if profile.config else ""
+    return _lettered(figure, sentence) if len(sentence) == tokens else figure
+
+
+def _lettered(figure: Plain, sentence: str) -> Plain:
+    """A pattern with the tokens of a sentence: on hovering the two characters, on the axes each, or the words of many.
+
+    A word stands at its middle; a long one in parts, each at its own. They may come from anybody, and are escaped.
+    """
+    letters = [html.escape(letter, quote=False) for letter in sentence]
+    parts = [*re.finditer(rf"\S{{1,{LONGEST_PART}}}" if len(sentence) > MOST_LETTERS else ".", sentence)]
+    axis = {"tickvals": [(part.start() + part.end() - 1) / 2 for part in parts],
+            "ticktext": [html.escape(part[0].replace(" ", SPACE), quote=False) for part in parts]}
+    heat, layout = figure["data"][0], figure["layout"]
+    words = [[f"{query} → {key}" for key in letters] for query in letters]
+    heat |= {"text": words, "hovertemplate": heat["hovertemplate"].replace("<extra>", "<br>%{text}<extra>")}
+    layout |= {"xaxis": layout["xaxis"] | axis, "yaxis": layout["yaxis"] | axis | {"automargin": True}}
+    return figure
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:

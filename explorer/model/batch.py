@@ -39,6 +39,9 @@ def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
         return Batch(*map(torch.cat, zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True)))
     if not config.design.reads_text:
         return Batch(_vectors(config, seed), _direction(config, seed))
+    if sentence := config.design.sentence:
+        codes = torch.from_numpy(text.encode(sentence).codes.copy()).expand(config.batch_size, -1)
+        return Batch(codes, _direction(config, seed))
     codes = _windows(config, seed)
     return Batch(codes[:, :-1], codes[:, 1:] if config.design.predicts_text else _direction(config, seed))
 

@@ -14,19 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Input(Option):
-    """Tokens of the config's second moment: Gaussian vectors, or characters of real text."""
+    """Tokens of the config's second moment: Gaussian vectors, or characters of real text or of a person's sentence."""
 
     overlap: Callable[[Settings], float] = lambda config: 0.0
     """Expected overlap of two Gaussian tokens."""
     is_text: bool = False
     """Characters, which the model embeds."""
+    sentence: Callable[[Settings], str] = lambda config: ""
+    """A sentence that is all of the input, a token each character; empty where tokens are drawn."""
 
 
 INPUTS: dict[str, Input] = {
-    "gaussian": Input("independent N(0, q₀) tokens"),
-    "correlated": Input("N(0, q₀) tokens that overlap by ρ₀ q₀", uses=("input_correlation",),
+    "gaussian": Input("independent N(0, q₀) tokens", uses=("n_ctx",)),
+    "correlated": Input("N(0, q₀) tokens that overlap by ρ₀ q₀", uses=("n_ctx", "input_correlation"),
                         overlap=lambda config: config.input_correlation),
-    "text": Input("English prose, embedded", is_text=True),
+    "text": Input("English prose, embedded", uses=("n_ctx",), is_text=True),
+    "sentence": Input("characters of your own sentence, embedded", uses=("sentence",), is_text=True,
+                      sentence=lambda config: config.sentence),
 }
 
 

@@ -66,6 +66,10 @@ relative errors of ‖∂L/∂W‖ and of the gradient's square: .51 ± .03 and 
 WINDOWS = 0.2
 """Relative error of the gradient's square where text enters smaller than the first attention's output: windows that
 repeat their characters more have longer averages. It was up to .14 ± .01 below the measured in the first layer."""
+SENTENCE, SENTENCE_ALIKE, SENTENCE_SPREAD = 0.25, 0.1, 1.2
+"""Where a sentence is the input: relative error of the largest coordinate and feature and of the gradient's square,
+.24, .21 and .23 at most over 24 draws of 6 sentences in 8 designs; error of the token correlation, .085; the spread of
+the logits up to which they hold: at 1.85, without positions, the entropy was off by .12, the correlation by .1."""
 SATURATED = 1.0
 """Slope of a function on each branch's output from which on many of its values are near its ends. Over 16 draws of six
 layers gradients squared were off by 27 ± 6 % at a slope of 4, by 2 ± 3 % at 1."""
@@ -172,6 +176,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
             notes[statistic] = "not covered where it leaves float32's range"
     names, designs = _measured()
     notes = designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
+    if design.sentence:
+        _on_sentence(out, notes, rows)
     followed = BY_POSITION | ({} if design.final_norm else OF_LOGITS)
     if design.point and design.final_norm:
         notes |= dict.fromkeys(OF_LOGITS, "not covered: a function stands in the last norm's place")
@@ -257,6 +263,23 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
             where = f"{100 * WINDOWS:.0f} %, in the first layer"
             notes.setdefault("activation_gradient",
                              f"rough, by up to {where}: it depends on how often characters repeat")
+
+
+def _on_sentence(out: Mapping[Key, Array], notes: dict[str, str], rows: Rows) -> None:
+    """A sentence in every sequence: each token's character tells, and equal keys share what few keys get."""
+    few = "few characters, the same in every sequence"
+    rough = dict.fromkeys(("max_abs", "feature_ratio", "activation_gradient"), f"{100 * SENTENCE:.0f} %")
+    for name, error in {**rough, "token_correlation": f"{SENTENCE_ALIKE:g}"}.items():
+        if not notes.get(name, "").startswith("not covered"):
+            notes[name] = f"rough, by up to {error}: {few}"
+    reason = "not covered: it depends on which characters of the sentence are equal"
+    notes |= dict.fromkeys(("parameter_gradient", *BY_POSITION), reason)
+    if uneven := rows.s.max(initial=0.0) > SENTENCE_SPREAD:
+        notes |= dict.fromkeys(STATISTICS, f"{reason}, as attention is uneven (spread {rows.s.max():.2g})")
+    for (statistic, site), value in out.items():
+        given = site == "embed" and statistic not in GRADIENTS
+        if statistic in ("parameter_gradient", *BY_POSITION) or (uneven and not given):
+            value.fill(math.nan)
 
 
 def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,6 +97,12 @@ def coincidence(n: int) -> float:
     return _at(n, _ALIKE)
 
 
+def repeated(sentence: str) -> float:
+    """Share of the pairs of characters of a sentence that are the same one."""
+    pairs = sum(count * (count - 1) for count in Counter(sentence).values())
+    return pairs / (len(sentence) * (len(sentence) - 1))
+
+
 def followings(n: int) -> tuple[float, float]:
     """Covariance, in a window of n, of two characters' being the same and the two next ones': by pairs, by windows."""
     return _at(n, _FOLLOWED), _at(n, _VARIED)
@@ -113,7 +120,7 @@ def embedding(config: Config) -> Tokens:
     """
     d, q, part = config.d_model, config.input_second_moment, config.design.token_part
     if config.design.reads_text:  # (E[character] + P[position]) / √2: characters repeat, positions do not
-        same = coincidence(config.n_ctx)
+        same = repeated(config.design.sentence) if config.design.sentence else coincidence(config.n_ctx)
         p = same * part
         scatter = (same * (1 - same) * part**2 + 1 / d) / (1 - p) ** 2
         return Tokens(q, q * p, scatter, 2 / d)

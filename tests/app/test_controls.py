@@ -122,7 +122,8 @@ def test_head_counts_of_the_steps_divide_the_default_width() -> None:
 @pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
 def test_every_control_moves_the_config(spec) -> None:  # type: ignore[no-untyped-def]
     start = Config(residual="constant", input="correlated", n_layers=2, d_model=64, n_heads=4)
-    values = {"choice": spec.choices, "switch": (True, False)}.get(spec.kind, (spec.low, spec.high))
+    kinds = {"choice": spec.choices, "switch": (True, False), "text": ("any, at all",)}
+    values = kinds.get(spec.kind, (spec.low, spec.high))
     other = next(value for value in values if value != getattr(start, spec.name))
     if spec.name == "loss":
         start, other = start.replace(input="text"), "next_token"

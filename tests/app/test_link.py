@@ -15,6 +15,7 @@ from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.selections import MATRIX_WORDS
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
+from explorer.app.map.plan import MapPart, Plan
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
 from explorer.app.widgets.slider_steps import sliders
@@ -55,6 +56,22 @@ def test_the_page_as_it_opens_has_no_link() -> None:
 def test_a_design_is_said_by_its_name_and_what_differs(config: Config, link: str) -> None:
     assert linked(config) == link
     assert design(link) == config
+
+
+@pytest.mark.parametrize("sentence", [
+    "to be, or not: to be", "100%, n_layers:3 & #?=+", "<b>é</b>%2C", "1e5", "true", "我喜欢猫"])
+def test_a_sentence_comes_back_wherever_a_design_stands_in_a_link(sentence: str) -> None:
+    config = Config(input="sentence", sentence=sentence, n_layers=2)
+    assert design(linked(config)) == config
+    assert record(linked(config, Pin(config, "one"))).panels["explore"].pins[0].config == config
+    link = LINKS.write(Page("map", {"map": MapPart(config, Plan())}))
+    assert record(link).panels["map"].design == config
+
+
+def test_a_sentence_of_a_link_is_refused_in_words_and_the_usual_one_stays() -> None:
+    page, sentences = LINKS.parse("?input=sentence&sentence=" + "x" * 40)
+    assert sentences == [f"design: Sentence must be a text of 2 to 32 printable characters; got '{'x' * 40}'"]
+    assert page.panels["explore"].design == Config(input="sentence")
 
 
 def test_a_person_may_write_labels_and_an_address() -> None:

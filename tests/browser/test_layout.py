@@ -46,6 +46,19 @@ CUT = """() => [...document.querySelectorAll('.ex-cell')].filter((cell) => {
     return inner.width < 100 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
   });
 }).length"""
+FIRST_PLOT = """() => {
+  const plot = document.querySelector('.ex-chart-plot'), labels = [...plot.querySelectorAll('.ytick text')];
+  const { left, height } = plot.getBoundingClientRect();
+  const lefts = labels.map((label) => label.getBoundingClientRect().left);
+  return {
+    labels: labels.map((label) => label.textContent), left: Math.min(...lefts) - left, height,
+    drawn: plot.querySelector('.main-svg').getBoundingClientRect().height,
+  };
+}"""
+BEFORE_DOTS = """() => [...document.querySelectorAll('.ex-chart-why p')].flatMap((words) => [...words.childNodes])
+  .filter((node) => node.nodeType === Node.TEXT_NODE && node.data === ' · ')
+  .map((dot) => dot.previousSibling.checkVisibility())"""
+"""Whether a dot between a chart's lesson and its paper has the lesson before it."""
 TITLED_BELOW = """() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => {
   const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part).getBoundingClientRect());
   return title.width > 0 && title.top >= area.bottom;
@@ -155,6 +168,23 @@ def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: 
     assert bottoms[::2] == bottoms[1::2]
 
 
+def test_a_phone_shows_powers_of_ten_whole_above_a_slider_of_one_line(dashboard: Dashboard) -> None:
+    narrow(dashboard)
+    with dashboard.redrawn():
+        dashboard.choose("preset", "plain_stack")
+    with dashboard.redrawn():
+        dashboard.write("init_variance", "0.1")
+    for statistic in ("second_moment", "second_moment_by_position"):
+        if statistic != "second_moment":
+            with dashboard.redrawn():
+                dashboard.choose("statistic", statistic)
+        wait_until_still(dashboard.page)
+        plot = dashboard.page.evaluate(FIRST_PLOT)
+        assert any("−" in label for label in plot["labels"]), plot
+        assert plot["left"] >= 0, plot
+        assert plot["drawn"] == round(plot["height"]) >= 130, plot
+
+
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})
@@ -166,6 +196,7 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     assert dashboard.entry("n_layers").is_visible()
     assert not dashboard.page.locator(".ex-tools, .ex-skip, .ex-find, .ex-as-title").filter(visible=True).count()
     assert dashboard.page.locator(".ex-verdict").is_visible()
+    assert set(dashboard.page.evaluate(BEFORE_DOTS)) == {True}
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))
     dashboard.page.emulate_media(media="null", color_scheme="null")
     assert 2 <= pages <= 3

@@ -48,6 +48,13 @@ def test_logits_of_text(choices: dict[str, Any], tmp_path: Path) -> None:
     pair.agree_backward()
 
 
+@pytest.mark.parametrize("sentence", ['"""+exit()+"""', "'''", '\\"""', 'end"', "\\N{x}{{7}}", "plain"])
+def test_a_sentence_is_words_of_the_file_and_nothing_of_its_code(sentence: str, tmp_path: Path) -> None:
+    config = Config(**SIZES, input="sentence", sentence=sentence)
+    assert repr(sentence) in (ast.get_docstring(ast.parse(torch_code(config))) or "")
+    Pair(config, tmp_path).agree()
+
+
 def test_a_share_of_a_head_is_rounded(tmp_path: Path) -> None:
     """0.29 · 200 is a little below 58 in floating point."""
     Pair(Config(**SIZES, position="rotary", head_size=200, rope_fraction=0.29), tmp_path).agree()

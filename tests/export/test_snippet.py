@@ -45,6 +45,14 @@ def test_the_shorter_call_is_chosen() -> None:
     assert snippet.design(ex.preset("gpt2", n_layers=24)) == 'ex.preset("gpt2", n_layers=24)'
 
 
+@pytest.mark.parametrize("sentence", ["it's, as \"they\" say", "\\n {x} <b>", "我喜欢猫", '"""'])
+def test_a_sentence_is_the_same_in_a_script(sentence: str) -> None:
+    config = ex.Config(**{**SIZE, "input": "sentence", "sentence": sentence})
+    left = run(snippet.explore(config, {}))
+    assert left["design"] == config
+    pd.testing.assert_frame_equal(left["measured"].frame(), ex.measure(config).frame(), check_exact=True)
+
+
 def test_floats_are_the_same_floats() -> None:
     for alpha, variance in np.random.default_rng(0).uniform(0.01, 4, (100, 2)).tolist():
         config = ex.Config(alpha=alpha, init_variance=variance)

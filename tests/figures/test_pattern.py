@@ -100,6 +100,34 @@ def test_without_a_pattern_the_axes_say_so():
     assert figure.layout.title.text == "no pattern was kept"
 
 
+def axes_of(sentence: str) -> list[tuple[list[float], list[str]]]:
+    layout = draw(uniform(len(sentence)), input="sentence", sentence=sentence).layout
+    return [(list(axis.tickvals), list(axis.ticktext)) for axis in (layout.xaxis, layout.yaxis)]
+
+
+def test_each_character_of_a_short_sentence_is_a_tick_of_both_axes():
+    assert axes_of("to be") == [([0, 1, 2, 3, 4], ["t", "o", "␣", "b", "e"])] * 2
+
+
+def test_words_of_a_longer_sentence_stand_at_their_middle_and_long_ones_in_parts():
+    assert axes_of("the cat in Mississippi") == [([1, 5, 8.5, 13.5, 19], ["the", "cat", "in", "Missis", "sippi"])] * 2
+
+
+def test_a_cell_of_a_sentence_says_its_two_characters_and_what_came_from_outside_is_escaped():
+    heat = draw(uniform(4), input="sentence", sentence='<b>"').data[0]
+    assert list(heat.text[0]) == ["&lt; → &lt;", "&lt; → b", "&lt; → &gt;", '&lt; → "']
+    assert heat.hovertemplate.endswith("to key token %{x:.0f}<br>%{text}<extra></extra>")
+    assert axes_of("<a href='javascript:x'>") == [
+        ([0.5, 5.5, 11.5, 17.5, 21.5], ["&lt;a", "href='", "javasc", "ript:x", "'&gt;"])] * 2
+
+
+def test_tokens_that_are_drawn_have_positions_alone():
+    for kind in ("gaussian", "text"):
+        figure = draw(uniform(9), input=kind, n_ctx=9)
+        assert figure.layout.xaxis.ticktext is None
+        assert figure.data[0].text is None
+
+
 def test_hover_text_reads_as_a_sentence():
     text = draw(uniform(4)).data[0].hovertemplate
     assert text == "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>"

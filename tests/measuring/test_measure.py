@@ -328,6 +328,9 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
             choices[name] = draw(st.booleans())
         elif spec.kind == "number":
             choices[name] = draw(st.floats(spec.low, spec.high))
+        elif spec.kind == "text":
+            letters = st.characters(codec="utf-8", exclude_categories=("C", "Z"))
+            choices[name] = draw(st.text(letters, min_size=2, max_size=9))
     return choices
 
 

@@ -55,6 +55,8 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
             fields[name] = st.booleans()
         elif spec.kind == "number":
             fields[name] = st.floats(spec.low, spec.high)
+        elif spec.kind == "text":
+            fields[name] = st.sampled_from(("to be, or not to be", "aab", "ab"))
         else:
             fields[name] = st.integers(int(spec.low), min(int(spec.high), 40))
     fields |= {"n_heads": st.sampled_from((1, 5, 40)), "n_ctx": st.sampled_from((2, 7, 40)), "d_model": st.just(40)}

@@ -44,17 +44,23 @@ def _parts(kind: type[Roster[Any]], entry: Entry, given: Mapping[str, Any]) -> I
     """An entry's parts: the named design first, then fields, then what a person said of it."""
     preset, fields = write_design(changed(entry.config), named=True)
     yield from [preset] if preset else []
-    yield from (f"{name}:{write_value(value)}" for name, value in fields.items())
+    yield from map(_part, fields.items())
     start = kind.entry(config=Config())
     for name in _choices(kind):
         if name != "config":
             chosen, first = getattr(entry, name), getattr(start, name)
-            yield from (f"{field}:{write_value(value)}" for field, value in chosen if value != getattr(first, field))
+            yield from map(_part, [pair for pair in chosen if pair[1] != getattr(first, pair[0])])
     for name, value in given.items():
         if isinstance(value, bool):
             yield FLAGS.get(name, name)
         else:
             yield f"{HUE}:{value}" if name == "index" else f"{name}:{quote(value, safe=' ')}"
+
+
+def _part(pair: tuple[str, object]) -> str:
+    """A field and its value within a list, where a comma of the value would end it."""
+    name, value = pair
+    return f"{name}:{quote(write_value(value), safe=' +')}"
 
 
 def _choices(kind: type[Roster[Any]]) -> dict[str, type[Choices]]:
@@ -86,7 +92,7 @@ def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> Any
         home = next((record for record, of in _choices(kind).items() if field_named(of, name)), "")
         if home and colon:
             field = field_named(_choices(kind)[home], name)
-            choices[home] |= typed(_choices(kind)[home], {field: value})
+            choices[home] |= typed(_choices(kind)[home], {field: unquote(value)})
         elif (known := _known(kind, start, name, value)) is not None:
             values |= known
         else:
@@ -165,7 +171,7 @@ def write_map(part: maps.MapPart) -> Pairs:
     """The Map panel's part of a link; the first map is left out."""
     if part.design != maps.FIRST_DESIGN:
         preset, fields = write_design(changed(part.design))
-        yield MAP_DESIGN, ",".join([preset, *(f"{name}:{write_value(value)}" for name, value in fields.items())])
+        yield MAP_DESIGN, ",".join([preset, *map(_part, fields.items())])
     yield from write_settings("map", part.plan)
 
 
@@ -183,7 +189,7 @@ def _map_design(params: Params) -> Config:
     for part in filter(None, parts):
         name, colon, value = part.partition(":")
         if (field := field_named(Config, name)) and colon:
-            fields |= typed(Config, {field: value})
+            fields |= typed(Config, {field: unquote(value)})
         else:
             params.sentences.append(f"{MAP_DESIGN}: {shown(part)} is not understood")
     return params.accepted(Config, fields, MAP_DESIGN)

@@ -146,7 +146,7 @@ def read_value(spec: Spec, text: str) -> object:
     """The value that a text stands for; the text itself where it is none of the field's kind, to be refused as such."""
     if spec.kind == "switch":
         return SWITCH.get(text.lower(), text)
-    if spec.kind == "choice" or len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
+    if spec.kind in ("choice", "text") or len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
         return text
     return int(text) if text.lstrip("+-").isdecimal() else float(text)
 

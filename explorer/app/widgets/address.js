@@ -119,11 +119,12 @@ function partsChoice(model, onChange) {
     const shown = new URLSearchParams(link).get(name)?.split(",");
     boxes.forEach((box, index) => { box.checked = !shown || parts[index].some((word) => shown.includes(word)); });
   });
-  const apply = (link) => lists.reduce((text, { name, boxes }) => {
-    const shown = boxes.filter((box) => box.checked).map((box) => box.value).join(",");
-    return text.replace(RegExp(`([?&])${name}=[^&]*&?`), "$1") + (
-      boxes.every((box) => box.checked) ? "" : `&${name}=${shown || "none"}`);
-  }, link || "?v=1");
+  const apply = (link) => {
+    const others = (link || "?v=1").slice(1).split("&").filter((part) => !lists.some(({ name }) => part.startsWith(`${name}=`)));
+    const limited = lists.filter(({ boxes }) => boxes.some((box) => !box.checked)).map(({ name, boxes }) => (
+      `${name}=${boxes.filter((box) => box.checked).map((box) => box.value).join(",") || "none"}`));
+    return `?${[...others, ...limited].join("&")}`;
+  };
   const node = make("details", { class: "ex-share-parts" }, make("summary", {}, "For a lesson: choose what it shows"),
     ...lists.map((list) => list.node));
   return { node, tick, apply };

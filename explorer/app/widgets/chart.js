@@ -52,7 +52,8 @@ function dress(layout, size, { surface, border, text, muted, grid, family, size:
 
 /** Takes away what a small picture has no room for: titles of axes and all that names series, colors and levels. */
 function simplify(data, layout) {
-  Object.assign(layout, { title: undefined, showlegend: false, margin: { l: 34, r: 10, t: 8, b: 22 } });
+  const margin = { l: 46, r: 10, t: 8, b: 22 }; // room for 10⁻³²
+  Object.assign(layout, { title: undefined, showlegend: false, margin });
   layout.font.size = 12;
   for (const name of axisNames(layout)) layout[name].title = undefined;
   for (const trace of data) {
@@ -315,6 +316,7 @@ class Card {
     this.Plotly = Plotly;
     const moved = this.zoom.size === 0 ? moves(this.drawnFigure, figure) : null;
     this.changesAxes = true;
+    this.drawnFigure = figure; // before it is, for a new size or new colors meanwhile ask for another drawing
     if (moved) {
       await rescale(this.Plotly, this.plot, moved.scales);
       await move(this.Plotly, this.plot, figure, moved.traces);
@@ -322,7 +324,6 @@ class Card {
       await this.drawWhole();
     }
     this.changesAxes = false;
-    this.drawnFigure = figure;
     if (moved && nothingMoved(moved)) return; // the picture is the same as before
     this.guess.place();
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn) + 1);

@@ -49,10 +49,11 @@ function setExclusion(input, node, exclusion, usualTitle = "") {
 }
 
 function entry(field, id, send) {
-  let isEditing = false; // a number that is being typed is not painted over
-  const finish = () => { isEditing = false; send(parseEntry(input.value)); };
+  const isText = field.look === "text";
+  let isEditing = false; // a value that is being typed is not painted over
+  const finish = () => { isEditing = false; send(isText ? input.value : parseEntry(input.value)); };
   const input = make("input", {
-    class: "ex-entry", id, type: "text", inputmode: "decimal", autocomplete: "off", spellcheck: "false",
+    class: "ex-entry", id, type: "text", inputmode: isText ? "text" : "decimal", autocomplete: "off", spellcheck: "false",
     "aria-label": spokenLabel(field), onchange: finish,
     oninput: () => { isEditing = true; },
     onblur: () => { isEditing = false; },
@@ -134,7 +135,13 @@ function list(field, id, send) {
   return { below: [select], paint };
 }
 
-const LOOKS = { slider, entry, switch: toggle, segments, list, search };
+/** An entry that has the width of its control. */
+const text = (field, id, send) => {
+  const { after, paint } = entry(field, id, send);
+  return { below: after, paint };
+};
+
+const LOOKS = { slider, entry, switch: toggle, text, segments, list, search };
 
 /** A value in words: the label of an option, "on" or "off", or the number. */
 function valueText(field, value) {

@@ -269,10 +269,10 @@ def choice(name: str, label: str, description: str, options: Sequence[Mapping[st
 
 
 def look(spec: Spec, steps: Iterable[float]) -> str:
-    """Native control of a field: slider, entry, switch, segments or list."""
+    """Native control of a field: slider, entry, switch, text, segments or list."""
     if spec.kind in ("integer", "number"):
         return "slider" if steps else "entry"
-    if spec.kind == "switch":
-        return "switch"
+    if spec.kind in ("switch", "text"):
+        return spec.kind
     short = sum(len(in_words(choice)) for choice in spec.choices) <= SEGMENT_LETTERS
     return "segments" if short and len(spec.choices) <= SEGMENTS else "list"
