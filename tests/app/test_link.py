@@ -63,7 +63,7 @@ def test_a_design_is_said_by_its_name_and_what_differs(config: Config, link: str
 def test_a_sentence_comes_back_wherever_a_design_stands_in_a_link(sentence: str) -> None:
     config = Config(input="sentence", sentence=sentence, n_layers=2)
     assert design(linked(config)) == config
-    assert record(linked(config, Pin(config, "one"))).panels["explore"].pins[0].config == config
+    assert record(linked(config, Entry(config, "one"))).panels["explore"].pins[0].config == config
     link = LINKS.write(Page("map", {"map": MapPart(config, Plan())}))
     assert record(link).panels["map"].design == config
 

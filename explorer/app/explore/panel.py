@@ -73,7 +73,7 @@ class Explore(Live[Job, Profile]):
         self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))  # a slider that is dragged comes by again
         self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
-        self._found: dict[Config, Profile | str] = {}  # measured of the pins, or the reason why nothing was
+        self._outcomes: dict[Config, Profile | str] = {}  # measurements of the pins, or reasons why there is none
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
@@ -236,9 +236,9 @@ class Explore(Live[Job, Profile]):
             self._draw()
 
     def known(self, config: Config) -> Known:
-        """What was predicted and measured of a pinned design."""
-        found = self._found.get(config)
-        measured, trouble = (None, found) if isinstance(found, str) else (found, "")
+        """Prediction and measurement of a pinned design."""
+        outcome = self._outcomes.get(config)
+        measured, trouble = (None, outcome) if isinstance(outcome, str) else (outcome, "")
         return Known(self._theory_of(config)[0], measured, trouble)
 
     def _changed(self) -> None:
@@ -273,7 +273,7 @@ class Explore(Live[Job, Profile]):
         """Has the pins measured that are not yet, when the design of the controls is."""
         if self.phase is not Phase.COMPUTING and self._measured:
             self.worker.submit(*(Job(pin.config, (1, 0)) for pin in self.comparison.pins
-                                 if pin.config not in self._found))
+                                 if pin.config not in self._outcomes))
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
@@ -284,8 +284,8 @@ class Explore(Live[Job, Profile]):
         except Exception as error:
             if not stop():
                 with self.lock:
-                    if self.comparison.pins.holder(job.config) and job.config not in self._found:
-                        self._found[job.config] = f"{type(error).__name__}: {error}"
+                    if self.comparison.pins.holder(job.config) and job.config not in self._outcomes:
+                        self._outcomes[job.config] = f"{type(error).__name__}: {error}"
             raise
 
     def _holds(self) -> bool:
@@ -315,8 +315,8 @@ class Explore(Live[Job, Profile]):
     def _receive(self, job: Job, result: Profile) -> None:
         with self.lock:
             wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
-            self._found = {config: found for config, found in self._found.items() if config in wanted}
-            self._found[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of the current one alone
+            self._outcomes = {config: outcome for config, outcome in self._outcomes.items() if config in wanted}
+            self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of the current one alone
             super()._receive(job, result)
             self._ended(job != self._job)
 

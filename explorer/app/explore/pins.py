@@ -1,4 +1,4 @@
-"""`Pins`: the designs that are pinned for comparison, and `Known`: what the page has found of a design. No widgets.
+"""`Pins`: the designs that are pinned for comparison, and `Known`, their profiles. No widgets.
 
 The first hue belongs to the current design, and no pin ever has it.
 """
@@ -18,7 +18,7 @@ NOW = 0
 
 
 class Known(NamedTuple):
-    """What is known of a design."""
+    """Prediction and measurement of a design, as far as there are any."""
 
     predicted: Profile | None = None
     measured: Profile | None = None
