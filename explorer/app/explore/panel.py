@@ -316,7 +316,7 @@ class Explore(Live[Job, Profile]):
         with self.lock:
             wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
             self._outcomes = {config: outcome for config, outcome in self._outcomes.items() if config in wanted}
-            self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of the current one alone
+            self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of one design
             super()._receive(job, result)
             self._ended(job != self._job)
 
