@@ -70,7 +70,7 @@ def _logit_std(config: Config) -> float:
 
 
 def _bounded_update(config: Config) -> float:
-    shallow = config.replace(n_layers=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
+    shallow = config.replace(n_layers=1, n_loops=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
     single = update_size(predict(shallow))
     return update_size(predict(config)) / single if single > 0 else math.nan
 
