@@ -40,7 +40,7 @@ from explorer.training.tasks import Task
 from explorer.trials import LEAVES, RATE, STEPS, TABLE, WARMUP, Evidence, evidence
 
 COUNT = 320
-SHOWN = ("verdict", "rules", *Evidence._fields, *(name for name in ENDS if not name.startswith("output_logit")))
+SHOWN = ("verdict", "rules", *Evidence._fields, *(name for name in ENDS if not name.startswith("output")))
 """Columns on the untrained models, which have no readout."""
 COLUMNS = ("number", "warmup", "design", "final_loss", "failure", "trained", *SHOWN)
 
