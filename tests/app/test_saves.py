@@ -36,7 +36,8 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open) -> None:
     [(about, content)] = asked(page, "numbers")
     assert about == {"file": "race.csv", "media": "text/csv"}
     frame = page.race.frame()
-    read = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=dict.fromkeys(("value", "layer", "head", "position"), ""))
+    empty = dict.fromkeys(("value", "layer", "head", "position"), "")
+    read = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=empty)
     pd.testing.assert_frame_equal(read.astype(frame.dtypes), frame, check_exact=False, rtol=1e-12)
     assert page.panel.saves.note == f"Saved race.csv, {files.size_words(len(content))}."
 
