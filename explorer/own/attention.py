@@ -221,13 +221,13 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs) if kwargs else func(*args)
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                named = named_arguments(func, args, kwargs or {})
-                sums = [row_sums(*block) for block in logits(named)]
-                if sums and self.place is not None:
-                    self.place(by_position([_sums(scores, None) for scores, _ in logits(named)]))
-                if sums:
-                    self.take(Sums(torch.stack([part.parts for part in sums]).sum(0),
-                                   torch.stack([part.largest for part in sums]).amax(0)))
+                blocks = [(row_sums(scores, least), _sums(scores, None)[:3] if self.place else ())  # no large weights
+                          for scores, least in logits(named_arguments(func, args, kwargs or {}))]
+                if blocks and self.place:
+                    self.place(by_position([rows for _, rows in blocks]))
+                if blocks:
+                    self.take(Sums(torch.stack([sums.parts for sums, _ in blocks]).sum(0),
+                                   torch.stack([sums.largest for sums, _ in blocks]).amax(0)))
         return out
 
 

@@ -132,8 +132,7 @@ class Stack:
             return
         weights = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
         if weights is not None:
-            made = of_heads(weights[0][None], weights[1][None], facts["attn_scores", "divisor"])
-            for key, value in made.items():
+            for key, value in of_heads(weights[0][None], weights[1][None], facts["attn_scores", "divisor"]).items():
                 self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
 
     def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:

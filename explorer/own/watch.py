@@ -96,8 +96,7 @@ class Watch:
     """
 
     def __init__(self, model: nn.Module, blocks: list[Block], every: int, into: list[Sink],
-                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool,
-                 positions: bool) -> None:
+                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool, positions: bool) -> None:
         self.model, self.blocks, self.every, self.sinks = model, blocks, every, into
         self.spectra, self.positions = spectra, positions
         self.readings: list[Reading] = []

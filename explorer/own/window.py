@@ -194,7 +194,7 @@ class Window:
     def forward(self, place: int, x: Tensor) -> Tensor:
         """Adds a tensor of the stream; its largest |x|."""
         if self.positions and place and x.ndim == WITH_TOKENS and not any(shards(x)):
-            self.place(place - 1, {"second_moment_by_position": local(x).float().square().mean(-1)})
+            self.keep(place - 1, {"second_moment_by_position": local(x).float().square().mean(-1)})
         self.dtype, x = str(x.dtype).removeprefix("torch."), local(x)
         if place == 0 and x.ndim <= WITH_TOKENS:
             small = almost_zero(x)
@@ -209,9 +209,9 @@ class Window:
         """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
         block = self.blocks[layer].module
         return nullcontext() if is_compiled(block) else reader(
-            block, partial(self.attend, layer), partial(self.place, layer) if self.positions else None)
+            block, partial(self.attend, layer), partial(self.keep, layer) if self.positions else None)
 
-    def place(self, layer: int, means: Mapping[str, Tensor]) -> None:
+    def keep(self, layer: int, means: Mapping[str, Tensor]) -> None:
         """Keeps statistics by token position, unless they are known."""
         for name, mean in means.items():
             self.tokens[name].setdefault(layer, mean)
@@ -320,10 +320,12 @@ def _token_cells(cells: Cells, tokens: Mapping[str, Mapping[int, Tensor]]) -> No
     counts = {len(mean) for name, by_layer in tokens.items() for mean in by_layer.values() if mean.ndim == 1}
     for name, by_layer in tokens.items():
         for layer, mean in by_layer.items():
-            axes = [axis for axis in range(2) if mean.ndim == 1 or {mean.shape[axis]} == counts]
-            if mean.ndim == 1 or len(axes) == 1:  # as many sequences as tokens do not say which are which
-                values = mean if mean.ndim == 1 else mean.mean(1 - axes[0])
-                cells[name, VOCABULARY[name].sites[0]][layer] = values.double().cpu().numpy()
+            if mean.ndim > 1:
+                axes = [axis for axis in range(2) if {mean.shape[axis]} == counts]
+                if len(axes) != 1:
+                    continue  # as many sequences as tokens do not say which are which
+                mean = mean.mean(1 - axes[0])
+            cells[name, VOCABULARY[name].sites[0]][layer] = mean.double().cpu().numpy()
 
 
 def _head_cells(cells: Cells, layer: int, parts: Array, largest: Array) -> None:

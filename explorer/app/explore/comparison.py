@@ -136,11 +136,9 @@ class Comparison:
         diagnose: findings of a measured profile, or None.
     """
 
-    def __init__(
-        self, click: Callable[[object], None], current: Callable[[], Config],
-        known: Callable[[Config], Known], load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
-        diagnose: Diagnose | None = None,
-    ) -> None:
+    def __init__(self, click: Callable[[object], None], current: Callable[[], Config], known: Callable[[Config], Known],
+                 load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
+                 diagnose: Diagnose | None = None) -> None:
         self.pins = Pins()
         self.box = RosterBox(click, noun="pinned design", heading="Designs on the charts",
                              verbs=["hide", "load", "remove"])
@@ -212,9 +210,9 @@ class Comparison:
         known = {profile.origin: profile for profile in now if profile.config == config and not profile.partial}
         first = Column(LegendEntry(NOW, config, self.pins.name_for(config)), config,
                        Known(known.get("predicted"), known.get("measured"), secret))
-        pins = self.visible()
-        return [first, *(Column(pin, pin.config, self._known(pin.config)) for pin in pins
-                         if pin.config and pin.config != config)] if pins else []
+        designs, pins = self.pins.designs(), [pin for pin in self.pins if pin.visible]
+        return [first, *(Column(designs[pin.number], pin.config, self._known(pin.config)) for pin in pins
+                         if pin.config != config)] if pins else []
 
     def legend(self, whose: Sequence[LegendEntry]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
