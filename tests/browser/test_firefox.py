@@ -26,8 +26,9 @@ PATIENCE = 60.0
 KERNEL = r"""() => document.documentElement.outerHTML.match(/"kernelId": "([\w-]+)"/)[1]"""
 SAID = "(words) => document.querySelector('.ex-status-text').textContent === words"
 DEPTH = "() => document.querySelector('[data-field=n_layers] input.ex-entry').value"
-WHY = """(title) => [...document.querySelectorAll('.ex-chart')].find(
-  (chart) => chart.querySelector('.ex-chart-title').textContent === title).querySelector('.ex-chart-why').textContent"""
+EXPLAINS = """([title, words]) => [...document.querySelectorAll('.ex-chart')].find(
+  (chart) => chart.querySelector('.ex-chart-title').textContent === title
+).querySelector('.ex-chart-why').textContent.includes(words)"""
 UNDERLINES = """() => [...new Set([...document.querySelectorAll('.ex-term')].map((term) => {
   const { textDecorationLine, textDecorationStyle } = getComputedStyle(term);
   return `${textDecorationLine} ${textDecorationStyle}`;
@@ -163,14 +164,14 @@ def test_a_story_has_its_chart_in_view_and_covers_the_answer(page: Firefox) -> N
         page.click("Stories")
         page.click("Why deep Post-LN")
         page.until(IN_VIEW, True)
-        assert "(1 + χ / ql−1)" in page.evaluate(WHY, "Gradient by layer")
+        page.until(EXPLAINS, ["Gradient by layer", "(1 + χ / ql−1)"])
         page.click("Next")
         page.until(COVERED, True)
         page.until(IN_VIEW, True)
         page.click("Skip")
         page.until(COVERED, False)
         page.until(IN_VIEW, True)
-        assert "The norm on each sum resets q to 1." in page.evaluate(WHY, "Second moment")
-        assert "(1 + χ) / q, q of the sum before its norm" in page.evaluate(WHY, "Gradient by layer")
+        page.until(EXPLAINS, ["Second moment", "The norm on each sum resets q to 1."])
+        page.until(EXPLAINS, ["Gradient by layer", "(1 + χ) / q, q of the sum before its norm"])
         assert page.evaluate(UNDERLINES) == ["underline dotted"]
         page.click("Leave")
