@@ -37,7 +37,7 @@ ROOMS: dict[str, Room] = {
     "own": Room(4111, 27),
     "plotlyjs": Room(22, 1),
     "schemes": Room(809, 12),
-    "serve": Room(1144, 7),
+    "serve": Room(1149, 7),
     "sweeping": Room(741, 6),
     "tasks": Room(656, 5),
     "theory": Room(2634, 18),

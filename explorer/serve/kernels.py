@@ -30,6 +30,8 @@ from explorer.serve.visits import Connection
 
 GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
+RETURN = 5.0
+"""The same where the browser said that it goes to another page; a proxy that restarts may say so, too."""
 IDLE = 3600.0
 """Seconds after which a kernel ends whose page is open, but neither sends nor is sent anything."""
 ASKED = 60.0
@@ -239,6 +241,10 @@ class Kernels(AsyncMappingKernelManager):
         """Notes that a page has gone, or is out of reach."""
         super().notify_disconnect(kernel_id)
         self._without_page[kernel_id] = IOLoop.current().time()
+
+    def leave(self, kernel_id: str) -> None:
+        """Notes that a browser has left its page. Firefox may end a page's process before it sends the goodbye."""
+        self._without_page[kernel_id] = IOLoop.current().time() - max(0.0, self.grace - RETURN)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""

@@ -40,8 +40,8 @@ UNREAD, UNREAD_BY_ALL = 4_000_000, 64_000_000
 """Bytes that may wait for a visitor who does not read them, and for all visitors. One message may be larger."""
 NUDGE = 0.5
 """Seconds after which a kernel that has not answered is asked again."""
-ENDED = 1001
-"""The code with which a connection closes whose kernel has ended."""
+ENDED = GONE = 1001
+"""The code with which a connection closes whose kernel has ended, or whose browser has gone to another page."""
 UNANSWERED = 400
 """Messages that may wait for a kernel: a page sends the next one when the last one is answered."""
 
@@ -133,6 +133,8 @@ class Connection(Prompt):
         if self.connected:
             self.connected = False
             super().disconnect()
+            if self.websocket_handler.close_code == GONE:
+                self.multi_kernel_manager.leave(self.kernel_id)
             self.channels = {}  # kept for a page that comes back, they are no longer this connection's
 
     def give_way(self) -> None:

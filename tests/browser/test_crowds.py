@@ -416,6 +416,15 @@ def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browse
     page.close()
 
 
+def test_a_page_whose_browser_goes_elsewhere_keeps_no_kernel(below: str) -> None:
+    """Also where its goodbye is lost, as Firefox loses it where it ends the page's process."""
+    kernel = arrive(below, "/explorer/")
+    with enter(f"{below}/explorer", kernel) as visit:
+        assert answers(visit)
+        visit.close(1001)
+    assert seconds_until_gone(kernel) < 15
+
+
 def moves(visit: ClientConnection) -> bool:
     """Whether a kernel answers after a message as of a widget: a question alone is no use of the page."""
     visit.send(message("comm_msg", {"comm_id": "none", "data": {}}))

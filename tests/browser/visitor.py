@@ -27,9 +27,9 @@ ARRIVED: list[str] = []
 """Kernels of all visitors so far."""
 
 
-def arrive(address: str) -> str:
+def arrive(address: str, path: str = "/") -> str:
     """Asks for the page; its kernel's id."""
-    page = get(address)
+    page = get(address, path)
     found = re.search(r'"kernelId": "([\w-]+)"', page)
     assert found, "the page names no kernel"
     ARRIVED.append(found[1])
