@@ -18,10 +18,9 @@ from explorer.app.explore.similar import trials
 from explorer.app.lessons import lessons
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
-from explorer.app.page import HasPart, Page
+from explorer.app.page import HasPart, Page, Undo
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
-from explorer.app.undo import Undo
 from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.parts import PageWidget, Part

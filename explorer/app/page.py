@@ -1,18 +1,22 @@
-"""`Page`: all that a visitor has set, as one record. A link says it, and each panel shows its part of it.
+"""`Page`: all that a visitor has set, as one record; and `Undo`, the records that it was before. No widgets.
 
-The parts are records, too, and are valid as soon as they are made: `link` checks whatever comes from outside. The Map's
-part is `map.plan.MapPart`, the Race's `race.lineup.RacePart`.
+A link says the record, and each panel shows its part of it. The parts are records, too, and are valid as soon as they
+are made: `link` checks whatever comes from outside. The Map's part is `map.plan.MapPart`, the Race's
+`race.lineup.RacePart`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from explorer.app.explore.selections import ALL
 from explorer.app.roster import Entry
 from explorer.app.view import WHOLE, View
+from explorer.choices import Choices
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
 
@@ -57,3 +61,77 @@ class HasPart(Protocol):
 
     def restore(self, part: Any) -> object:
         """Sets all of it, as a visitor would."""
+
+
+# The records as they were, back and forth.
+
+
+QUIET = 1.0
+"""Seconds: changes of the same fields that follow each other sooner are one, as when a slider is dragged."""
+STEPS = frozenset(("open", "story", "pins", "contenders"))
+"""Fields that are never dragged: each change of them is a step of its own."""
+MOST = 200
+"""Steps that are kept."""
+
+
+class Undo:
+    """The page as it is, earlier pages, and those undone.
+
+    Args:
+        page: where it starts.
+        clock: seconds, from any start.
+    """
+
+    def __init__(self, page: Page, clock: Callable[[], float] = time.monotonic) -> None:
+        self.now, self._clock = page, clock
+        self.past: deque[Page] = deque(maxlen=MOST)
+        self.future: deque[Page] = deque()
+        self._changed: frozenset[str] = frozenset()
+        """The fields that changed last."""
+        self._when = -QUIET
+
+    def note(self, page: Page) -> None:
+        """Notes the page as it is now."""
+        if page == self.now:
+            return
+        changed, now = differing(self.now, page), self._clock()
+        dragged = changed == self._changed and not STEPS & {name.rpartition(".")[2] for name in changed}
+        if not (dragged and now - self._when < QUIET and self.past):
+            self.past.append(self.now)
+        self.now, self._changed, self._when = page, changed, now
+        self.future.clear()
+
+    def back(self) -> Page:
+        """Goes one step back; stays where there is none."""
+        return self._go(self.past, self.future)
+
+    def forth(self) -> Page:
+        """Takes a step back again; stays where there is none."""
+        return self._go(self.future, self.past)
+
+    def _go(self, source: deque[Page], target: deque[Page]) -> Page:
+        if source:
+            target.append(self.now)
+            self.now, self._changed = source.pop(), frozenset()
+        return self.now
+
+
+def differing(before: Any, after: Any, name: str = "") -> frozenset[str]:
+    """Names of the fields that differ between two records: `panels.explore.design.n_layers`."""
+    if before == after:
+        return frozenset()
+    old, new = _fields(before), _fields(after)
+    if not old or old.keys() != new.keys():
+        return frozenset((name,))
+    return frozenset().union(*(differing(old[key], new[key], f"{name}.{key}".lstrip(".")) for key in old))
+
+
+def _fields(record: Any) -> Mapping[str, Any]:
+    """The fields of a record by name; none of what is no record."""
+    if isinstance(record, Page | View):
+        return vars(record)
+    if isinstance(record, Choices):
+        return dict(record)
+    if isinstance(record, Mapping):
+        return record
+    return record._asdict() if hasattr(record, "_asdict") else {}

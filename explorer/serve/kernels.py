@@ -31,7 +31,7 @@ from explorer.serve.visits import Connection
 GRACE = 50.0
 """Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
 RETURN = 5.0
-"""The same where the browser said that it goes to another page; a proxy that restarts may say so, too."""
+"""Seconds where the browser said that it goes to another page; a proxy that restarts may say so, too."""
 IDLE = 3600.0
 """Seconds after which a kernel ends whose page is open, but neither sends nor is sent anything."""
 ASKED = 60.0

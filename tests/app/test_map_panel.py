@@ -19,7 +19,8 @@ import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.map import panel as map_panel
 from explorer.app.map.panel import MapPanel, minutes
-from explorer.app.map.plan import MAPS, MapPart, Plan
+from explorer.app.map.plan import MapPart, Plan
+from explorer.app.setups import SETUPS
 from explorer.app.widgets.panel import Phase
 from explorer.config import Config
 from explorer.ends import endings
@@ -257,9 +258,9 @@ def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
     assert panel.take.note.endswith("4 layers of width 16.")
     panel.named_designs.set_state({"values": {"preset": "post_ln"}})
     assert (panel.design.norm_placement, panel.design.d_model) == ("post", 16)
-    for name, row in MAPS.items():
+    for name, row in SETUPS["map"].items():
         panel.maps.handle(name, [])
-        assert panel.part == row.part()
+        assert panel.part == row.part
         assert panel.maps.note == row.words
 
 

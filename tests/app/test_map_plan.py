@@ -7,7 +7,6 @@ import pytest
 
 from explorer.app.map.plan import (
     FIELDS,
-    MAPS,
     MOST_VALUES,
     STATISTICS,
     Plan,
@@ -19,6 +18,7 @@ from explorer.app.map.plan import (
     together,
     usual,
 )
+from explorer.app.setups import SETUPS
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.ends import ENDS
@@ -100,8 +100,8 @@ def test_a_design_has_a_place_on_its_map_or_none() -> None:
 
 
 def test_the_maps_of_the_buttons_are_plans() -> None:
-    for name, row in MAPS.items():
-        design, plan = row.part()
+    for name, row in SETUPS["map"].items():
+        design, plan = row.part
         job = plan.job(design)
         assert (row.name, len(job.over)) == (name, 2)
 
@@ -109,7 +109,7 @@ def test_the_maps_of_the_buttons_are_plans() -> None:
 @pytest.mark.parametrize(("name", "power"), [("features", 1.0), ("features_mup", 0.0)])
 def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(name: str, power: float) -> None:
     """Where steps are small. A power is a multiple of ½: another one is two standard errors or more away."""
-    design, plan = MAPS[name].part()
+    design, plan = SETUPS["map"][name].part
     assert (plan.statistic, plan.y) == ("feature_change", "d_model")
     found = [sweep(design.replace(seed=seed), {"d_model": [16, 256]}, "second_moment", Here(), origins="trained",
                    recipe=Recipe(learning_rate=3e-5), steps=plan.steps)["feature_change"].values.ravel()

@@ -11,10 +11,11 @@ import pytest
 from raced import Open, opened
 
 from benchmarks.sample import packed, plain
-from explorer.app.race.lineup import SETUPS, WARMUP, Lineup, Plan, first_lineup
+from explorer.app.link.links import Links
+from explorer.app.race.lineup import WARMUP, Lineup, Plan, first_lineup
 from explorer.app.race.panel import RacePanel
 from explorer.app.race.sample import FILE, stored
-from explorer.app.widgets.buttons import Setup
+from explorer.app.setups import SETUPS, Setup
 from explorer.figures.race_maps import MAPS
 from explorer.training.history import ON_REQUEST, Line
 
@@ -62,19 +63,25 @@ def test_the_panel_opens_with_it_and_says_so(panel: RacePanel) -> None:
     assert not any(button["enabled"] for button in panel.saves.buttons), "it is nobody's race to save"
 
 
-@pytest.mark.parametrize("row", SETUPS.values(), ids=SETUPS)
+@pytest.mark.parametrize("panel", SETUPS)
+def test_the_link_of_each_set_up_is_understood(panel: str) -> None:
+    for row in SETUPS[panel].values():
+        assert Links((panel,)).parse(row.link)[1] == [], row.name
+
+
+@pytest.mark.parametrize("row", SETUPS["race"].values(), ids=SETUPS["race"])
 def test_a_set_up_is_a_line_up_that_can_be_started(panel: RacePanel, row: Setup) -> None:
     panel.setups.handle(row.name, [])
     assert panel.setups.note == row.words
     assert panel.preparation.refusal == ""
-    panel.preparation.restore(row.part())
+    panel.preparation.restore(row.part)
     start = panel.preparation.start()
-    assert start.plan == row.part().plan
+    assert start.plan == row.part.plan
     for design, recipe in zip(start.designs, start.recipes, strict=True):
         assert design.config
         recipe.check(design.config, design.label)  # raises where a choice can do nothing
     assert len({design.label for design in start.designs}) == 4
-    assert panel.part.contenders == row.part().contenders
+    assert panel.part.contenders == row.part.contenders
 
 
 def test_what_is_no_set_up_is_ignored(panel: RacePanel) -> None:

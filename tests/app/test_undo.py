@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.app.page import ExplorePart, Page
+from explorer.app.page import MOST, QUIET, ExplorePart, Page, Undo, differing
 from explorer.app.race.lineup import RacePart
-from explorer.app.undo import MOST, QUIET, Undo, differing
 from explorer.config import Config
 
 

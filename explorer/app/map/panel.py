@@ -13,9 +13,10 @@ from functools import lru_cache
 from explorer.app import home
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.map.picture import MapControls, Picture, Shown
-from explorer.app.map.plan import FIRST_DESIGN, MAPS, Job, MapPart, Plan
+from explorer.app.map.plan import FIRST_DESIGN, Job, MapPart, Plan
 from explorer.app.sentences import model_words, name_of
-from explorer.app.widgets.buttons import ButtonRow, SetupRow, button
+from explorer.app.setups import SetupRow
+from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase
 from explorer.app.widgets.parts import Part, prose
@@ -62,7 +63,7 @@ class MapPanel(Panel[Job, None]):
         self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=False)]
         self.picture = Picture()
         self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
-        self.maps = SetupRow("Maps", MAPS, self.restore)
+        self.maps = SetupRow("Maps", "map", self.restore)
         self.home = TakeHome([*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())])
         self.children = self._layout()
         self.add_class("ex-map")

@@ -1,4 +1,4 @@
-"""`Plan`: the choices of a map: its two axes, the statistic, and the computation; and the maps that a button makes."""
+"""`Plan`: the choices of a map: its two axes, the statistic, and the computation. No widgets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import model_validator
 
 from explorer.app.sentences import lowered
-from explorer.app.widgets.buttons import Setup
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.choices import Choices
 from explorer.config import Config
@@ -229,19 +228,8 @@ def title(plan: Plan) -> str:
     return f"{SCALES[plan.statistic].title} over {x} and {y}"
 
 
-# Maps that a button makes.
-
-
-SMALL: Mapping[str, Any] = MappingProxyType({"d_model": 64, "n_ctx": 32, "batch_size": 2, "n_seeds": 2})
-"""Sizes of which a cell is measured within a tenth of a second or so."""
-FEATURES: Mapping[str, Any] = MappingProxyType({
-    "x": "learning_rate", "x_from": 1e-5, "x_to": 1e-2, "x_count": 9, "y": "d_model", "y_from": 16.0, "y_to": 256.0,
-    "y_count": 5, "statistic": "feature_change", "compute": "trained", "steps": 2})
-"""The plan of a coordinate check over the width (Yang et al. 2022, appendix D.1)."""
-
-
-FIRST_DESIGN = Config(norm_placement="none", residual="absent", **SMALL)
-"""The design of the first map, with which the page opens."""
+FIRST_DESIGN = Config(norm_placement="none", residual="absent", d_model=64, n_ctx=32, batch_size=2, n_seeds=2)
+"""The design of the first map, of a size that is measured within a tenth of a second or so."""
 
 
 class MapPart(NamedTuple):
@@ -249,38 +237,3 @@ class MapPart(NamedTuple):
 
     design: Config = FIRST_DESIGN
     plan: Plan = Plan()
-
-
-def _map(name: str, title: str, words: str, config: Config, **plan: Any) -> Setup:
-    """A map of a design; of the plan, what differs from the defaults."""
-    return Setup(name, title, words, lambda: MapPart(config, Plan(**plan)))
-
-
-MAPS: Mapping[str, Setup] = MappingProxyType({
-    row.name: row
-    for row in (
-        _map("depth", "Depth × init variance",
-             "Without norms and residuals a signal survives depth only near one variance: how near?", FIRST_DESIGN),
-        _map("alpha", "α × depth",
-             "Without norms, which α keeps q near 1? Each branch adds up to α² q, so that the border falls as 1/√N.",
-             Config(norm_placement="none", **SMALL),
-             x="n_layers", x_from=1.0, x_to=96.0, x_count=18, y="alpha", y_from=0.0, y_to=1.5, y_count=16),
-        _map("logits", "Logit scale × tokens",
-             "Without √d: from which variance on does each token attend to one other alone, and do more tokens help?",
-             Config(attention_scale="none", **SMALL),
-             x_from=0.03, x_to=10.0, y="n_ctx", y_from=4.0, y_to=128.0, y_count=12,
-             statistic="attention_entropy_normalized"),
-        _map("training", "Learning rate × width", "Which learning rate trains which width? Trained, 100 steps a cell.",
-             Config(n_layers=4, **SMALL),
-             x="learning_rate", x_from=1e-4, x_to=0.1, x_count=10, y="d_model", y_from=16.0, y_to=128.0, y_count=6,
-             statistic="loss_drop", compute="trained"),
-        _map("features", "Coordinate check",
-             "How far do two steps of Adam move what the readout reads? In the standard parametrization twice the "
-             "width asks for half the learning rate: colors are equal along diagonals.",
-             Config(n_layers=2, **SMALL), **FEATURES),
-        _map("features_mup", "Coordinate check, μP",
-             "Under μP one learning rate moves what the readout reads alike at every width: a column has one color.",
-             Config(n_layers=2, parametrization="mup", **SMALL), **FEATURES),
-    )
-})
-"""Maps by name, in the order of their buttons."""

@@ -1,17 +1,15 @@
-"""`Lineup` and `Plan`: contenders of the next race, its size and task, and set-ups of both. No widgets, no torch."""
+"""`Lineup` and `Plan`: contenders of the next race, its size and its task. No widgets, no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import model_validator
 
 from explorer.app.roster import MOST, Entry, Roster
 from explorer.app.sentences import cut, lowered, name_of, tidied
-from explorer.app.widgets.buttons import Setup
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, preset
 from explorer.fields import setting
@@ -162,55 +160,3 @@ class RacePart(NamedTuple):
     plan: Plan = Plan()
     selected: int = 0
     """Position of the contender whose recipe is shown, from 0."""
-
-
-# Set-ups of a race: a question each, with the contenders, recipes and plan that answer it.
-
-
-def _race(name: str, title: str, words: str, lineup: Callable[[], Lineup], **plan: Any) -> Setup:
-    """A race of a line-up; of the plan, what differs from the defaults."""
-    return Setup(name, title, words,
-                 lambda: RacePart(lineup().entries, Plan(**plan)))
-
-
-def lineup_of(contenders: Sequence[Contender]) -> Lineup:
-    """A line-up of these."""
-    lineup = Lineup()
-    for contender in contenders:
-        lineup.add(contender)
-    return lineup
-
-
-def _deep() -> Lineup:
-    warm = USUAL.replace(warmup=50)
-    return lineup_of([named_design(name, warm) for name in ("post_ln", "pre_ln", "deepnorm", "rezero")])
-
-
-def _alphas() -> Lineup:
-    """α in front of each branch of a stack with norms after its sums: at 1 throughout, it is Post-LN."""
-    base = named_design("rezero")
-    config = base.config.replace(norm_placement="post")
-    rows: tuple[tuple[str, dict[str, float]], ...] = (
-        ("learned", {}), ("own_rate", {"alpha_rate": 10.0}), ("ramp", {"alpha_step": 1 / 300}), ("fixed", {}),
-    )
-    return lineup_of([
-        Contender(config, base="ReZero, Post-LN", recipe=USUAL.replace(alpha_schedule=schedule, **more), sized=False)
-        for schedule, more in rows
-    ])
-
-
-SETUPS: Mapping[str, Setup] = MappingProxyType({
-    row.name: row
-    for row in (
-        _race("warmup", "Why warm-up",
-              "Why does Post-LN need warm-up, and Pre-LN and ReZero none? 12 layers, 500 steps: one to three minutes.",
-              first_lineup),
-        _race("depth", "Depth 48",
-              "Which designs still learn at 48 layers? All warm up for 50 of 200 steps: two to five minutes.", _deep,
-              n_layers=48, steps=200),
-        _race("alpha", "Learned or ramped α",
-              "Should α of x + αF(x) be learned from 0, or raised to 1 by even steps? 12 layers, 400 steps: one to "
-              "three minutes.", _alphas, steps=400),
-    )
-})
-"""Set-ups by name, in the order of their buttons."""

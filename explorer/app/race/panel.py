@@ -14,12 +14,13 @@ from typing import Any
 
 from explorer.app import home
 from explorer.app.race.gallery import Gallery
-from explorer.app.race.lineup import SETUPS, Lineup, Plan, RacePart, first_lineup
+from explorer.app.race.lineup import Lineup, Plan, RacePart, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
 from explorer.app.race.racefile import RaceFile, Saves, opened, part_of
 from explorer.app.race.sample import stored
 from explorer.app.race.standings import most_steps
-from explorer.app.widgets.buttons import RaceButtons, SetupRow
+from explorer.app.setups import SetupRow
+from explorer.app.widgets.buttons import RaceButtons
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase
 from explorer.app.widgets.parts import Part, prose
@@ -93,7 +94,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.gallery = Gallery(self.lock)
         self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
         self.controls = self.preparation.plan
-        self.setups = SetupRow("Set-ups", SETUPS, self.restore)
+        self.setups = SetupRow("Set-ups", "race", self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.race_files(self._shown)])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import traitlets
 
@@ -60,35 +59,3 @@ class RaceButtons(ButtonRow):
             button(*middle, enabled=middle[0] in verbs, primary=paused),
             button("stop", "Stop", enabled="stop" in verbs),
         ]
-
-
-class Setup(NamedTuple):
-    """Choices of a panel that a button makes."""
-
-    name: str
-    title: str
-    words: str
-    """The question that they answer."""
-    part: Callable[[], Any]
-    """Gives what is to be set on the panel."""
-
-
-class SetupRow(ButtonRow):
-    """A button for each set-up, and the question of the one that was pressed last.
-
-    Args:
-        label: of the set-ups, for a screen reader.
-        setups: by name, in the order of their buttons.
-        restore: sets the choices of one.
-    """
-
-    def __init__(self, label: str, setups: Mapping[str, Setup], restore: Callable[[Any], object]) -> None:
-        super().__init__(label, self._press, links=True)
-        self._setups, self._restore = setups, restore
-        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in setups.values()]
-
-    def _press(self, name: str) -> None:
-        """Handles a press in a browser, which may say anything."""
-        if name in self._setups:
-            self._restore(self._setups[name].part())
-            self.note = self._setups[name].words

@@ -1,0 +1,56 @@
+"""`SETUPS`: choices of the Map or the Race that a button makes; a table each of `setups.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from explorer.app.link.panels import PARTS
+from explorer.app.link.params import Params
+from explorer.app.widgets.buttons import ButtonRow, button
+from explorer.glossary.lessons import rows
+
+
+class Setup(NamedTuple):
+    """A question, and the choices that answer it; the keys of a table of `setups.toml`."""
+
+    panel: str
+    name: str
+    title: str
+    words: str
+    link: str
+
+    @property
+    def part(self) -> Any:
+        """The panel's part of a page's record."""
+        return PARTS[self.panel][1](Params(self.link))
+
+
+SETUPS: Mapping[str, Mapping[str, Setup]] = MappingProxyType({
+    panel: {row["name"]: Setup(panel, **row) for row in rows(Path(__file__).with_suffix(".toml"), panel)}
+    for panel in ("map", "race")
+})
+"""By panel and name, in the order of their buttons."""
+
+
+class SetupRow(ButtonRow):
+    """A button for each set-up, and the question of the one that was pressed last.
+
+    Args:
+        label: of the set-ups, for a screen reader.
+        panel: whose set-ups they are, by name.
+        restore: sets the panel's part of a page's record.
+    """
+
+    def __init__(self, label: str, panel: str, restore: Callable[[Any], object]) -> None:
+        super().__init__(label, self._press, links=True)
+        self._setups, self._restore = SETUPS[panel], restore
+        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in self._setups.values()]
+
+    def _press(self, name: str) -> None:
+        """Handles a press in a browser, which may say anything."""
+        if name in self._setups:
+            self._restore(self._setups[name].part)
+            self.note = self._setups[name].words
