@@ -18,6 +18,7 @@ import pytest
 from nbclient import NotebookClient
 
 import explorer as ex
+from explorer.app.widgets.parts import LOCK
 from explorer.choices import ConfigError
 from explorer.figures.data import unpacked
 from explorer.lessons.live import LiveFigure, drawn
@@ -59,7 +60,7 @@ def until(figure: LiveFigure, *states: str) -> None:
     end = time.monotonic() + WAIT
     while figure.panel.status.state not in states and time.monotonic() < end:
         time.sleep(0.01)
-    with figure.panel.lock:
+    with LOCK:
         assert figure.panel.status.state in states, figure.panel.status.text
 
 

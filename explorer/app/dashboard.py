@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -23,7 +22,7 @@ from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.parts import PageWidget, Part
+from explorer.app.widgets.parts import LOCK, PageWidget, Part
 from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -86,8 +85,7 @@ class Dashboard(PageWidget):
         self._opening = self._links.parse("")[0].panels
         self._unopened: dict[str, object] = {}
         """Parts of panels that are not built yet."""
-        self._following = threading.RLock()
-        self.telling = Telling(self, self._links, self._following)
+        self.telling = Telling(self, self._links)
         titles = {name: row.title for name, row in panels.items()}
         self.header = Header(stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles))
         super().__init__(Part([self.header, self.telling.strip], classes=("ex-root",)))
@@ -162,7 +160,7 @@ class Dashboard(PageWidget):
         Returns:
             A sentence for each part that was not understood; the page says them as well.
         """
-        with self._following:
+        with LOCK:
             page, sentences = self._links.parse(link)
             self.restore(page)
             self.header.said = in_a_sentence(sentences)
@@ -221,7 +219,7 @@ class Dashboard(PageWidget):
 
     def follow(self) -> None:
         """Notes what a person has changed: for the address, and for undo."""
-        with self._following:
+        with LOCK:
             self._steps.note(self.page)
             self._say()
 
@@ -234,22 +232,21 @@ class Dashboard(PageWidget):
 
     def _act(self, message: object) -> None:
         """Handles a message of the header."""
-        with self._following:
-            match message:
-                case ["shown", str() as query]:
-                    self._arrive(query)
-                case ["open", str() as link]:
-                    self.open_link(link)
-                case ["code", str() as link]:
-                    self.header.draw_code(link)
-                case ["stories"]:
-                    self.telling.strip.shown = not self.telling.strip.shown
-                case ["undo"]:
-                    self._go(self._steps.back())
-                case ["redo"]:
-                    self._go(self._steps.forth())
-                case ["reset"]:
-                    self.open_link(self._start_link)
+        match message:
+            case ["shown", str() as query]:
+                self._arrive(query)
+            case ["open", str() as link]:
+                self.open_link(link)
+            case ["code", str() as link]:
+                self.header.draw_code(link)
+            case ["stories"]:
+                self.telling.strip.shown = not self.telling.strip.shown
+            case ["undo"]:
+                self._go(self._steps.back())
+            case ["redo"]:
+                self._go(self._steps.forth())
+            case ["reset"]:
+                self.open_link(self._start_link)
 
     def _arrive(self, query: str) -> None:
         """Opens what the address of a browser holds, when the page is first put together."""

@@ -1,6 +1,6 @@
 """Files that a person takes home from each panel: scripts, numbers, sources.
 
-The functions that a panel gives are called at a press, take the panel's lock, and may refuse by a `ConfigError`.
+The functions that a panel gives are called at a press, and may refuse by a `ConfigError`.
 """
 
 from __future__ import annotations

@@ -116,9 +116,8 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._ask(None, EXAMPLE)
 
     def _ask(self, profile: Profile | None, words: str) -> None:
-        with self.lock:
-            self._enter(Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0)
-            self.worker.submit(Job(profile, words))
+        self._enter(Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0)
+        self.worker.submit(Job(profile, words))
 
     def _work(self, job: Job, _: Stop, __: Progress) -> tuple[Profile, Profile | None]:
         measured = self._example() if job.profile is None else job.profile
@@ -127,15 +126,13 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
 
     def _receive(self, job: Job, result: tuple[Profile, Profile | None]) -> None:
         measured, predicted = result
-        with self.lock:
-            self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
-            self.about.value = _about(measured)
-            self._draw([profile for profile in (predicted, measured) if profile is not None])
-            self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
+        self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
+        self.about.value = _about(measured)
+        self._draw([profile for profile in (predicted, measured) if profile is not None])
+        self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
 
     def _fail(self, _: Job, message: str) -> None:
-        with self.lock:
-            self._enter(Phase.FAILED, message)
+        self._enter(Phase.FAILED, message)
 
     def _draw(self, profiles: Sequence[Profile]) -> None:
         measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None

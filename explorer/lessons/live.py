@@ -20,7 +20,7 @@ from explorer.app.still import still
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import LONGEST_REFUSAL, Live
-from explorer.app.widgets.parts import PageWidget, Part
+from explorer.app.widgets.parts import LOCK, PageWidget, Part
 from explorer.app.widgets.wording import settings_words
 from explorer.choices import Choices
 from explorer.display import shown
@@ -131,7 +131,7 @@ class LivePanel(Live[Choices, Drawing]):
     def still(self) -> str:
         """The first figure as HTML that needs no script; waits until it is computed."""
         self._settled.wait(PATIENCE)
-        with self.lock:
+        with LOCK:
             drawing = self._result
         if drawing is None:
             return still(self._title, [self.status.text], "")

@@ -11,6 +11,7 @@ from watched import WAIT, Watched
 from explorer import tasks
 from explorer.app.race.lineup import Lineup, Plan, named_design
 from explorer.app.race.panel import RacePanel
+from explorer.app.widgets.parts import LOCK
 from explorer.training.archive import from_bytes
 from explorer.training.race import Race
 from explorer.training.recipe import Recipe
@@ -54,7 +55,7 @@ class Page(Watched[RacePanel]):
 
     def wait_for_a_table(self) -> None:
         self.wait(lambda: bool(self.panel.gallery.standings.rows))
-        with self.panel.lock:  # the charts follow the table
+        with LOCK:  # the charts follow the table
             assert self.panel.gallery.curves["training_loss"].figure
 
     @property

@@ -13,6 +13,7 @@ from watched import WAIT
 
 from explorer.app.explore.question import Choose
 from explorer.app.widgets import controls
+from explorer.app.widgets.parts import LOCK
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.measuring import Stopped, measure
@@ -119,7 +120,7 @@ def test_what_interrupts_it_brings_the_last_whole_measurement_back(open_panel: O
     if end == "refused":
         page.set(d_model=17)
     else:
-        page.panel._act()
+        page.panel.status.handle("action")
     page.until(end)
     np.testing.assert_allclose(page.drawn(), expected(FOUR))
     assert page.stale() == {True}
@@ -131,7 +132,7 @@ def test_a_question_withholds_it(open_panel: Open) -> None:
     page = open_panel(FOUR, seeds)
     page.until("idle")
     config = FOUR.replace(n_layers=3)
-    with page.panel.lock:
+    with LOCK:
         page.panel.controls.apply({"n_layers": 3})
         page.panel.ask(Choose("Which?", "token_correlation", (0, 1), "One.", options=("One", "Other")), config)
     assert seeds.handed_over.wait(WAIT)
@@ -205,7 +206,7 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     worker = page.panel.worker
     assert page.comes(lambda: [job.config.n_layers for job in worker._running] == [19]), "the newest is the worker's"
     assert worker.computations == 2
-    page.panel._act()
+    page.panel.status.handle("action")
     page.until("stale")  # also while it is held
     page.set(n_layers=20)
     page.set(n_layers=21)
@@ -285,7 +286,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     if end == "refused":
         page.set(d_model=17)
     elif end == "stale":
-        page.panel._act()
+        page.panel.status.handle("action")
     long_drag.setattr(controls, "DRAG", 0.0)
     if end == "idle":
         seeds.may_end.set()

@@ -12,6 +12,7 @@ from explored import SMALL, Open, Page, expected, opened, plain
 from watched import WAIT
 
 from explorer.app.sentences import design_words
+from explorer.app.widgets.parts import LOCK
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.measuring import measure
@@ -244,7 +245,7 @@ def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_c
     assert hues(page, "second_moment", "lines") == [HUES[1], HUES[0]]
     held.may_end.set()
     until_pins(page, lambda found: "not measured" not in found[1]["about"])
-    with page.panel.lock:
+    with LOCK:
         assert page.panel.status.state == "idle"
         assert page.panel.status.text == "Measured 2 layers of width 16"
         np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
@@ -264,7 +265,7 @@ def test_a_pin_that_cannot_be_measured_says_why_and_holds_up_nobody(open_panel: 
     held.may_end.set()
     until_pins(page, lambda found: found[1]["about"].endswith("MemoryError: no room")
                and "not measured" not in found[2]["about"])
-    with page.panel.lock:
+    with LOCK:
         assert page.panel.status.state == "idle"
         assert held.asked.count(SMALL) <= 2
     click(page, "pin")

@@ -304,7 +304,7 @@ def test_more_steps_than_the_server_allows_are_refused(open_race: Open, monkeypa
     page = open_race(steps=2000)
     page.set(steps=2001)
     assert page.panel.status.text == "Refused: Steps must be at most 2000 on this server; got 2001."
-    page.panel._act()
+    page.panel.status.handle("action")
     assert page.panel.status.text == "Ready"
     monkeypatch.setenv("EXPLORER_RACE_STEPS", "10")  # fewer than every race begins with
     with pytest.raises(ConfigError, match="steps must be at most 500 on this server; got 501"):

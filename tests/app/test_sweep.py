@@ -20,6 +20,7 @@ from explorer.app.explore.sweep import Row, anchored
 from explorer.app.link.panels import read_explore, write_explore
 from explorer.app.link.params import Params
 from explorer.app.page import ExplorePart
+from explorer.app.widgets.parts import LOCK
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
 from explorer.config import Config
 from explorer.figures.palette import HUES
@@ -66,7 +67,7 @@ def measured(page: Page, name: str = "measured") -> dict[float, float]:
 
 def complete(page: Page) -> bool:
     """Whether every dot of the sweep that the controls ask for is there, or said to be missing."""
-    with page.panel.lock:
+    with LOCK:
         sweep = page.panel.sweep
         return bool(sweep.field and traces(page)) and not sweep.chart.stale and sweep.bar.progress == ""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from explorer.app.widgets.panel import Panel as AnyPanel
+from explorer.app.widgets.parts import LOCK
 
 WAIT = 60.0
 """Seconds after which a test gives up; nothing is asserted about how long anything takes."""
@@ -35,7 +36,7 @@ class Watched(Generic[Panel]):
         with self.changed:
             self.changed.wait_for(lambda: there() or status.state == "failed", WAIT)
         assert there(), f"wanted {state} {words!r}, got {status.state}: {status.text}"
-        with self.panel.lock:  # whoever changed the line has finished its change
+        with LOCK:  # whoever changed the line has finished its change
             assert status.state == state
 
     def comes(self, there: Callable[[], bool]) -> bool:

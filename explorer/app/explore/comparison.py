@@ -50,7 +50,7 @@ class Compare(Part):
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def show(self, columns: Sequence[Column], when: str, diagnose: Diagnose | None) -> None:
-        """Fills the table. Callers must hold the panel's lock.
+        """Fills the table.
 
         Args:
             columns: the design of the controls, and the pins.
@@ -125,10 +125,9 @@ def _verdict(known: Known, diagnose: Diagnose | None) -> Cell:
 
 
 class Comparison:
-    """The pins of a panel. Callers must hold the panel's lock.
+    """The pins of a panel.
 
     Args:
-        click: called with what a button of `box` sends: must hold the lock and call `obey`.
         current: gives the design of the controls.
         known: gives what is known of a design.
         load: sets the controls, given every field.
@@ -136,11 +135,11 @@ class Comparison:
         diagnose: findings of a measured profile, or None.
     """
 
-    def __init__(self, click: Callable[[object], None], current: Callable[[], Config], known: Callable[[Config], Known],
+    def __init__(self, current: Callable[[], Config], known: Callable[[Config], Known],
                  load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
                  diagnose: Diagnose | None = None) -> None:
         self.pins = Pins()
-        self.box = RosterBox(click, noun="pinned design", heading="Designs on the charts",
+        self.box = RosterBox(self.obey, noun="pinned design", heading="Designs on the charts",
                              verbs=["hide", "load", "remove"])
         self.table = Compare()
         self._current, self._known, self._load, self._redraw, self._diagnose = current, known, load, redraw, diagnose

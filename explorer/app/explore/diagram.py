@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 import traitlets
 
@@ -16,8 +15,6 @@ from explorer.profile import Profile
 class Diagram(Part):
     """A card with the drawing.
 
-    Args:
-        lock: the panel's; callers of `show` hold it.
     Traits:
         svg: the drawing.
         layer: its number, 1 … `layers`. A browser asks for another by the message `["layer", number]`.
@@ -30,9 +27,9 @@ class Diagram(Part):
     layers = traitlets.Int().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, lock: AbstractContextManager[object]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._lock, self._wanted = lock, 0  # the layer that a person chose; 0 for the last
+        self._wanted = 0  # the layer that a person chose; 0 for the last
         self._shown: tuple[Config, Profile | None, Config] | None = None
         self.on_msg(self._choose)
 
@@ -54,7 +51,6 @@ class Diagram(Part):
     def _choose(self, _: object, content: object, __: object) -> None:
         match content:
             case ["layer", int() as layer] if 1 <= layer <= self.layers and self._shown:
-                with self._lock:
-                    self._wanted = layer
-                    config, profile, reference = self._shown
-                    self.show(config, [profile], reference)
+                self._wanted = layer
+                config, profile, reference = self._shown
+                self.show(config, [profile], reference)

@@ -48,7 +48,7 @@ def worth_drawing(some: Profile, before: Profile | None) -> bool:
 
 
 class Drawing:
-    """The charts of `FIGURES`. Callers must hold the panel's lock.
+    """The charts of `FIGURES`.
 
     Args:
         charts: by name.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.parts import LOCK
 from explorer.config import Config
 from explorer.theory.solve import Solution
 
@@ -48,10 +49,12 @@ class Flatten:
         try:
             solution = self._solve(self._controls.config, name, target)
             value = float(f"{getattr(solution.config, name):.6g}")  # an entry holds no more
-            self._controls.apply({name: value})
-            self._better[name] = solution.better
-            self._controls.remark(name, solution.message, *([BETTER] if solution.better else []))
-            if page := self._controls.page:
-                page.follow()
+            with LOCK:
+                self._controls.apply({name: value})
+                self._better[name] = solution.better
+                self._controls.remark(name, solution.message, *([BETTER] if solution.better else []))
+                if page := self._controls.page:
+                    page.follow()
         except Exception as error:  # noqa: BLE001 - shown, and the page goes on
-            self._on_failure(f"{type(error).__name__}: {error}")
+            with LOCK:
+                self._on_failure(f"{type(error).__name__}: {error}")

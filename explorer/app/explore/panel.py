@@ -32,7 +32,7 @@ from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase
-from explorer.app.widgets.parts import Part, prose
+from explorer.app.widgets.parts import LOCK, Part, prose
 from explorer.app.widgets.verdict import Diagnose, Remedies
 from explorer.config import Config
 from explorer.export import snippet
@@ -78,19 +78,17 @@ class Explore(Live[Job, Profile]):
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
-        self.pattern, self.layer = PatternSelection(config, self.refresh), LayerSelection(config, self._choose)
-        self.matrix, self.statistic = matrix_list(self._choose), statistic_list(self._choose)
+        self.pattern, self.layer = PatternSelection(config, self.refresh), LayerSelection(config, self._draw)
+        self.matrix, self.statistic = matrix_list(self._draw), statistic_list(self._draw)
         charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in FIGURES.values()}
-        self.comparison = Comparison(self._click, lambda: controls.config, self.known, controls.apply, self._changed,
-                                     diagnose)
+        self.comparison = Comparison(lambda: controls.config, self.known, controls.apply, self._changed, diagnose)
         self.asking = Asking(charts)
         self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking)
         super().__init__(controls, charts, subject="measured design", action="Measure")
-        self.diagram = Diagram(self.lock)
-        self.sweep = SliderSweep(controls, self.comparison.visible, self.lock, lambda: self.worker.busy,
+        self.diagram = Diagram()
+        self.sweep = SliderSweep(controls, self.comparison.visible, lambda: self.worker.busy,
                                  lambda: self.worker.busy and self.worker.busy_for < PATIENCE)
-        self.remedies = (Remedies(self.verdict, controls, diagnose, self.lock, self._similar.words)
-                         if diagnose else None)
+        self.remedies = Remedies(self.verdict, controls, diagnose, self._similar.words) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
         self.home = TakeHome([*home.explore_files(self._designs, self._script, self._drawn)])
@@ -116,45 +114,39 @@ class Explore(Live[Job, Profile]):
     @property
     def part(self) -> ExplorePart:
         """Design, pins, what the lists below the charts show, and the sweep."""
-        with self.lock:
-            return ExplorePart(self.controls.config, self.comparison.pins.entries, self.pattern.pattern_of,
-                               self.matrix.value, self.statistic.value, self.layer.value,
-                               self.sweep.shown)
+        return ExplorePart(self.controls.config, self.comparison.pins.entries, self.pattern.pattern_of,
+                           self.matrix.value, self.statistic.value, self.layer.value, self.sweep.shown)
 
     def restore(self, part: ExplorePart) -> None:
         """Sets the controls and the lists, and replaces the pins."""
-        with self.lock:
-            self.drawing.forget()
-            self.comparison.pins.restore(part.pins)
-            self.controls.apply(part.design.model_dump())
-            self.pattern.restore(part.pattern_of)
-            self.matrix.restore(part.matrix)
-            self.statistic.restore(part.statistic)
-            self.layer.fit(part.design)
-            self.layer.restore(part.tokens_of)
-            self.sweep.restore(part.sweep)
-            self.refresh()
+        self.drawing.forget()
+        self.comparison.pins.restore(part.pins)
+        self.controls.apply(part.design.model_dump())
+        self.pattern.restore(part.pattern_of)
+        self.matrix.restore(part.matrix)
+        self.statistic.restore(part.statistic)
+        self.layer.fit(part.design)
+        self.layer.restore(part.tokens_of)
+        self.sweep.restore(part.sweep)
+        self.refresh()
 
     def close(self) -> None:
         """Ends the sweep as well."""
-        with self.lock:
-            self.sweep.close()
+        self.sweep.close()
         super().close()
 
     def ask(self, question: Question | None, config: Config, say: Callable[[str], None] = lambda _: None,
             act: Callable[[object], None] = lambda _: None) -> None:
         """Asks a question about a design, or takes back the one that stands; see `Asking.ask`."""
-        with self.lock:
-            changed = question or self.asking.question
-            self.asking.ask(question, config, say, act)
-            if changed:
-                self._redraw()
+        changed = question or self.asking.question
+        self.asking.ask(question, config, say, act)
+        if changed:
+            self._redraw()
 
     def reveal(self, guess: object) -> None:
         """Shows what a question withholds; `guess` is one that was checked, or None."""
-        with self.lock:
-            self.asking.reveal(guess)
-            self._redraw()
+        self.asking.reveal(guess)
+        self._redraw()
 
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
@@ -225,16 +217,6 @@ class Explore(Live[Job, Profile]):
             self.pattern.show()
             self.layer.show()
 
-    def _click(self, content: object) -> None:
-        """Handles a click on the pins."""
-        with self.lock:
-            self.comparison.obey(content)
-
-    def _choose(self) -> None:
-        """Draws another matrix, or statistic."""
-        with self.lock:
-            self._draw()
-
     def known(self, config: Config) -> Known:
         """Prediction and measurement of a pinned design."""
         outcome = self._outcomes.get(config)
@@ -250,24 +232,21 @@ class Explore(Live[Job, Profile]):
 
     def _designs(self) -> tuple[Config, list[Entry]]:
         """The design of the controls, and the pins."""
-        with self.lock:
-            return self.controls.config, list(self.comparison.pins)
+        return self.controls.config, list(self.comparison.pins)
 
     def _script(self) -> str:
         """The script that gives the page's numbers."""
-        with self.lock:
-            pins = {pin.name: pin.config for pin in self.comparison.pins}
-            return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of,
-                                   self.layer.value)
+        pins = {pin.name: pin.config for pin in self.comparison.pins}
+        return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of,
+                               self.layer.value)
 
     def _drawn(self) -> list[tuple[str, Profile]]:
         """The profiles on the charts, each with the name of its design; the current design's are the last."""
-        with self.lock:
-            now = [profile for profile in (self._line, self._result) if profile]
-            profiles, designs = self.comparison.drawn(now)
-            name = self.comparison.pins.name_for
-            return [(design.label or name(profile.config), profile)
-                    for design, profile in zip(designs, profiles, strict=True) if profile.config]
+        now = [profile for profile in (self._line, self._result) if profile]
+        profiles, designs = self.comparison.drawn(now)
+        name = self.comparison.pins.name_for
+        return [(design.label or name(profile.config), profile)
+                for design, profile in zip(designs, profiles, strict=True) if profile.config]
 
     def _measure_pins(self) -> None:
         """Has the pins measured that are not yet, when the design of the controls is."""
@@ -283,7 +262,7 @@ class Explore(Live[Job, Profile]):
             return measured
         except Exception as error:
             if not stop():
-                with self.lock:
+                with LOCK:
                     if self.comparison.pins.holder(job.config) and job.config not in self._outcomes:
                         self._outcomes[job.config] = f"{type(error).__name__}: {error}"
             raise
@@ -299,7 +278,7 @@ class Explore(Live[Job, Profile]):
 
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
-        with self.lock:
+        with LOCK:
             wanted = job == self._job and not self._measured and not self._refusal() and not self.asking.stands
             if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
@@ -307,23 +286,21 @@ class Explore(Live[Job, Profile]):
 
     def _show_dots(self, job: Job, measured: Profile) -> None:
         """Draws a measurement before its verdict, which waits for the trials."""
-        with self.lock:
+        with LOCK:
             if job == self._job and not self._refusal() and not self.asking.stands:
                 self._result, self._stale = measured, False
                 self._catch_up()
 
     def _receive(self, job: Job, result: Profile) -> None:
-        with self.lock:
-            wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
-            self._outcomes = {config: outcome for config, outcome in self._outcomes.items() if config in wanted}
-            self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of one design
-            super()._receive(job, result)
-            self._ended(job != self._job)
+        wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
+        self._outcomes = {config: outcome for config, outcome in self._outcomes.items() if config in wanted}
+        self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of one design
+        super()._receive(job, result)
+        self._ended(job != self._job)
 
     def _fail(self, job: Job | None, message: str) -> None:
-        with self.lock:
-            super()._fail(job, message)
-            self._ended(job != self._job)  # the table says why a pin has no values
+        super()._fail(job, message)
+        self._ended(job != self._job)  # the table says why a pin has no values
 
     def _ended(self, redraw: bool) -> None:
         """Handles the end of a job: pins without a measurement come next."""
@@ -334,10 +311,8 @@ class Explore(Live[Job, Profile]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        if self._lags and lines_first(self.worker.busy_for, fraction):
-            with self.lock:
-                if job == self._job and self._lags:
-                    self._draw()
+        if job == self._job and self._lags and lines_first(self.worker.busy_for, fraction):
+            self._draw()
 
     def _progress(self, job: Job, fraction: float) -> str:
         return progress_words(job.config, fraction, self._some)

@@ -159,7 +159,7 @@ class Draw(Question):
 
 
 class Asking:
-    """A question, from the moment when it is asked until another one is, or none. Callers hold the panel's lock.
+    """A question, from the moment when it is asked until another one is, or none.
 
     Args:
         charts: of the panel, by name.

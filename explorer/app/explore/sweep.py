@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from explorer.app.explore.selections import ListSelection, sweep_list
 from explorer.app.sentences import lowered
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
-from explorer.app.widgets.parts import Part, together
+from explorer.app.widgets.parts import LOCK, Part, together
 from explorer.app.widgets.slider_steps import nearest, slider_steps, sliders, thinned
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.app.widgets.worker import Worker, ever, wait
@@ -142,12 +142,11 @@ class SweepBar(Part):
 
 
 class SliderSweep:
-    """The card, and its thread while it is open. Callers of its methods must hold the panel's lock.
+    """The card, and its thread while it is open.
 
     Args:
         controls: have the buttons, and what a click on a dot sets.
         pins: gives the visible pinned designs.
-        lock: the panel's.
         busy: whether the panel computes: no dot is begun meanwhile; one that is begun is abandoned, and done again.
         hurried: whether it has begun so lately that not even the theory may take a processor from it.
     """
@@ -157,8 +156,8 @@ class SliderSweep:
     bar: SweepBar
 
     def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[LegendEntry]],
-                 lock: AbstractContextManager[object], busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
-        self._controls, self._pins, self._lock, self._busy, self._hurried = controls, pins, lock, busy, hurried
+                 busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
+        self._controls, self._pins, self._busy, self._hurried = controls, pins, busy, hurried
         self.card = Part().add_class("ex-cell").add_class("ex-sweep-card")
         self.card.hidden = True
         self.field = ""
@@ -176,16 +175,15 @@ class SliderSweep:
 
     def _take(self, _: object, content: object, __: object) -> None:
         """Handles a button beside a slider, a click on a dot, and the button that closes; ignores anything else."""
-        with self._lock:
-            match content:
-                case ["sweep", str() as name] if name in sliders(Config):
-                    self.close() if name == self.field else self.open(name, clicked=True)
-                case ["pick", int() | float() as value, *_] if self._drawn and not isinstance(value, bool):
-                    values = self._drawn.lines[0].values
-                    if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
-                        self._controls.apply({self.field: nearest(values, value)})
-                case "close":
-                    self.close()
+        match content:
+            case ["sweep", str() as name] if name in sliders(Config):
+                self.close() if name == self.field else self.open(name, clicked=True)
+            case ["pick", int() | float() as value, *_] if self._drawn and not isinstance(value, bool):
+                values = self._drawn.lines[0].values
+                if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
+                    self._controls.apply({self.field: nearest(values, value)})
+            case "close":
+                self.close()
 
     @property
     def statistic(self) -> str:
@@ -193,8 +191,7 @@ class SliderSweep:
         return self.statistics.value if self.field else self._statistic
 
     def _choose(self) -> None:
-        with self._lock:
-            self._draw()
+        self._draw()
 
     def open(self, field: str, clicked: bool = False) -> None:
         """Opens the card, or sweeps another field in it."""
@@ -305,13 +302,13 @@ class SliderSweep:
         return f"takes over {LONGEST:.0f} s" if cell.origin == "measured" and cell.seconds >= self._too_long else ""
 
     def _publish(self, task: Task, drawn: Drawn) -> None:
-        with self._lock:
+        with LOCK:
             if task == self._task:
                 self._drawn = drawn
                 self._draw()
 
     def _fail(self, task: Task, message: str) -> None:
-        with self._lock:
+        with LOCK:
             if task == self._task:
                 self.bar.notes = [message]
 

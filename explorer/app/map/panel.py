@@ -19,7 +19,7 @@ from explorer.app.setups import SetupRow
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase
-from explorer.app.widgets.parts import Part, prose
+from explorer.app.widgets.parts import LOCK, Part, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
 from explorer.config import Config
@@ -77,30 +77,27 @@ class MapPanel(Panel[Job, None]):
 
     def meet(self, elsewhere: Callable[[], Config], put: Callable[[Config], None]) -> None:
         """Joins the panel to Explore: takes its design from there, and puts designs there."""
-        with self.lock:
-            self._elsewhere, self._put = elsewhere, put
-            self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=True)]
-            self.picture.mark(elsewhere)
-            self._draw()
+        self._elsewhere, self._put = elsewhere, put
+        self.take.buttons = [button(TAKE, TAKE_WORDS, enabled=True)]
+        self.picture.mark(elsewhere)
+        self._draw()
 
     @property
     def part(self) -> MapPart:
         """The design and the choices, not the numbers."""
-        with self.lock:
-            return MapPart(self.design, self.controls.config)
+        return MapPart(self.design, self.controls.config)
 
     def restore(self, part: MapPart) -> None:
         """Makes a map."""
-        with self.lock:
-            self.design = part.design
-            self.controls.apply(part.plan.model_dump())
-            self.refresh()
+        self.design = part.design
+        self.controls.apply(part.plan.model_dump())
+        self.refresh()
 
     # --- from the page: any thread ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Makes the map that the controls ask for, or says why not; the last good one stays."""
-        with self.lock:
+        with LOCK:
             try:
                 if self.controls.refusal:
                     self._refuse(self.controls.refusal)
@@ -130,46 +127,41 @@ class MapPanel(Panel[Job, None]):
 
     def _act(self) -> None:
         """Stops, goes on, or undoes a refused choice."""
-        with self.lock:
-            if self._job is None or self.phase is Phase.IDLE:
-                return
-            if self.phase is Phase.COMPUTING:
-                self.worker.submit()
-                self._runs = False
-                self._draw()
-                self._enter(Phase.PAUSED, "Stopped", cells(self._sweep(self._job)), action="Resume")
-            elif self.phase is Phase.REFUSED:
-                plan, self.design = self._good
-                self.controls.apply(plan.model_dump())
-                self.refresh()
-            else:
-                self._go(self._job)
+        if self._job is None or self.phase is Phase.IDLE:
+            return
+        if self.phase is Phase.COMPUTING:
+            self.worker.submit()
+            self._runs = False
+            self._draw()
+            self._enter(Phase.PAUSED, "Stopped", cells(self._sweep(self._job)), action="Resume")
+        elif self.phase is Phase.REFUSED:
+            plan, self.design = self._good
+            self.controls.apply(plan.model_dump())
+            self.refresh()
+        else:
+            self._go(self._job)
 
     def _fix(self) -> None:
         self.controls.fix()
 
     def _vary(self, changes: Mapping[str, object]) -> None:
         """Takes a named design."""
-        with self.lock:
-            try:
-                self.design = self.design.replace(**changes)
-            except ConfigError as error:
-                self._refuse(refusal_in_words(error))
-            else:
-                self.refresh()
+        try:
+            self.design = self.design.replace(**changes)
+        except ConfigError as error:
+            self._refuse(refusal_in_words(error))
+        else:
+            self.refresh()
 
     def _press(self, verb: str) -> None:
         """Takes the design from Explore."""
-        with self.lock:
-            if verb == TAKE and self._put:
-                self.design = self._elsewhere()
-                self.refresh()
+        if verb == TAKE and self._put:
+            self.design = self._elsewhere()
+            self.refresh()
 
     def _pick(self, content: object) -> None:
         """Handles a click on a cell."""
-        with self.lock:
-            config = self.picture.picked(content)
-        if config and self._put:
+        if self._put and (config := self.picture.picked(content)):
             self._put(config)
 
     # --- on the worker's thread -------------------------------------------------------------------------------
@@ -192,26 +184,24 @@ class MapPanel(Panel[Job, None]):
         """Draws the map and its progress if a redraw is due; called ten times a second."""
         if not self._drawing.due:
             return
-        with self.lock, self._drawing:
+        with LOCK, self._drawing:
             if job == self._job and self._runs:
                 self._draw()
                 if self.phase is Phase.COMPUTING:
                     self._enter(Phase.COMPUTING, _promise(job), clock.words(), clock.fraction, "Stop")
 
     def _receive(self, job: Job, _: None) -> None:
-        with self.lock:
-            if job == self._job and self._runs:
-                self._runs = False
-                self._draw()
-                if self.phase is Phase.COMPUTING:
-                    self._enter(Phase.IDLE, *_summary(self._shown()))
+        if job == self._job and self._runs:
+            self._runs = False
+            self._draw()
+            if self.phase is Phase.COMPUTING:
+                self._enter(Phase.IDLE, *_summary(self._shown()))
 
     def _fail(self, job: Job, message: str) -> None:
-        with self.lock:
-            if job == self._job and self._runs:
-                self._runs = False
-                if self.phase is Phase.COMPUTING:
-                    self._enter(Phase.FAILED, message, action="Try again")
+        if job == self._job and self._runs:
+            self._runs = False
+            if self.phase is Phase.COMPUTING:
+                self._enter(Phase.FAILED, message, action="Try again")
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
@@ -221,10 +211,9 @@ class MapPanel(Panel[Job, None]):
         Raises:
             ConfigError: nothing yet.
         """
-        with self.lock:
-            if self.picture.shown is None:
-                raise ConfigError("map must be begun to be saved; got none yet")
-            return self.picture.shown
+        if self.picture.shown is None:
+            raise ConfigError("map must be begun to be saved; got none yet")
+        return self.picture.shown
 
     def _say_design(self) -> None:
         self.named_designs.follow(self.design)

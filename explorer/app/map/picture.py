@@ -65,7 +65,7 @@ class Shown(NamedTuple):
 
 
 class Picture:
-    """The chart. Callers must hold the panel's lock."""
+    """The chart."""
 
     def __init__(self) -> None:
         self.chart = Chart(title="Map")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -29,14 +28,10 @@ MAP_CAPTION = "Across: steps. Up: layers, or the last one's tokens. A statistic 
 
 
 class Gallery:
-    """The pictures of one race, replaced whole. Callers must hold the panel's lock.
-
-    Args:
-        lock: keeps the lists below the heat maps from drawing meanwhile.
+    """The pictures of one race, replaced whole.
     """
 
-    def __init__(self, lock: AbstractContextManager[object]) -> None:
-        self._lock = lock
+    def __init__(self) -> None:
         self._course: Course | None = None
         self._legend: list[dict[str, str]] = []
         self._wanted = list(range(COUNT))  # positions of the contenders whose maps are shown, where there are so many
@@ -101,10 +96,9 @@ class Gallery:
 
     def _chosen(self, number: int) -> None:
         """Redraws a heat map after a choice, from the numbers already drawn."""
-        with self._lock:
-            self._wanted[number] = int(self.selections[number].chosen["contender"])
-            if self._course is not None:
-                self._map(self._course, number)
+        self._wanted[number] = int(self.selections[number].chosen["contender"])
+        if self._course is not None:
+            self._map(self._course, number)
 
     def _map(self, course: Course, number: int) -> None:
         chart, chosen = self.maps[number], self.selections[number].chosen

@@ -23,7 +23,7 @@ from explorer.app.setups import SetupRow
 from explorer.app.widgets.buttons import RaceButtons
 from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.panel import Panel, Phase
-from explorer.app.widgets.parts import Part, prose
+from explorer.app.widgets.parts import LOCK, Part, prose
 from explorer.app.widgets.wording import left_in_words, refusal_in_words
 from explorer.choices import ConfigError
 from explorer.memory import environment
@@ -91,8 +91,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self._drawing = Throttle(1.0, share=0.05, most=5.0)
         super().__init__(capacity=1)
         self.bar, self.saves = RaceButtons(self._press), Saves(self._still, self._saved)
-        self.gallery = Gallery(self.lock)
-        self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self.lock, self._changed)
+        self.gallery = Gallery()
+        self.preparation = Preparation(lineup or first_lineup(), plan or Plan(), self._changed)
         self.controls = self.preparation.plan
         self.setups = SetupRow("Set-ups", "race", self.restore)
         self.waiting = prose(WAITING, "ex-beware")
@@ -143,13 +143,12 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _changed(self) -> None:
         """Checks the choices for the next race; a running race is not affected."""
-        with self.lock:
-            if self.phase in (Phase.COMPUTING, Phase.PAUSED):
-                return
-            if refusal := self.preparation.refusal:
-                self._refuse(refusal)
-            elif self.phase is Phase.REFUSED:
-                self._enter(Phase.IDLE, "Ready")
+        if self.phase in (Phase.COMPUTING, Phase.PAUSED):
+            return
+        if refusal := self.preparation.refusal:
+            self._refuse(refusal)
+        elif self.phase is Phase.REFUSED:
+            self._enter(Phase.IDLE, "Ready")
 
     def _refuse(self, sentence: str) -> None:
         refused = self.preparation.refused
@@ -167,18 +166,17 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _press(self, verb: str) -> None:
         """Handles a button of the bar, unless the race has ended while the press waited for the lock."""
-        with self.lock:
-            if not self.bar.offers(verb):
-                return
-            if verb == "start":
-                self._begin()
-            elif verb == "resume" and self._leg:
-                self._go(Leg(self._leg.start))
-            elif self.phase is Phase.PAUSED and self.race:
-                self._end("Stopped", self.race)
-            else:
-                self._wish = verb
-                self._enter(Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
+        if not self.bar.offers(verb):
+            return
+        if verb == "start":
+            self._begin()
+        elif verb == "resume" and self._leg:
+            self._go(Leg(self._leg.start))
+        elif self.phase is Phase.PAUSED and self.race:
+            self._end("Stopped", self.race)
+        else:
+            self._wish = verb
+            self._enter(Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
 
     def _begin(self) -> None:
         """Starts a race from the controls, in place of the last one."""
@@ -207,14 +205,13 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _open(self, name: str, raw: bytes) -> None:
         """Reads a saved race, on the worker's thread."""
-        with self.lock:
-            if refusal := self._busy():
-                self.file.refuse(refusal)
-                return
-            start = self._leg.start if self._leg else Start((), (), self.controls.config, None)
-            self._leg, self._wish = Leg(start, (name, raw)), "open"
-            self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
-            self.worker.submit(self._leg)
+        if refusal := self._busy():
+            self.file.refuse(refusal)
+            return
+        start = self._leg.start if self._leg else Start((), (), self.controls.config, None)
+        self._leg, self._wish = Leg(start, (name, raw)), "open"
+        self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
+        self.worker.submit(self._leg)
 
     def _show_opened(self, race: Record, start: Start) -> None:
         """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
@@ -230,20 +227,17 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _still(self) -> Record:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
-        with self.lock:
-            if self.race is None or self.phase is Phase.COMPUTING:
-                raise ConfigError("race must stand still to be saved; got none that does")
-            return self.race
+        if self.race is None or self.phase is Phase.COMPUTING:
+            raise ConfigError("race must stand still to be saved; got none that does")
+        return self.race
 
     def _shown(self) -> Start:
         """The start of this page's race; before there is a race, the start of the next."""
-        with self.lock:
-            return self._leg.start if self._leg and self.race else self.preparation.start()
+        return self._leg.start if self._leg and self.race else self.preparation.start()
 
     def _saved(self) -> None:
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
-        with self.lock:
-            self.bar.losing = self.phase is Phase.COMPUTING
+        self.bar.losing = self.phase is Phase.COMPUTING
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
@@ -264,37 +258,34 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _look(self, job: Leg, race: Record) -> None:
         """Called when there is news of a race: draws it, if it is time."""
-        with self.lock:
+        with LOCK:
             self.race, job.begun = race, job.begun or time.monotonic()
             if self._drawing.due and job is self._leg and not self._wish:
                 with self._drawing:
                     self._draw(race, final=False)
 
     def _advance(self, job: Leg, fraction: float) -> None:
-        with self.lock:
-            if job is self._leg and self.race and job.begun and not self._wish:
-                words = job.progress(round(fraction * self.race.steps), self.race.steps)
-                self._enter(Phase.COMPUTING, self._promise(job), words, fraction)
+        if job is self._leg and self.race and job.begun and not self._wish:
+            words = job.progress(round(fraction * self.race.steps), self.race.steps)
+            self._enter(Phase.COMPUTING, self._promise(job), words, fraction)
 
     def _receive(self, job: Leg, result: Record | ConfigError) -> None:
-        with self.lock:
-            if job is not self._leg:
-                return
-            if isinstance(result, ConfigError):
-                if self._wish == "open":
-                    self.file.refuse(f"Refused: {refusal_in_words(result)}.")
-                self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
-            elif self._wish == "open":
-                self._show_opened(result, job.start)
-            elif self._wish != "stop" and result.archive and not result.finished:
-                self._pause(result, "" if self._wish else LIMITED)
-            else:
-                self._end("Finished" if result.finished else "Stopped", result)
+        if job is not self._leg:
+            return
+        if isinstance(result, ConfigError):
+            if self._wish == "open":
+                self.file.refuse(f"Refused: {refusal_in_words(result)}.")
+            self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
+        elif self._wish == "open":
+            self._show_opened(result, job.start)
+        elif self._wish != "stop" and result.archive and not result.finished:
+            self._pause(result, "" if self._wish else LIMITED)
+        else:
+            self._end("Finished" if result.finished else "Stopped", result)
 
     def _fail(self, job: Leg, message: str) -> None:
-        with self.lock:
-            if job is self._leg:
-                self._enter(Phase.FAILED, message if self._wish == "open" else f"{message}. {AGAIN}")
+        if job is self._leg:
+            self._enter(Phase.FAILED, message if self._wish == "open" else f"{message}. {AGAIN}")
 
     # --- where a race stands ----------------------------------------------------------------------------------
 

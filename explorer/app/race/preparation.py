@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -106,13 +105,11 @@ class Preparation:
     Args:
         lineup: the contenders at first.
         plan: the task and the steps at first.
-        lock: keeps other threads out.
         on_change: called when anything was changed, or refused.
     """
 
-    def __init__(self, lineup: Lineup, plan: Plan, lock: AbstractContextManager[object],
-                 on_change: Callable[[], None]) -> None:
-        self.lineup, self._lock, self._on_change = lineup, lock, on_change
+    def __init__(self, lineup: Lineup, plan: Plan, on_change: Callable[[], None]) -> None:
+        self.lineup, self._on_change = lineup, on_change
         self.selected = 0
         self._offered: dict[str, Contender] = {}
         self.recipe_heading = Words().add_class("ex-side-heading")
@@ -152,18 +149,16 @@ class Preparation:
     @property
     def part(self) -> RacePart:
         """All that is set, but for a text of one's own."""
-        with self._lock:
-            numbers = [entry.number for entry in self.lineup]
-            return RacePart(self.lineup.entries, self.plan.config, numbers.index(self.selected) if numbers else 0)
+        numbers = [entry.number for entry in self.lineup]
+        return RacePart(self.lineup.entries, self.plan.config, numbers.index(self.selected) if numbers else 0)
 
     def restore(self, part: RacePart) -> None:
         """Replaces the contenders, and sets the controls."""
-        with self._lock:
-            self.lineup.restore(part.contenders)
-            self.selected = [*(entry.number for entry in self.lineup), 0][part.selected]
-            self.plan.apply(part.plan.model_dump())
-            self._follow()
-            self._on_change()
+        self.lineup.restore(part.contenders)
+        self.selected = [*(entry.number for entry in self.lineup), 0][part.selected]
+        self.plan.apply(part.plan.model_dump())
+        self._follow()
+        self._on_change()
 
     def undo(self) -> None:
         """Undoes refused choices."""
@@ -175,12 +170,11 @@ class Preparation:
         named = [option | {"value": f"preset:{option['value']}"} for option in named_options()]
         pinned = [{"value": f"pin:{number}", "label": name, "formula": "", "group": "Explore page", "find": name}
                   for number, (name, _) in enumerate(designs)]
-        with self._lock:
-            self._offered = {f"preset:{name}": named_design(name) for name in PRESETS} | {
-                f"pin:{number}": Contender(config, base=name, sized=True)
-                for number, (name, config) in enumerate(designs)}
-            self.contenders.choices = named + pinned
-            self._follow()
+        self._offered = {f"preset:{name}": named_design(name) for name in PRESETS} | {
+            f"pin:{number}": Contender(config, base=name, sized=True)
+            for number, (name, config) in enumerate(designs)}
+        self.contenders.choices = named + pinned
+        self._follow()
 
     def _check(self, text: Text) -> None:
         """Raises ConfigError if a text cannot be learned as the controls have it: too repetitive, too short."""
@@ -189,14 +183,13 @@ class Preparation:
 
     def _click(self, message: object) -> None:
         """Handles a click on the contenders; messages that make no sense are ignored."""
-        with self._lock:
-            try:
-                said = self._obey(message)
-            except RosterError as error:
-                said = str(error)
-            self._follow()
-            self.contenders.answer(said)
-            self._on_change()
+        try:
+            said = self._obey(message)
+        except RosterError as error:
+            said = str(error)
+        self._follow()
+        self.contenders.answer(said)
+        self._on_change()
 
     def _obey(self, message: object) -> str:
         match message:
@@ -222,10 +215,9 @@ class Preparation:
 
     def _tune(self) -> None:
         """Handles a change of the recipe's controls."""
-        with self._lock:
-            recipe = self.recipe.config
-            of_selected = not self.recipe.refusal and self.selected in self.lineup
-            if of_selected and self.lineup[self.selected].recipe != recipe:
-                self.lineup.change(self.selected, recipe=recipe)
-                self._follow()
-            self._on_change()
+        recipe = self.recipe.config
+        of_selected = not self.recipe.refusal and self.selected in self.lineup
+        if of_selected and self.lineup[self.selected].recipe != recipe:
+            self.lineup.change(self.selected, recipe=recipe)
+            self._follow()
+        self._on_change()

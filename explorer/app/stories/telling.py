@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 import traitlets
@@ -65,11 +64,10 @@ class Telling:
     Args:
         page: the page.
         links: reads the links of the steps, and finds out whether the page has every panel that the stories open.
-        lock: the page's, held while its record changes; taken before that of a panel.
     """
 
-    def __init__(self, page: Dashboard, links: Links, lock: AbstractContextManager[object]) -> None:
-        self._page, self._links, self._lock = page, links, lock
+    def __init__(self, page: Dashboard, links: Links) -> None:
+        self._page, self._links = page, links
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
         self.story: Story | None = None
@@ -98,22 +96,21 @@ class Telling:
 
     def act(self, message: object) -> None:
         """Handles a message of the strip, or of the chart that a question is about; believes none of them."""
-        with self._lock:
-            match message:
-                case ["tell", str() as name] if name in STORIES and self.strip.cards:
-                    self._go(STORIES[name], 1)
-                case ["next"] if self.story and self.number < len(self.story.steps):
-                    self._go(self.story, self.number + 1)
-                case ["back"] if self.story and self.number > 1:
-                    self._go(self.story, self.number - 1)
-                case ["leave"]:
-                    self.leave()
-                case ["cards", bool() as wanted]:
-                    self.strip.shown = wanted
-                case ["skip"]:
-                    self._reveal(None, guessed=False)
-                case ["reveal", guess]:
-                    self._reveal(guess, guessed=True)
+        match message:
+            case ["tell", str() as name] if name in STORIES and self.strip.cards:
+                self._go(STORIES[name], 1)
+            case ["next"] if self.story and self.number < len(self.story.steps):
+                self._go(self.story, self.number + 1)
+            case ["back"] if self.story and self.number > 1:
+                self._go(self.story, self.number - 1)
+            case ["leave"]:
+                self.leave()
+            case ["cards", bool() as wanted]:
+                self.strip.shown = wanted
+            case ["skip"]:
+                self._reveal(None, guessed=False)
+            case ["reveal", guess]:
+                self._reveal(guess, guessed=True)
 
     def leave(self) -> None:
         """Ends the story; the page stays as it is."""
@@ -151,8 +148,7 @@ class Telling:
         step = self._step
         look = self._look_at(step.look_at) if step else ""
         if step and look != self._shown["look"]:
-            with self._explore.lock:  # whose worker may be saying what came of a question
-                self._shown = self.strip.step = self._shown | {"look": look}
+            self._shown = self.strip.step = self._shown | {"look": look}
 
     def _look_at(self, name: str) -> str:
         """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
@@ -188,8 +184,7 @@ class Telling:
 
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""
-        with self._explore.lock:
-            self._shown = self.strip.step = self._shown | {"said": words, "open": self._explore.asking.stands}
+        self._shown = self.strip.step = self._shown | {"said": words, "open": self._explore.asking.stands}
 
     @property
     def _explore(self) -> Explore:

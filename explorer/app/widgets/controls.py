@@ -122,7 +122,8 @@ class Controls(ControlBox, Generic[Chosen]):
 
     def apply(self, changes: Mapping[str, object]) -> None:
         """Changes some choices of the last accepted config, as if a person had set them."""
-        self.values = {**self.config.model_dump(), **changes}
+        with self.turn():
+            self.values = {**self.config.model_dump(), **changes}
 
     @property
     def rest(self) -> float:

@@ -92,7 +92,7 @@ class File(NamedTuple):
 
 
 class TakeHome(Part):
-    """The fold. Any thread; the functions that write take the lock of their panel.
+    """The fold.
 
     Args:
         files: the offered files, a row each.

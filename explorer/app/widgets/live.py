@@ -14,7 +14,7 @@ from typing import Any
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
-from explorer.app.widgets.parts import together
+from explorer.app.widgets.parts import LOCK, together
 from explorer.app.widgets.verdict import Verdict
 from explorer.app.widgets.wording import left_in_words
 
@@ -45,6 +45,7 @@ class Live(Panel[Job, Result]):
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
         self.verdict = Verdict()
+        controls.turn = self._interrupting
         super().__init__()
 
     # --- what a panel says of itself --------------------------------------------------------------------------
@@ -107,12 +108,12 @@ class Live(Panel[Job, Result]):
     def _interrupting(self) -> Iterator[None]:
         """The lock, for a move: what is being drawn under it is given up at the next chart."""
         self._interruptions.append(None)
-        self.lock.acquire()
+        LOCK.acquire()
         self._interruptions.pop()
         try:
             yield
         finally:
-            self.lock.release()
+            LOCK.release()
 
     @property
     def _hurried(self) -> bool:
@@ -138,46 +139,38 @@ class Live(Panel[Job, Result]):
 
     def _act(self) -> None:
         """Stops, undoes or tries again, depending on the phase; does nothing if the job to stop has just ended."""
-        with self.lock:
-            if self.phase is Phase.IDLE:
-                return
-            if self.phase is Phase.COMPUTING:
-                self.worker.submit()
-                self._job = None  # its result may be on the way
-                self._halt(Phase.STALE, "Stopped.", self._action)
-            elif self._refusal():
-                self._undo()
-            else:
-                self.refresh()
+        if self.phase is Phase.IDLE:
+            return
+        if self.phase is Phase.COMPUTING:
+            self.worker.submit()
+            self._job = None  # its result may be on the way
+            self._halt(Phase.STALE, "Stopped.", self._action)
+        elif self._refusal():
+            self._undo()
+        else:
+            self.refresh()
 
     # --- on the worker's thread -------------------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
-        if not self.lock.acquire(blocking=False):
-            return  # a thread that measures does not wait for a drawing
-        try:
-            if job == self._job and self.phase is Phase.COMPUTING:
-                action = "Stop" if self.worker.busy_for > SLOW else ""
-                self._enter(Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action)
-        finally:
-            self.lock.release()
+        if job == self._job and self.phase is Phase.COMPUTING:
+            action = "Stop" if self.worker.busy_for > SLOW else ""
+            self._enter(Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action)
 
     def _receive(self, job: Job, result: Result) -> None:
-        with self.lock:
-            if job != self._job:
-                return
-            refused = bool(self._refusal())
-            self._result = result
-            self._stale = refused  # each chart gets this together with its figure
-            self._show(result)
-            self._mark(stale=refused)
-            if not refused:
-                self._enter(Phase.IDLE, *self._summary(result))
+        if job != self._job:
+            return
+        refused = bool(self._refusal())
+        self._result = result
+        self._stale = refused  # each chart gets this together with its figure
+        self._show(result)
+        self._mark(stale=refused)
+        if not refused:
+            self._enter(Phase.IDLE, *self._summary(result))
 
     def _fail(self, job: Job | None, message: str) -> None:
-        with self.lock:
-            if job == self._job:
-                self._halt(Phase.FAILED, message, "Try again")
+        if job == self._job:
+            self._halt(Phase.FAILED, message, "Try again")
 
     def _mark(self, stale: bool) -> None:
         self._stale = stale

@@ -2,21 +2,20 @@
 
     idle ──► computing ──► idle, stale (stopped), paused, refused or failed
 
-Callbacks come from any thread: whoever changes a panel holds its `lock`, and `_enter` is the only way from one phase to
-the next.
+A browser's messages and what a worker reports come under the one `LOCK`; `_work` runs without it. `_enter` is the only
+way from one phase to the next.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import traitlets
 
-from explorer.app.widgets.parts import Part, together
+from explorer.app.widgets.parts import LOCK, Part, together
 from explorer.app.widgets.worker import Worker
 from explorer.stopping import Progress, Stop
 
@@ -47,6 +46,15 @@ NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
     Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
 })
 """The phases that may follow each; only what computes can be stopped or paused."""
+
+
+def locked(callback: Callable[..., None]) -> Callable[..., None]:
+    """A worker's callback, called under the lock."""
+    def call(*arguments: Any) -> None:
+        with LOCK:
+            callback(*arguments)
+
+    return call
 
 
 class Status(Part):
@@ -90,12 +98,10 @@ class Panel(Part, Generic[Job, Result]):
     """
 
     def __init__(self, capacity: int = 64) -> None:
-        self.lock = threading.RLock()
-        """Held by whoever changes the panel."""
         self._phase = Phase.IDLE
         self.status = Status(self._act, self._fix)
-        self.worker: Worker[Job, Result] = Worker(self._work, self._receive, self._fail, self._advance, capacity,
-                                                   hold=self._holds)
+        self.worker: Worker[Job, Result] = Worker(
+            self._work, locked(self._receive), locked(self._fail), self._report, capacity, hold=self._holds)
         super().__init__()
         self.add_class("ex-panel")
 
@@ -111,12 +117,20 @@ class Panel(Part, Generic[Job, Result]):
         Raises:
             RuntimeError: this phase cannot follow the last one.
         """
-        with self.lock, together():
+        with LOCK, together():
             if phase is not self._phase and phase not in NEXT[self._phase]:
                 raise RuntimeError(f"a panel that is {self._phase} cannot become {phase}")
             self._phase, status = phase, self.status
             status.state, status.text, status.detail, status.fraction = phase, text, detail, fraction
             status.action, status.offer = action, offer
+
+    def _report(self, job: Job, fraction: float) -> None:
+        """Takes the progress of a job, unless the page is being changed: who measures does not wait for a drawing."""
+        if LOCK.acquire(blocking=False):
+            try:
+                self._advance(job, fraction)
+            finally:
+                LOCK.release()
 
     def close(self) -> None:
         """Ends the worker, and what runs for the parts within."""

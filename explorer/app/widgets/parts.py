@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any, Self
 
@@ -22,6 +22,8 @@ from explorer.app.widgets.runtime import STUB, Runtime, tell
 from explorer.figures.words import typeset
 
 OnMessage = Callable[[Any, Any, Sequence[Any]], object]
+LOCK = threading.RLock()
+"""Held by whoever changes what a page shows: for a browser's message, a worker's result, or Python that sets it."""
 
 
 class Part(traitlets.HasTraits):
@@ -39,6 +41,8 @@ class Part(traitlets.HasTraits):
     children: Any = traitlets.Tuple().tag(sync=True)
 
     _numbers = count(1)
+    turn: Callable[[], AbstractContextManager[object]] = staticmethod(lambda: LOCK)
+    """Gives the lock under which the browser's messages are handled."""
 
     def __init__(self, children: Sequence[Part] = (), **traits: Any) -> None:
         self.number = next(self._numbers)
@@ -72,6 +76,10 @@ class Part(traitlets.HasTraits):
         Raises:
             TraitError: a value is of the wrong type.
         """
+        with self.turn():
+            self._set(changes)
+
+    def _set(self, changes: dict[str, Any]) -> None:
         self._received = {name: value for name, value in changes.items() if name in self.synced and name != "children"}
         try:
             with self.hold_trait_notifications():
@@ -86,8 +94,9 @@ class Part(traitlets.HasTraits):
 
     def handle(self, content: object, buffers: Sequence[Any] = ()) -> None:
         """Hands a browser's message, which may say anything, to the listeners."""
-        for listener in tuple(self._listeners):
-            listener(self, content, buffers)
+        with self.turn():
+            for listener in tuple(self._listeners):
+                listener(self, content, buffers)
 
     def send(self, content: object, buffers: Sequence[bytes] | None = None) -> None:
         """Sends a message to the views of this part, after all changes so far."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import traitlets
@@ -73,14 +72,12 @@ class Remedies:
         verdict: shows them.
         controls: set by a remedy.
         diagnose: findings of a measured profile.
-        lock: the panel's; callers hold it.
         similar: a sentence on how many designs similar to a config trained, shown after the first finding's evidence.
     """
 
     def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose,
-                 lock: AbstractContextManager[object],
                  similar: Callable[[Config | None], str] = lambda config: "") -> None:
-        self._verdict, self._controls, self._diagnose, self._lock = verdict, controls, diagnose, lock
+        self._verdict, self._controls, self._diagnose = verdict, controls, diagnose
         self._findings: Sequence[Finding] = ()
         self._similar, self._sentence = similar, ""
         self._withheld = False
@@ -112,15 +109,13 @@ class Remedies:
         self._verdict.undo = self._applied[-1].words if self._applied else ""
 
     def _apply(self, index: int) -> None:
-        with self._lock:
-            if index >= len(self._findings):
-                return  # withheld a moment ago
-            finding, config = self._findings[index], self._controls.config
-            if finding.config_change:
-                before = {name: getattr(config, name) for name in finding.config_change}
-                self._applied.append(Applied(finding.remedy, finding.config_change, before))
-                self._controls.apply(finding.config_change)
+        if index >= len(self._findings):
+            return  # withheld a moment ago
+        finding, config = self._findings[index], self._controls.config
+        if finding.config_change:
+            before = {name: getattr(config, name) for name in finding.config_change}
+            self._applied.append(Applied(finding.remedy, finding.config_change, before))
+            self._controls.apply(finding.config_change)
 
     def _take_back(self) -> None:
-        with self._lock:
-            self._controls.apply(self._applied.pop().before if self._applied else {})
+        self._controls.apply(self._applied.pop().before if self._applied else {})
