@@ -22,14 +22,20 @@ IDENTITY = ("norm_placement", "residual")
 def change_words(before: Config, after: Config) -> list[list[str]]:
     """Label, old and new value of each field that two configs differ in and that matters in the later one."""
     specs = Config.specs()
-    return [[specs[name].about.label, in_words(getattr(before, name)), in_words(getattr(after, name))]
+    return [[specs[name].about.label, value_words(before, name), value_words(after, name)]
             for name in differences(before, after) if after.matters(name)]
+
+
+def value_words(config: Config, name: str) -> str:
+    """A field's value in words; a text of one's own is none of our names, and is quoted."""
+    value = getattr(config, name)
+    return f"“{value}”" if Config.specs()[name].kind == "text" else in_words(value)
 
 
 def choice_words(config: Config, fields: Collection[str]) -> str:
     """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
     specs = Config.specs()
-    parts = [f"{lowered(specs[name].about.label)} {in_words(getattr(config, name))}" for name in fields]
+    parts = [f"{lowered(specs[name].about.label)} {value_words(config, name)}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
     return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.app.sentences import LONGEST_NAME, choice_words, name_of
+from explorer.app.sentences import LONGEST_NAME, choice_words, design_words, name_of
 from explorer.config import Config, changes_to, differences, matching, preset
 from explorer.schemes.preset import PRESETS
 
@@ -51,6 +51,10 @@ def test_a_choice_that_matters_to_nobody_does_not_count() -> None:
 def test_another_design_is_named_after_the_nearest_and_what_sets_it_apart(config: Config, name: str) -> None:
     assert name_of(config) == name
     assert len(name) <= LONGEST_NAME
+
+
+def test_a_sentence_of_ones_own_is_none_of_our_names() -> None:
+    assert design_words(Config(input="sentence", sentence="rms_norm")).endswith("sentence “rms_norm”")
 
 
 def test_names_differ_even_where_designs_are_the_same() -> None:

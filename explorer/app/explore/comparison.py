@@ -10,11 +10,10 @@ import traitlets
 
 from explorer.app.explore.pins import NOW, Known, Pins
 from explorer.app.roster import Entry, RosterBox, RosterError, legend_entry, quoted, swatch
-from explorer.app.sentences import choice_words, marks
+from explorer.app.sentences import choice_words, marks, value_words
 from explorer.app.widgets.controls import describe
 from explorer.app.widgets.parts import Part, together
 from explorer.app.widgets.verdict import Diagnose
-from explorer.app.widgets.wording import in_words
 from explorer.config import Config, differences
 from explorer.ends import ENDS, Ending, endings
 from explorer.figures.palette import LegendEntry
@@ -86,7 +85,7 @@ def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
              and not all(name in fields for fields in unused)}
     return [
         {"label": spec.about.label, "symbol": describe(spec)["symbol"], "cells": [
-            cell("not used", severity="none") if name in fields else cell(in_words(getattr(config, name)))
+            cell("not used", severity="none") if name in fields else cell(value_words(config, name))
             for config, fields in zip(configs, unused, strict=True)]}
         for name, spec in Config.specs().items() if name in apart
     ]
