@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from explorer.config import Config
 from explorer.display import Copied, draw, glance, shown, table
@@ -497,37 +498,10 @@ class Profile(Copied):
             ValueError: it is something else; names the field, the rule and the value.
         """
         try:
-            return cls._from(_parsed(text))
-        except (ValueError, OverflowError, RecursionError) as error:
-            words = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            return _Stored.model_validate_json(text).profile()
+        except (ValueError, OverflowError) as error:
+            words = _refusal(error) if isinstance(error, ValidationError) else error
             raise ValueError(f"a profile must be what Profile.to_json wrote; {words}") from None
-
-    @classmethod
-    def _from(cls, data: Any, at: str = "") -> Profile:
-        """The profile of an object; `at` is its place in the file, before the name of a field."""
-        _check(data, at)
-        config, twin = (Config(**data[name]) if data.get(name) else None for name in ("config", "twin"))
-        return cls(
-            origin=data["origin"],
-            values={(row["statistic"], row["site"]): _numbers(row["values"], f"{at}values[{place}].values")
-                    for place, row in enumerate(data["values"])},
-            config=config,
-            model=data.get("model", ""),
-            layers=tuple(data.get("layers", ())),
-            shapes={name: (rows, columns) for name, (rows, columns) in data.get("shapes", {}).items()},
-            dtype=data.get("dtype", ""),
-            twin=twin,
-            differences=tuple((layer, site, words) for layer, site, words in data.get("differences", ())),
-            remarks=tuple(data.get("remarks", ())),
-            absent={(name, site): tuple(layers) for name, site, *layers in data.get("absent", ())},
-            seeds=tuple(data["seeds"]),
-            notes=data["notes"],
-            seconds=float(data["seconds"]),
-            others=tuple(cls._from(other, f"{at}others[{place}].")
-                         for place, other in enumerate(data.get("others", ()))),
-            step=data.get("step", 0),
-            logits=data.get("logits", {}),
-        )
 
 
 def index_of(layer: int, count: int) -> int:
@@ -573,75 +547,61 @@ def _plain(value: Any) -> Any:
     return value if math.isfinite(value) else str(value)
 
 
-class _Part(NamedTuple):
-    """One field of a profile as JSON: the rule in words, and whether a value follows it; then of each element."""
-
-    words: str
-    holds: Callable[[Any], bool]
-    each: str = ""
-    element: Callable[[Any], bool] = lambda item: True
-    needed: bool = False
-
-
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def _sequence(*elements: type) -> Callable[[Any], bool]:
-    """Whether a value is a list of so many elements of these types."""
-    return lambda value: (isinstance(value, list) and len(value) == len(elements)
-                          and all(_is(kind)(item) for kind, item in zip(elements, value, strict=True)))
-
-
 MOST = 1e300
 """The largest number of seconds, or of a logit: a whole number of JSON may have any size."""
-_TEXT = _Part("a text", _is(str))
-_DESIGN = _Part("an object, or null", _is(dict, type(None)))
-_PARTS: Mapping[str, _Part] = MappingProxyType({
-    "origin": _Part("measured or predicted", lambda value: value in ("measured", "predicted"), needed=True),
-    "values": _Part("a list", _is(list), "an object with the texts statistic and site, and with values",
-                    lambda row: isinstance(row, dict) and "values" in row
-                    and all(isinstance(row.get(name), str) for name in ("statistic", "site")), needed=True),
-    "config": _DESIGN._replace(needed=True), "twin": _DESIGN, "model": _TEXT, "dtype": _TEXT,
-    "layers": _Part("a list", _is(list), "a text", _is(str)),
-    "shapes": _Part("an object", _is(dict), "two whole numbers", _sequence(int, int)),
-    "differences": _Part("a list", _is(list), "[layer, site, words]", _sequence(int, str, str)),
-    "remarks": _Part("a list", _is(list), "a text", _is(str)),
-    "absent": _Part("a list", _is(list), "[statistic, site, layers …]", lambda row: isinstance(row, list)
-                    and [isinstance(item, str) for item in row[:2]] == [True, True] and all(map(_is(int), row[2:]))),
-    "step": _Part("a whole number", _is(int)),
-    "seeds": _Part("a list", _is(list), "a whole number", _is(int), needed=True),
-    "notes": _Part("an object", _is(dict), "a text", _is(str), needed=True),
-    "seconds": _Part("a number", lambda value: value in ("nan", "inf", "-inf")
-                     or (_is(int, float)(value) and not abs(value) > MOST), needed=True),
-    "others": _Part("a list", _is(list)),
-    "logits": _Part("an object", _is(dict), "a number from 0 on",
-                    lambda value: _is(int, float)(value) and 0 <= value < MOST),
-})
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+class _Row(BaseModel, strict=True):
+    """One array of a profile as JSON."""
+
+    statistic: str
+    site: str
+    values: Any
 
 
-def _check(data: Any, at: str) -> None:
-    """Raises: ValueError: a part of a profile is missing or of another kind."""
-    if not isinstance(data, dict):
-        raise ValueError(f"{at.rstrip('.') or 'it'} must be an object; got {shown(data)}")
-    for name, part in _PARTS.items():
-        if name not in data:
-            if part.needed:
-                raise ValueError(f"it has no {at}{name}")
-            continue
-        value = data[name]
-        if not part.holds(value):
-            raise ValueError(f"{at}{name} must be {part.words}; got {shown(value)}")
-        for place, item in value.items() if isinstance(value, dict) else enumerate(value if part.each else ()):
-            if not part.element(item):
-                raise ValueError(f"{at}{name}[{shown(place)}] must be {part.each}; got {shown(item)}")
+class _Stored(BaseModel, strict=True):
+    """A profile as JSON; parts without a default must be there."""
+
+    origin: Literal["measured", "predicted"]
+    values: tuple[_Row, ...]
+    config: dict[str, Any] | None
+    seeds: tuple[int, ...]
+    notes: dict[str, str]
+    seconds: Annotated[float, BeforeValidator(lambda value: float(value) if value in ("nan", "inf", "-inf") else value)]
+    model: str = ""
+    layers: tuple[str, ...] = ()
+    shapes: dict[str, tuple[int, int]] = {}
+    dtype: str = ""
+    twin: dict[str, Any] | None = None
+    remarks: tuple[str, ...] = ()
+    absent: tuple[Annotated[tuple[str, str, tuple[int, ...]], BeforeValidator(
+        lambda row: (*row[:2], tuple(row[2:])) if isinstance(row, list) else row)], ...] = ()
+    differences: tuple[tuple[int, str, str], ...] = ()
+    others: tuple[_Stored, ...] = ()
+    step: int = 0
+    logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}
+
+    def profile(self, at: str = "") -> Profile:
+        """The profile; `at` is its place in the file, before the name of a part."""
+        return Profile(**dict(self) | {
+            "values": {(row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
+                       for place, row in enumerate(self.values)},
+            "absent": {(statistic, site): layers for statistic, site, layers in self.absent},
+            "others": tuple(other.profile(f"{at}others[{place}].") for place, other in enumerate(self.others)),
+            **{name: design and Config(**design) for name, design in (("config", self.config), ("twin", self.twin))},
+        })
+
+
+def _refusal(error: ValidationError) -> str:
+    """The first thing that is wrong with a file: its place, the rule and the value."""
+    first = error.errors()[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    if first["type"] == "missing":
+        return f"it has no {place}"
+    if first["type"] == "json_invalid":
+        return f"it is no JSON: {first['msg']}"
+    rule = first["msg"].replace("Input should", "must").replace("Tuple should", "must")
+    return f"{place or 'it'} {rule}; got {shown(first['input'])}"
 
 
 def _numbers(rows: Any, at: str) -> Array:
