@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from explorer.fields import Spec
 from explorer.figures.data import Picture, Plain, untagged
 from explorer.figures.palette import NEUTRAL, Look
-from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -46,21 +45,6 @@ SLACK = 1e-9
 """Part of an axis or of a step that rounding may take away."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
-
-
-class Plot(NamedTuple):
-    """One picture of a result, as a row of data."""
-
-    draw: Callable[[Any], go.Figure]
-    """From a race's result to a figure."""
-    title: str
-    caption: str
-    why: Why = Why()
-
-    @property
-    def name(self) -> str:
-        """Name of the function that draws it."""
-        return self.draw.__name__
 
 
 class Axis(NamedTuple):
