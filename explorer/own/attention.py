@@ -117,8 +117,6 @@ class Attention(NamedTuple):
 
     rows: Rows
     pattern: Tensor
-    several: bool
-    """Whether any row sees more than one key: else there is no spread."""
 
 
 def read_attention(attention: Node, batch: int) -> Attention | None:
@@ -143,10 +141,11 @@ def read_attention(attention: Node, batch: int) -> Attention | None:
     if not sums:
         return None
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
-    means = (variance / several, entropy / rows, normalized / several, largest / rows)
+    spread = slice(None) if bool((several > 0).all()) else slice(0)  # no head has one where no row sees several keys
+    means = ((variance / several)[spread], entropy / rows, (normalized / several)[spread], largest / rows)
     by_head, none = [mean[None, None, :, None] for mean in means], patterns[0][None, None, None, :0]
     positions = [torch.cat(queries)[None], torch.stack(keys).sum(dim=0)[None] / rows.sum()]
-    return Attention(Rows(none, none, *by_head + positions), torch.cat(patterns), bool((several > 0).all()))
+    return Attention(Rows(none, none, *by_head + positions), torch.cat(patterns))
 
 
 def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ import pytest
 from small_models import gpt2, train
 
 import explorer as ex
-from explorer.own.readings import Parquet, scalars
+from explorer.own.readings import scalars
 
 
 class Writer:
@@ -76,13 +76,11 @@ def test_a_folder_has_every_reading_as_soon_as_it_is_made(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("parquet")
-def test_another_run_adds_to_a_folder(tmp_path: Path) -> None:
+def test_another_run_adds_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for start in (0, 1):
+        monkeypatch.setattr(os, "getpid", lambda number=start: number)  # another process has another number
         model = gpt2()
-        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1, start=start) as watch:
-            for sink in watch.sinks:
-                assert isinstance(sink, Parquet)
-                sink.run += f"-{start}"  # another process would have another number
+        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1, start=start):
             train(model, 1)
     assert list(pd.read_parquet(tmp_path)["step"].unique()) == [0, 1]
 
@@ -129,6 +127,18 @@ def test_tensorboard_and_wandb_get_a_number_a_layer() -> None:
     assert not writer.closed, "it is the user's"
     assert [values["watch/step"] for values in run.logged] == [0, 2]
     assert run.logged[1]["second_moment/resid_post/02"] == q
+
+
+def test_a_writer_that_was_made_here_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, made = Writer(), ModuleType("torch.utils.tensorboard")
+    made.SummaryWriter = lambda: writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboard", ModuleType("tensorboard"))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", made)
+    model = gpt2()
+    with ex.watch(model, sink="tensorboard"):
+        train(model, 1)
+        assert not writer.closed
+    assert writer.closed
 
 
 @pytest.mark.parametrize(("sink", "library"), [
