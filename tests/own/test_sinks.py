@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -77,12 +78,14 @@ def test_a_folder_has_every_reading_as_soon_as_it_is_made(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("parquet")
 def test_another_run_adds_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for start in (0, 1):
-        monkeypatch.setattr(os, "getpid", lambda number=start: number)  # another process has another number
+    """Of the same steps, begun in the same second."""
+    monkeypatch.setattr(time, "strftime", lambda *_: "now")
+    for process in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=process: number)
         model = gpt2()
-        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1, start=start):
+        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1):
             train(model, 1)
-    assert list(pd.read_parquet(tmp_path)["step"].unique()) == [0, 1]
+    assert {path.name for path in tmp_path.iterdir()} == {f"now-{process}-000000000.parquet" for process in (1, 2)}
 
 
 def test_a_killed_run_keeps_what_it_had(tmp_path: Path) -> None:
