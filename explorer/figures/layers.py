@@ -327,8 +327,7 @@ def _guess(x: Array, y: Array) -> dict[str, Any]:
     words[len(words) // 2] = GUESS
     return {
         "type": "scatter", "mode": "lines+markers+text", "name": GUESS, "x": kit.compact(x), "y": kit.compact(y),
-        "text": words,
-        "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
+        "text": words, "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
         "line": {"color": NEUTRAL, "width": 2, "dash": "dash"},
         "marker": {"color": NEUTRAL, "symbol": "x-thin-open", "size": 8, "line": {"width": 2}},
         "hovertemplate": f"<b>{GUESS}</b><br>%{{y:.3g}} at depth %{{x:~g}}<extra></extra>",

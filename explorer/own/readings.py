@@ -16,33 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.display import reason, shown
+from explorer.own import TEXTS
 from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
-UNITS: Mapping[str, str] = MappingProxyType({
-    "mean": "mean of x over batch, token and coordinate",
-    "second_moment": "mean of x²",
-    "fourth_moment_ratio": "mean of x⁴ over the squared mean of x²: 3 for a normal distribution, more with outliers",
-    "max_abs": "largest |x|",
-    "nonfinite": "how many numbers are not finite",
-    "activation_gradient": "mean of (∂L/∂x)² per coordinate, relative to the last layer",
-    "largest_logit": "largest attention logit of a head, after scale and mask",
-    "attention_entropy": "mean over rows of their entropy, nats",
-    "attention_entropy_normalized": "mean over rows of their entropy over ln(visible keys)",
-    "attention_max": "mean over rows of the largest weight",
-    **{name: row.definition for name, row in VOCABULARY.items()
-       if row.by_position and name != "token_correlation_by_position"},
-    "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
-    "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
-    "update_cosine": "cosine between a matrix and a step's change of it: 0 where the step turns the matrix alone, "
-                     "negative where it shrinks it",
-    "update_spectral_norm": "largest singular value of a step's change of a matrix, over √(fan_out / fan_in)",
-    "update_stable_rank": "squared Frobenius norm of a step's change of a matrix, over its squared spectral norm",
-    "weight_norm": "Frobenius norm of a matrix before the step",
-    "gradient_cosine": "cosine between a matrix and its gradient: 0 where the loss ignores the matrix's scale",
-    "equilibrium_update": "update_ratio at which weight decay balances the steps, where gradients are orthogonal",
-})
+UNITS: Mapping[str, str] = MappingProxyType({**TEXTS["definitions"], **{
+    name: row.definition for name, row in VOCABULARY.items()
+    if row.by_position and name != "token_correlation_by_position"}})
 """Statistics of a reading and their definitions."""
 
 
