@@ -45,8 +45,8 @@ class Map(NamedTuple):
     log: bool = False
     each: str = "depth"
     """A row of it: a depth in layers, or a token of the last layer."""
-    step: float = 1.0
-    """From one row to the next. Layers and tokens count from 1; along the stream by halves from 0, the input."""
+    halves: bool = False
+    """Whether rows are the stream's half layers from 0, the input; else they are layers or tokens from 1."""
 
     def grid(self, history: History) -> Grid:
         """The values of a contender, `MOST_COLUMNS` and `MOST_ROWS` of them at most."""
@@ -54,7 +54,8 @@ class Map(NamedTuple):
         if not values.size:
             return Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
         columns, rows = stride(len(steps), MOST_COLUMNS), stride(values.shape[1], MOST_ROWS)
-        depth = self.step * np.arange(values.shape[1]) + (self.step == 1)
+        places = np.arange(float(values.shape[1]))
+        depth = places / 2 if self.halves else places + 1
         return Grid(steps[::columns], depth[::rows], values[::columns, ::rows])
 
 
@@ -153,7 +154,7 @@ def _map(statistic: str, title: str = "", read: Read | None = None, name: str = 
     own = (partial(along_stream, statistic=statistic) if row.on_stream
            else partial(by_layer, statistic=statistic, site=row.sites[0]))
     return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", read or own, row.log,
-               step=0.5 if row.on_stream and not read else 1.0)
+               halves=row.on_stream and read is None)
 
 
 MAPS: Mapping[str, Map] = MappingProxyType({

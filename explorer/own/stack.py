@@ -113,14 +113,14 @@ class Stack:
 
     def rows(self, attention: Node, stream: Tensor) -> None:
         """Statistics of attention."""
-        heads = read_attention(attention, len(self.layout.arrange(stream)))
-        if heads is None:
+        rows = read_attention(attention, len(self.layout.arrange(stream)))
+        if rows is None:
             return
         if not self.sites:
-            self.pattern = heads.pattern
+            self.pattern = rows.pattern[0, 0, 0]
         for row in STATISTICS.values():
             for site in ROWS:
-                if row.reduce is not None and site in row.sites and (value := row.reduce(heads.rows)).numel():
+                if row.reduce is not None and site in row.sites and (value := row.reduce(rows)).numel():
                     self.values[row.name, site][len(self.sites)] = value
 
     def heads(self, anatomy: Anatomy) -> None:
