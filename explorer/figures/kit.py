@@ -221,7 +221,7 @@ def compact(values: Array) -> NDArray[Any]:
 
 
 def mark(mode: str, name: str, x: Any, y: Any, **more: Any) -> Trace:
-    """What belongs to the scale, or stands where a value has no place: it has no entry in the legend."""
+    """Marks of the scale, of a spread, or of values without a place on the axis: they have no entry in the legend."""
     return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "showlegend": False} | more
 
 

@@ -183,13 +183,13 @@ def median_of_matrices(history: History, statistic: str) -> tuple[Array, Array]:
     return steps, np.median(values, axis=(0, 2)) if len(steps) else steps
 
 
-def over_steps(course: Course, read: Read, title: str, sentence: str, subject: str, *, apart: float = 0.0,
+def over_steps(course: Course, source: Read, title: str, sentence: str, subject: str, *, apart: float = 0.0,
                dots: bool = True, levels: Mapping[float, str] = NO_LEVELS, law: Read | None = None) -> go.Figure:
     """A number of each contender over the steps.
 
     Args:
         course: the race.
-        read: from a contender's history to steps and values.
+        source: from a contender's history to steps and values.
         title: of the vertical axis.
         sentence: the hover text after the step, with `%{y}` the value.
         subject: the picture in words, without its numbers.
@@ -197,7 +197,7 @@ def over_steps(course: Course, read: Read, title: str, sentence: str, subject: s
         levels: values that the axis must hold; those with words have a line.
         law: from a history to what theory says; nothing where there is no theory.
     """
-    readings, laws = ([part(track.history) for track in course.tracks] if part else [] for part in (read, law))
+    readings, laws = ([part(track.history) for track in course.tracks] if part else [] for part in (source, law))
     shown = [values for _, values in (*readings, *laws)]
     tops = [values.max() for values in shown if len(values)] if apart else []
     log = not apart or (bool(tops) and max(tops) > apart * min(tops))
@@ -230,23 +230,23 @@ CURVES = (
     Curve("held_out_loss", held_out_loss, "Held-out loss",
           "On text that is not trained on. Below the bigram: it has learned more."),
     Curve("gradient_ratio",
-          partial(over_steps, read=History.gradient_ratio, title="‖∂L/∂W‖ first / last (ratio)",
+          partial(over_steps, source=History.gradient_ratio, title="‖∂L/∂W‖ first / last (ratio)",
                   sentence="first / last layer = %{y:.3g}", subject="Gradient, first layer over last",
                   levels={1.0: "even"}), "Gradient, first over last",
           "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),
     Curve("learning_rate",
-          partial(over_steps, read=partial(series, statistic="learning_rate"), title="learning rate η (per step)",
+          partial(over_steps, source=partial(series, statistic="learning_rate"), title="learning rate η (per step)",
                   sentence="η = %{y:.3g}", subject="Learning rate", apart=DECADE_OF_RATES, dots=False,
                   levels={0.0: ""}), "Learning rate",
           "Of each step: the warm-up, then the decay.", why("learning_rate")),
     Curve("update_ratio",
-          partial(over_steps, read=partial(median_of_matrices, statistic="update_ratio"), title="‖ΔW‖ / ‖W‖ (ratio)",
+          partial(over_steps, source=partial(median_of_matrices, statistic="update_ratio"), title="‖ΔW‖ / ‖W‖ (ratio)",
                   sentence="‖ΔW‖ / ‖W‖ = %{y:.3g}", subject="Update to weight, median over matrices",
                   law=partial(median_of_matrices, statistic="equilibrium_update")), "Update to weight",
           "Median over matrices. Dashed: equilibrium with weight decay, where norms follow them.",
           why("equilibrium_update"), needs="equilibrium_update"),
     Curve(SPECTRAL.name,
-          partial(over_steps, read=partial(median_of_matrices, statistic=SPECTRAL.name),
+          partial(over_steps, source=partial(median_of_matrices, statistic=SPECTRAL.name),
                   title=f"{SPECTRAL.symbol} ({SPECTRAL.unit})", sentence=f"{SPECTRAL.symbol} = %{{y:.3g}}",
                   subject="Spectral norm of updates, median over matrices", levels=SPECTRAL.marks), SPECTRAL.label,
           "The most that a step adds to an output's RMS, over the input's: median over matrices.", why(SPECTRAL.name),

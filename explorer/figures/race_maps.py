@@ -40,7 +40,7 @@ class Map(NamedTuple):
     title: str
     unit: str
     """Symbol and unit, the title of the color scale."""
-    read: Read
+    source: Read
     """From a contender's history to the steps and the values, `[reading, row]`; no values where there are none."""
     log: bool = False
     each: str = "depth"
@@ -50,7 +50,7 @@ class Map(NamedTuple):
 
     def grid(self, history: History) -> Grid:
         """The values of a contender, `MOST_COLUMNS` and `MOST_ROWS` of them at most."""
-        steps, values = self.read(history)
+        steps, values = self.source(history)
         if not values.size:
             return Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
         columns, rows = stride(len(steps), MOST_COLUMNS), stride(values.shape[1], MOST_ROWS)
@@ -148,13 +148,13 @@ def over_matrices(history: History, statistic: str) -> tuple[Array, Array]:
     return steps, np.median(values, axis=0) if len(steps) else values
 
 
-def _map(statistic: str, title: str = "", read: Read | None = None, name: str = "") -> Map:
-    """The map of a statistic: of the stream, or of its one site, where `read` says no other."""
+def _map(statistic: str, title: str = "", source: Read | None = None, name: str = "") -> Map:
+    """The map of a statistic: of the stream, or of its one site, where `source` says no other."""
     row = TRAINING[statistic]
     own = (partial(along_stream, statistic=statistic) if row.on_stream
            else partial(by_layer, statistic=statistic, site=row.sites[0]))
-    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", read or own, row.log,
-               halves=row.on_stream and read is None)
+    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", source or own, row.log,
+               halves=row.on_stream and source is None)
 
 
 MAPS: Mapping[str, Map] = MappingProxyType({
@@ -162,14 +162,14 @@ MAPS: Mapping[str, Map] = MappingProxyType({
     for row in (
         _map("parameter_gradient", "Gradient by the weights", History.layer_gradient, name="weight_gradient"),
         _map("stream_gradient", "Gradient by the stream"),
-        *(_map(name, read=partial(over_matrices, statistic=name))
+        *(_map(name, source=partial(over_matrices, statistic=name))
           for name in ("update_ratio", "update_spectral_norm", "update_stable_rank")),
         _map("second_moment", "Second moment of the stream"),
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
         *map(_map, ("largest_possible_logit", "logit_rank")),
-        *(_map(name, read=partial(by_position, statistic=name))._replace(each="token")
+        *(_map(name, source=partial(by_position, statistic=name))._replace(each="token")
           for name, row in TRAINING.items() if row.by_position),
         *(_map("alpha", f"α of the {branch} branches", partial(by_layer, statistic="alpha", site=site),
                f"alpha_{branch.lower()}") for site, branch in zip(BRANCHES, ("attention", "MLP"), strict=True)),
