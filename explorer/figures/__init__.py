@@ -19,9 +19,8 @@ from explorer.diagnosis.comparing import Comparison
 from explorer.display import must_be
 from explorer.figures.data import Plain
 from explorer.figures.kit import Axis, alone, broken_off, depth_axis
-from explorer.figures.layers import attention_pattern, by_layer, gradient_by_matrix, weights_by_matrix
+from explorer.figures.layers import attention_pattern, by_layer, by_position, gradient_by_matrix, weights_by_matrix
 from explorer.figures.palette import NEUTRAL, LegendEntry, designs
-from explorer.figures.positions import by_position
 from explorer.figures.why import Why, why
 from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 

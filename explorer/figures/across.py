@@ -134,8 +134,6 @@ def _refused(swept: Sequence[Swept], spec: Spec, height: kit.Axis) -> list[kit.T
 
 
 def _mark(name: str, x: Array, y: float, symbol: str, color: str, words: Sequence[str]) -> kit.Trace:
-    return {
-        "type": "scatter", "mode": "markers", "name": name, "x": x, "y": np.full(len(x), y), "showlegend": False,
-        "cliponaxis": False, "marker": {"color": color, "symbol": symbol, "size": 9}, "hovertext": list(words),
-        "hoverinfo": "text",
-    }
+    look = {"color": color, "symbol": symbol, "size": 9}
+    return kit.mark("markers", name, x, np.full(len(x), y), marker=look, hovertext=list(words), hoverinfo="text",
+                    cliponaxis=False)

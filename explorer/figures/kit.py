@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from explorer.fields import Spec
 from explorer.figures.data import Picture, Plain, untagged
 from explorer.figures.palette import NEUTRAL, Look
-from explorer.figures.why import Why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -46,21 +45,6 @@ SLACK = 1e-9
 """Part of an axis or of a step that rounding may take away."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of rounding errors."""
-
-
-class Plot(NamedTuple):
-    """One picture of a result, as a row of data."""
-
-    draw: Callable[[Any], go.Figure]
-    """From a race's result to a figure."""
-    title: str
-    caption: str
-    why: Why = Why()
-
-    @property
-    def name(self) -> str:
-        """Name of the function that draws it."""
-        return self.draw.__name__
 
 
 class Axis(NamedTuple):
@@ -236,6 +220,11 @@ def compact(values: Array) -> NDArray[Any]:
     return values.astype(np.float32) if fits else values
 
 
+def mark(mode: str, name: str, x: Any, y: Any, **more: Any) -> Trace:
+    """Marks of the scale, of a spread, or of values without a place on the axis: they have no entry in the legend."""
+    return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "showlegend": False} | more
+
+
 def dots(x: ArrayLike, y: ArrayLike, look: Look, name: str, words: str, *, log: bool = False, **marker: Any) -> Trace:
     """Measured values. `words` are the hover text, with %{x} and %{y}; `log` is whether the vertical axis is so.
 
@@ -273,22 +262,16 @@ def error_bars(look: Look, up: ArrayLike, down: ArrayLike) -> Trace:
 def level(value: float, words: str, across: Axis, height: Axis, side: str = "right", lift: float = 0.015) -> Trace:
     """A horizontal gray line. Its name stands a share of the height above its end, clear of dots that lie on it."""
     low, high = across.ends.tolist()
-    return {
-        "type": "scatter", "mode": "lines+text", "name": words, "hoverinfo": "skip", "showlegend": False,
-        "x": [low, high, None, high if side == "right" else low],
-        "y": [value, value, None, height.above(value, lift)],
-        "text": ["", "", "", words], "textposition": "top left" if side == "right" else "top right",
-        "textfont": {"size": 11}, "line": DOTTED,
-    }
+    end, place = (high, "top left") if side == "right" else (low, "top right")
+    return mark("lines+text", words, [low, high, None, end], [value, value, None, height.above(value, lift)],
+                text=["", "", "", words], textposition=place, textfont={"size": 11}, line=DOTTED, hoverinfo="skip")
 
 
 def upright(value: float, words: str, height: Axis, side: str = "right", share: float = 0.93, **more: Any) -> Trace:
     """A vertical gray line. Its name stands beside it, clear of it as of a marker, at a share of the height."""
-    return {
-        "type": "scatter", "mode": "lines+markers+text", "name": words, "hoverinfo": "skip", "showlegend": False,
-        "x": [value] * 3, "y": [height.at(at) for at in (0.0, share, 1.0)], "text": ["", words, ""],
-        "textposition": f"middle {side}", "textfont": {"size": 11}, "line": DOTTED, "marker": {"opacity": 0},
-    } | more
+    return mark("lines+markers+text", words, [value] * 3, [height.at(at) for at in (0.0, share, 1.0)],
+                text=["", words, ""], textposition=f"middle {side}", textfont={"size": 11}, line=DOTTED,
+                marker={"opacity": 0}, hoverinfo="skip") | more
 
 
 def broken_off(value: float, words: str, across: Axis, height: Axis, hue: str, share: float, place: str = "middle",

@@ -1,4 +1,4 @@
-"""Charts of profiles: a statistic by layer, as its row of the vocabulary says, or by matrix; the attention pattern.
+"""Charts of profiles: a statistic by layer, by position or by matrix, as its row says; the attention pattern.
 
 Also a chart about which a question is asked: empty while it stands, then with the guess.
 """
@@ -21,7 +21,7 @@ from explorer.figures.data import Picture, Plain
 from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
 from explorer.figures.series import Series, band, broken, by_depth, describe, floor, measured, predicted, rows, spread
 from explorer.figures.words import typeset
-from explorer.profile import VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic
+from explorer.profile import ROWS, VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic, index_of
 
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
@@ -57,11 +57,9 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
         statistic: its name in the vocabulary.
         looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
     """
-    row, configs = VOCABULARY[statistic], {profile.config for profile in profiles}
-    if row.by_head and configs and all(config and not config.design.attends for config in configs):
-        return kit.blank.plain(NO_ATTENTION if len(configs) == 1 else "None of these designs has attention.")
-    if "logits" in row.sites and configs and all(config and not config.design.predicts_text for config in configs):
-        return kit.blank.plain(NO_READOUT)
+    row = VOCABULARY[statistic]
+    if words := _never(row, profiles):
+        return kit.blank.plain(words)
     sites = ("",) if row.on_stream else row.sites
     named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
     height = statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])
@@ -70,6 +68,49 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
     sentence = f"{where}<br>{whose_value} {row.label.lower()} is %{{y:.3g}} {row.compared}".rstrip()
     return _over_depth(named, height, rows([curve for _, curve in named], height.log, sentence), row.marks, "right",
                        f"{row.label}, residual stream" if row.on_stream else row.label)
+
+
+@Picture
+def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), layer: int = 0
+                ) -> Plain:
+    """A statistic of one layer over the position of a token, from 1, both axes as the statistic's row has them.
+
+    Dots: mean over seeds. Band: lowest to highest seed. Where values are not finite an upright stands.
+
+    Args:
+        statistic: a row of the vocabulary that has values by position.
+        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
+        layer: from 1; 0 is the last, and so is one that a design does not have.
+    """
+    row = VOCABULARY[statistic]
+    if words := _never(row, profiles):
+        return kit.blank.plain(words)
+    series = []
+    for design, profile in zip(designs(profiles, looks), profiles, strict=True):
+        values = profile.values.get((statistic, row.sites[0]))
+        if values is not None:
+            at = np.arange(1.0, values.shape[2] + 1)
+            shown = values[:, index_of(layer, values.shape[1])]
+            series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
+    height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
+    across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
+    sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
+    curves = rows(series, height.log, sentence)
+    levels = [kit.level(value, words, across, height) for value, words in row.marks.items()]
+    lost = [kit.broken_off(float(curve.depth[bad[0]]), "not finite", across, height, curve.design.hue, 0.84)
+            for curve in series if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))]
+    return kit.picture.plain([*levels, *curves, *lost], across, height, kit.described(row.label, curves))
+
+
+def _never(row: Statistic, profiles: Sequence[Profile]) -> str:
+    """The sentence in place of a statistic that none of the designs can have; empty where one may have it."""
+    configs = [config for config in {profile.config for profile in profiles} if config]
+    if not configs or any(profile.config is None for profile in profiles):
+        return ""
+    if row.sites[0] in ROWS and not any(config.design.attends for config in configs):
+        return NO_ATTENTION if len(configs) == 1 else "None of these designs has attention."
+    readout = "logits" not in row.sites or any(config.design.predicts_text for config in configs)
+    return "" if readout else NO_READOUT
 
 
 def statistic_axis(row: Statistic, held: Sequence[ArrayLike], symbol: str = "") -> kit.Axis:
@@ -286,8 +327,7 @@ def _guess(x: Array, y: Array) -> dict[str, Any]:
     words[len(words) // 2] = GUESS
     return {
         "type": "scatter", "mode": "lines+markers+text", "name": GUESS, "x": kit.compact(x), "y": kit.compact(y),
-        "text": words,
-        "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
+        "text": words, "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
         "line": {"color": NEUTRAL, "width": 2, "dash": "dash"},
         "marker": {"color": NEUTRAL, "symbol": "x-thin-open", "size": 8, "line": {"width": 2}},
         "hovertemplate": f"<b>{GUESS}</b><br>%{{y:.3g}} at depth %{{x:~g}}<extra></extra>",

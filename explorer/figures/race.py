@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from explorer.figures.kit import TOP, Axis, Plot, Trace, alone, axis, broken_off, hover, level, line, picture
+from explorer.figures.kit import TOP, Axis, Trace, alone, axis, broken_off, hover, level, line, picture
 from explorer.figures.palette import LegendEntry
-from explorer.figures.why import why
+from explorer.figures.why import Why, why
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -40,6 +42,9 @@ DECADE_OF_RATES = 8.0
 
 Readings = Sequence[tuple[Array, Array]]
 """Steps and values, one pair a contender."""
+Read = Callable[[History], tuple[Array, Array]]
+"""From a contender's history to steps and values."""
+NO_LEVELS: Mapping[float, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,59 +177,30 @@ def held_out_loss(course: Course) -> go.Figure:
     return _losses(course, curves, readings, readings, "Held-out loss")
 
 
-def learning_rate(course: Course) -> go.Figure:
-    """The learning rate over the steps so far."""
-    readings = [series(track.history, "learning_rate") for track in course.tracks]
-    tops = [values.max() for _, values in readings if len(values)]
-    log = bool(tops) and max(tops) > DECADE_OF_RATES * min(tops)
-    return over_steps(course, readings, "learning rate η (per step)", "η = %{y:.3g}", "Learning rate", log=log,
-                      dots=False, levels=None if log else {0.0: ""})
-
-
-def gradient_ratio(course: Course) -> go.Figure:
-    """The gradient by the first layer's weights over that by the last layer's: 1 is even."""
-    readings = [track.history.gradient_ratio() for track in course.tracks]
-    return over_steps(course, readings, "‖∂L/∂W‖ first / last (ratio)", "first / last layer = %{y:.3g}",
-                      "Gradient, first layer over last", log=True, levels={1.0: "even"})
-
-
-def update_ratio(course: Course) -> go.Figure:
-    """Change of a matrix in a step over its size, median over all matrices; lines where weight decay balances it."""
-    readings, laws = ([median_of_matrices(track.history, name) for track in course.tracks]
-                      for name in ("update_ratio", "equilibrium_update"))
-    return over_steps(course, readings, "‖ΔW‖ / ‖W‖ (ratio)", "‖ΔW‖ / ‖W‖ = %{y:.3g}",
-                      "Update to weight, median over matrices", log=True, laws=laws)
-
-
-def update_spectral_norm(course: Course) -> go.Figure:
-    """Largest singular value of a step's change of a matrix over √(fan_out / fan_in), median over all matrices."""
-    readings = [median_of_matrices(track.history, "update_spectral_norm") for track in course.tracks]
-    row = TRAINING["update_spectral_norm"]
-    return over_steps(course, readings, f"{row.symbol} ({row.unit})", f"{row.symbol} = %{{y:.3g}}",
-                      "Spectral norm of updates, median over matrices", log=True, levels=row.marks)
-
-
 def median_of_matrices(history: History, statistic: str) -> tuple[Array, Array]:
     """Steps, and the median of a statistic over all matrices of all layers, `[reading]`; empty where there is none."""
     steps, values = history.matrices(statistic)
     return steps, np.median(values, axis=(0, 2)) if len(steps) else steps
 
 
-def over_steps(course: Course, readings: Readings, title: str, sentence: str, subject: str, *, log: bool = False,
-               dots: bool = True, levels: Mapping[float, str] | None = None, laws: Readings = ()) -> go.Figure:
+def over_steps(course: Course, source: Read, title: str, sentence: str, subject: str, *, apart: float = 0.0,
+               dots: bool = True, levels: Mapping[float, str] = NO_LEVELS, law: Read | None = None) -> go.Figure:
     """A number of each contender over the steps.
 
     Args:
         course: the race.
-        readings: of each contender.
+        source: from a contender's history to steps and values.
         title: of the vertical axis.
         sentence: the hover text after the step, with `%{y}` the value.
         subject: the picture in words, without its numbers.
+        apart: values that lie further apart than this factor stand on a logarithmic axis; 0 for any.
         levels: values that the axis must hold; those with words have a line.
-        laws: of each contender, what theory says; nothing where there is no theory.
+        law: from a history to what theory says; nothing where there is no theory.
     """
-    levels = levels or {}
+    readings, laws = ([part(track.history) for track in course.tracks] if part else [] for part in (source, law))
     shown = [values for _, values in (*readings, *laws)]
+    tops = [values.max() for values in shown if len(values)] if apart else []
+    log = not apart or (bool(tops) and max(tops) > apart * min(tops))
     height = axis(title, [list(levels), *shown], log=log, least=float(log), top=TOP)
     curves = [line(steps, values, track.design, f"{track.name}, predicted", hover(track.name, f"predicted: {sentence}"),
                    log=log, dash="dash") for track, (steps, values) in zip(course.tracks, laws, strict=False)
@@ -235,23 +211,48 @@ def over_steps(course: Course, readings: Readings, title: str, sentence: str, su
     return picture([*curves, *named], course.axis, height, _in_words(course, readings, subject))
 
 
+class Curve(NamedTuple):
+    """One picture of a race."""
+
+    name: str
+    draw: Callable[[Course], go.Figure]
+    title: str
+    caption: str
+    why: Why = Why()
+    needs: str = ""
+    """The page shows it only where a contender has this statistic."""
+
+
+SPECTRAL = TRAINING["update_spectral_norm"]
 CURVES = (
-    Plot(training_loss, "Training loss",
-         "Faint: each batch. Line: running median. Dotted: unigram, bigram.", why("training_loss")),
-    Plot(held_out_loss, "Held-out loss", "On text that is not trained on. Below the bigram: it has learned more."),
-    Plot(gradient_ratio, "Gradient, first over last",
-         "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),
-    Plot(learning_rate, "Learning rate", "Of each step: the warm-up, then the decay.", why("learning_rate")),
-    Plot(update_ratio, "Update to weight",
-         "Median over matrices. Dashed: equilibrium with weight decay, where norms follow them.",
-         why("equilibrium_update")),
-    Plot(update_spectral_norm, "Spectral norm of updates",
-         "The most that a step adds to an output's RMS, over the input's: median over matrices.",
-         why("update_spectral_norm")),
+    Curve("training_loss", training_loss, "Training loss",
+          "Faint: each batch. Line: running median. Dotted: unigram, bigram.", why("training_loss")),
+    Curve("held_out_loss", held_out_loss, "Held-out loss",
+          "On text that is not trained on. Below the bigram: it has learned more."),
+    Curve("gradient_ratio",
+          partial(over_steps, source=History.gradient_ratio, title="‖∂L/∂W‖ first / last (ratio)",
+                  sentence="first / last layer = %{y:.3g}", subject="Gradient, first layer over last",
+                  levels={1.0: "even"}), "Gradient, first over last",
+          "Size of ∂L/∂W in the first layer over the last. At 1 both ends learn evenly.", why("gradient_ratio")),
+    Curve("learning_rate",
+          partial(over_steps, source=partial(series, statistic="learning_rate"), title="learning rate η (per step)",
+                  sentence="η = %{y:.3g}", subject="Learning rate", apart=DECADE_OF_RATES, dots=False,
+                  levels={0.0: ""}), "Learning rate",
+          "Of each step: the warm-up, then the decay.", why("learning_rate")),
+    Curve("update_ratio",
+          partial(over_steps, source=partial(median_of_matrices, statistic="update_ratio"), title="‖ΔW‖ / ‖W‖ (ratio)",
+                  sentence="‖ΔW‖ / ‖W‖ = %{y:.3g}", subject="Update to weight, median over matrices",
+                  law=partial(median_of_matrices, statistic="equilibrium_update")), "Update to weight",
+          "Median over matrices. Dashed: equilibrium with weight decay, where norms follow them.",
+          why("equilibrium_update"), needs="equilibrium_update"),
+    Curve(SPECTRAL.name,
+          partial(over_steps, source=partial(median_of_matrices, statistic=SPECTRAL.name),
+                  title=f"{SPECTRAL.symbol} ({SPECTRAL.unit})", sentence=f"{SPECTRAL.symbol} = %{{y:.3g}}",
+                  subject="Spectral norm of updates, median over matrices", levels=SPECTRAL.marks), SPECTRAL.label,
+          "The most that a step adds to an output's RMS, over the input's: median over matrices.", why(SPECTRAL.name),
+          needs=SPECTRAL.name),
 )
 """The pictures, a row each."""
-NEEDS: Mapping[str, str] = {"update_ratio": "equilibrium_update", "update_spectral_norm": "update_spectral_norm"}
-"""Pictures that the page shows only where a contender has this statistic."""
 
 
 # --- parts ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 
 from explorer.figures.kit import Axis, colorbar, compact, drawable, headline, masked, sheet
 from explorer.figures.palette import SEQUENTIAL
-from explorer.figures.race import Course, Track, series, stride
+from explorer.figures.race import Course, Read, Track, series, stride
 from explorer.numbers import number
-from explorer.profile import STREAM, Array
+from explorer.profile import BRANCHES, STREAM, Array
 from explorer.training.history import TRAINING, History
 
 MOST_COLUMNS, MOST_ROWS = 200, 64
@@ -40,11 +40,23 @@ class Map(NamedTuple):
     title: str
     unit: str
     """Symbol and unit, the title of the color scale."""
-    grid: Callable[[History], Grid]
-    """From a contender's history to the values."""
+    source: Read
+    """From a contender's history to the steps and the values, `[reading, row]`; no values where there are none."""
     log: bool = False
     each: str = "depth"
     """A row of it: a depth in layers, or a token of the last layer."""
+    halves: bool = False
+    """Whether rows are the stream's half layers from 0, the input; else they are layers or tokens from 1."""
+
+    def grid(self, history: History) -> Grid:
+        """The values of a contender, `MOST_COLUMNS` and `MOST_ROWS` of them at most."""
+        steps, values = self.source(history)
+        if not values.size:
+            return Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
+        columns, rows = stride(len(steps), MOST_COLUMNS), stride(values.shape[1], MOST_ROWS)
+        places = np.arange(float(values.shape[1]))
+        depth = places / 2 if self.halves else places + 1
+        return Grid(steps[::columns], depth[::rows], values[::columns, ::rows])
 
 
 def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
@@ -53,7 +65,7 @@ def layer_map(course: Course, chosen: int, row: Map) -> go.Figure:
     Args:
         chosen: the contender's place in the course.
     """
-    grids = [_thin(row.grid(track.history)) for track in course.tracks]
+    grids = [row.grid(track.history) for track in course.tracks]
     track, grid = course.tracks[chosen], grids[chosen]
     low, high = extent([shown for shown, other in zip(grids, course.tracks, strict=True) if not other.retired] or grids,
                        row.log)
@@ -107,77 +119,60 @@ def _rows(grid: Grid) -> tuple[float, float]:
     return float(depth[0] - half), float(depth[-1] + half)
 
 
-def _thin(grid: Grid) -> Grid:
-    """The grid with at most `MOST_COLUMNS` and `MOST_ROWS`."""
-    columns, rows = stride(len(grid.steps), MOST_COLUMNS), stride(len(grid.depth), MOST_ROWS)
-    return Grid(grid.steps[::columns], grid.depth[::rows], grid.values[::columns, ::rows])
-
-
 # --- what can be shown ----------------------------------------------------------------------------------------
 
 
-def along_stream(statistic: str, history: History) -> Grid:
+def along_stream(history: History, statistic: str) -> tuple[Array, Array]:
     """A statistic of the residual stream: the input, then after each attention and each MLP."""
-    parts = [series(history, statistic, site) for site in STREAM]
-    steps, (embed, middle, after) = parts[0][0], (values for _, values in parts)
+    (steps, embed), (_, middle), (_, after) = (series(history, statistic, site) for site in STREAM)
     if not len(steps):
-        return NOTHING
-    layers = np.stack([middle, after], axis=2).reshape(len(steps), -1)
-    return Grid(steps, np.arange(layers.shape[1] + 1) / 2, np.concatenate([embed, layers], axis=1))
+        return steps, embed
+    return steps, np.concatenate([embed, np.stack([middle, after], axis=2).reshape(len(steps), -1)], axis=1)
 
 
-def by_layer(statistic: str, site: str, history: History) -> Grid:
+def by_layer(history: History, statistic: str, site: str) -> tuple[Array, Array]:
     """A statistic of a site within each layer; of several heads, the median."""
     steps, values = series(history, statistic, site)
-    return _layers(steps, np.median(values, axis=2) if values.ndim == 3 else values)
+    return steps, np.median(values, axis=2) if values.ndim == 3 else values
 
 
-def by_position(statistic: str, history: History) -> Grid:
-    """A statistic of each token in the last layer, positions counted from 1."""
+def by_position(history: History, statistic: str) -> tuple[Array, Array]:
+    """A statistic of each token in the last layer."""
     steps, values = series(history, statistic, TRAINING[statistic].sites[0])
-    return _layers(steps, values[:, -1]) if len(steps) else NOTHING
+    return steps, values[:, -1] if len(steps) else values
 
 
-def weight_gradient(history: History) -> Grid:
-    """The norm of the gradient by all matrices of a layer together."""
-    return _layers(*history.layer_gradient())
-
-
-def over_matrices(statistic: str, history: History) -> Grid:
+def over_matrices(history: History, statistic: str) -> tuple[Array, Array]:
     """A statistic of the matrices: the median over a layer's."""
     steps, values = history.matrices(statistic)
-    return _layers(steps, np.median(values, axis=0) if len(steps) else np.zeros((0, 0)))
+    return steps, np.median(values, axis=0) if len(steps) else values
 
 
-def _layers(steps: Array, values: Array) -> Grid:
-    """Values `[reading, layer]`, or a token's, counted from 1."""
-    return Grid(steps, np.arange(1.0, values.shape[1] + 1), values) if values.size else NOTHING
-
-
-def _map(statistic: str, title: str = "", grid: Callable[[History], Grid] | None = None, name: str = "") -> Map:
-    """The map of a statistic: of the stream, or of its one site, where `grid` says no other."""
+def _map(statistic: str, title: str = "", source: Read | None = None, name: str = "") -> Map:
+    """The map of a statistic: of the stream, or of its one site, where `source` says no other."""
     row = TRAINING[statistic]
-    own = partial(along_stream, statistic) if row.on_stream else partial(by_layer, statistic, row.sites[0])
-    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", grid or own, row.log)
+    own = (partial(along_stream, statistic=statistic) if row.on_stream
+           else partial(by_layer, statistic=statistic, site=row.sites[0]))
+    return Map(name or statistic, title or row.label, f"{row.symbol} ({row.unit})", source or own, row.log,
+               halves=row.on_stream and source is None)
 
 
-NOTHING = Grid(np.zeros(0), np.zeros(0), np.zeros((0, 0)))
 MAPS: Mapping[str, Map] = MappingProxyType({
     row.name: row
     for row in (
-        _map("parameter_gradient", "Gradient by the weights", weight_gradient, name="weight_gradient"),
+        _map("parameter_gradient", "Gradient by the weights", History.layer_gradient, name="weight_gradient"),
         _map("stream_gradient", "Gradient by the stream"),
-        *(_map(name, grid=partial(over_matrices, name))
+        *(_map(name, source=partial(over_matrices, statistic=name))
           for name in ("update_ratio", "update_spectral_norm", "update_stable_rank")),
         _map("second_moment", "Second moment of the stream"),
         *map(_map, ("token_correlation", "max_abs", "kurtosis")),
         _map("attention_entropy_normalized", name="attention_entropy"),
         _map("logit_std"),
         *map(_map, ("largest_possible_logit", "logit_rank")),
-        *(_map(name, grid=partial(by_position, name))._replace(each="token")
+        *(_map(name, source=partial(by_position, statistic=name))._replace(each="token")
           for name, row in TRAINING.items() if row.by_position),
-        _map("alpha", "α of the attention branches", partial(by_layer, "alpha", "attn_out"), "alpha_attention"),
-        _map("alpha", "α of the MLP branches", partial(by_layer, "alpha", "mlp_out"), "alpha_mlp"),
+        *(_map("alpha", f"α of the {branch} branches", partial(by_layer, statistic="alpha", site=site),
+               f"alpha_{branch.lower()}") for site, branch in zip(BRANCHES, ("attention", "MLP"), strict=True)),
     )
 })
 """The statistics of a heat map, a row each."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.figures.data import HIDDEN
-from explorer.figures.kit import MOST_DOTS, Axis, Trace, broken_off, compact, dots, drawable, ends, hover, line
+from explorer.figures.kit import MOST_DOTS, Axis, Trace, broken_off, compact, dots, drawable, ends, hover, line, mark
 from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.words import typeset
 from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
@@ -114,12 +114,10 @@ def band(row: Series, log: bool) -> list[Trace]:
     gap = np.array([np.nan])
     x = [part for at in pieces for part in (row.depth[at], row.depth[at][::-1], gap)]
     y = [part for at in pieces for part in (row.low[at], row.high[at][::-1], gap)]
-    return [{
-        "type": "scatter", "mode": "lines", "name": f"{row.heading}, spread", "fill": "toself", "hoverinfo": "skip",
-        "x": compact(np.concatenate(x)[:-1]), "y": compact(np.concatenate(y)[:-1]), "showlegend": False,
-        "line": {"width": 1 if flat and not dotted and not row.profile.partial else 0, "color": row.design.faint(0.6)},
-        "fillcolor": row.design.faint(0.25), "meta": {"kind": HIDDEN},
-    }]
+    edge = {"width": 1 if flat and not dotted and not row.profile.partial else 0, "color": row.design.faint(0.6)}
+    outline = (compact(np.concatenate(part)[:-1]) for part in (x, y))
+    return [mark("lines", f"{row.heading}, spread", *outline, fill="toself", fillcolor=row.design.faint(0.25),
+                 line=edge, hoverinfo="skip", meta={"kind": HIDDEN})]
 
 
 def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -> Trace:
@@ -216,13 +214,9 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
         words = f"{typeset(', '.join(zero))}<br>= 0".removeprefix("<br>= ")
         level = height.at(0.02 + 0.05 * len(traces))
         who = f"<b>{design.heading}</b><br>".removeprefix("<b></b><br>")
-        traces.append({
-            "type": "scatter", "mode": "markers+text", "name": design.named("zero"),
-            "x": compact(depth), "y": compact(np.full(len(depth), level)),
-            "text": [] if traces else [f"{words}, below a log axis"],
-            "textposition": "top right", "textfont": {"size": 11},
-            "marker": {"color": design.hue, "symbol": "triangle-down-open", "size": 7},
-            "cliponaxis": False, "showlegend": False, "meta": {"kind": HIDDEN},
-            "hovertemplate": f"{who}{words} after %{{x}} layers<extra></extra>",
-        })
+        traces.append(mark(
+            "markers+text", design.named("zero"), compact(depth), compact(np.full(len(depth), level)),
+            text=[] if traces else [f"{words}, below a log axis"], textposition="top right", textfont={"size": 11},
+            marker={"color": design.hue, "symbol": "triangle-down-open", "size": 7}, cliponaxis=False,
+            meta={"kind": HIDDEN}, hovertemplate=f"{who}{words} after %{{x}} layers<extra></extra>"))
     return traces

@@ -10,20 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from explorer.own.nodes import (
-    FACTOR,
-    FUSED,
-    MATRIX,
-    NORMS,
-    SUM,
-    VIEW,
-    Node,
-    as_product,
-    is_norm,
-    label,
-    pattern_of,
-    walk,
-)
+from explorer.own.nodes import FACTOR, FUSED, MATRIX, NORMS, SUM, VIEW, Node, expanded, is_norm, label, pattern_of, walk
 from explorer.schemes import placement
 
 
@@ -188,21 +175,13 @@ def _divides(node: Node) -> bool:
 def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
     """Branches and sites of a block that has just run, from what it computed in turn."""
     with torch.enable_grad():
-        order[:] = [part for node in order for part in _written_out(node)]
+        order[:] = [part for node in order for part in expanded(node)]
     attention = next((node for node in order if attends(node) and own(node)), None)
     anatomy = Anatomy(order, source, output, attention, _sums(order))
     if output.role != "stream":
         anatomy.sums = _without_residual(anatomy)
     anatomy.sites = dict(_sites(anatomy))
     return anatomy
-
-
-def _written_out(node: Node) -> Iterator[Node]:
-    """A node, after the product that it is a view of where that is written out; autograd knows the tensors by now."""
-    for part in as_product(node):
-        label(part)
-        yield part
-    yield node
 
 
 def _sums(order: Iterable[Node]) -> list[Sum]:

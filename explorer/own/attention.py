@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -112,17 +112,9 @@ def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
 # Of a block that a graph has recorded.
 
 
-class Attention(NamedTuple):
-    """Attention of one block: means over batch and rows, and the first head's pattern in the first sequence."""
-
-    rows: Rows
-    pattern: Tensor
-    several: bool
-    """Whether any row sees more than one key: else there is no spread."""
-
-
-def read_attention(attention: Node, batch: int) -> Attention | None:
-    """Statistics of one attention's rows, as `measuring.statistics` reduces them; None where its rows are not seen.
+def read_attention(attention: Node, batch: int) -> Rows | None:
+    """One attention, as `measuring.statistics` reduces it: means over batch and rows, no scores, and as pattern that of
+    the first head in the first sequence; None where its rows are not seen.
 
     Args:
         attention: what it puts out.
@@ -143,10 +135,11 @@ def read_attention(attention: Node, batch: int) -> Attention | None:
     if not sums:
         return None
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
-    means = (variance / several, entropy / rows, normalized / several, largest / rows)
-    by_head, none = [mean[None, None, :, None] for mean in means], patterns[0][None, None, None, :0]
+    spread = slice(None) if bool((several > 0).all()) else slice(0)  # no head has one where no row sees several keys
+    means = ((variance / several)[spread], entropy / rows, (normalized / several)[spread], largest / rows)
+    by_head, pattern = [mean[None, None, :, None] for mean in means], torch.cat(patterns)[None, None, None]
     positions = [torch.cat(queries)[None], torch.stack(keys).sum(dim=0)[None] / rows.sum()]
-    return Attention(Rows(none, none, *by_head + positions), torch.cat(patterns), bool((several > 0).all()))
+    return Rows(pattern[..., :0], pattern, *by_head + positions)
 
 
 def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -75,11 +75,7 @@ def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:
     logits = output_of(output)
     if logits is not None and logits.grad_fn is not None and (rows := some(logits)) is not None:
         rows = rows.clone() if rows.data_ptr() == logits.data_ptr() else rows  # the loop may change them in place
-        logits.register_hook(Hook(_give, take, rows))  # type: ignore[no-untyped-call]
-
-
-def _give(take: Callable[[Mapping[str, float]], None], rows: Tensor, gradient: Tensor) -> None:
-    take(_compared(rows, gradient))
+        logits.register_hook(Hook(lambda gradient: take(_compared(rows, gradient))))  # type: ignore[no-untyped-call]
 
 
 def _compared(rows: Tensor, gradient: Tensor) -> Mapping[str, float]:

@@ -39,13 +39,15 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
 
 
 @torch.enable_grad()
-def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor] | None:
-    """Rows of W_Q and of W_K that make each head's queries and keys, `[head, d_head, d]`; None where they are not seen.
+def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
+    """Rows of W_Q and of W_K that make each head's queries and keys, `[head, d_head, d]`.
 
     Gradients say which rows they are: heads may be interleaved, joined with the values, or share their keys.
 
     Args:
         batch: number of sequences, where heads lie within the batch.
+    Raises:
+        ValueError: the rows are not seen.
     """
     operands = (queries_keys_values(anatomy.attention) or ())[:2]
     wholes = [part if part.ndim == 4 else part.reshape(batch, -1, *part.shape[1:])
@@ -59,7 +61,9 @@ def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor] | None:
     shapes = {part.shape for parts in made for part in parts}
     one_each = all(len(parts) == count for parts in made) and len(shapes) == 1
     d_head = operands[0].tensor.shape[-1] if operands else 0
-    return (torch.stack(made[0]), torch.stack(made[1])) if one_each and shapes.pop()[:-1] == (d_head,) else None
+    if not one_each or shapes.pop()[:-1] != (d_head,):
+        raise ValueError("a head's queries and keys are not rows of one matrix each")
+    return torch.stack(made[0]), torch.stack(made[1])
 
 
 def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:

@@ -239,15 +239,18 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
 
 def scalar_of(output: Any) -> Tensor | None:
     """The loss in a model's output: what is named so, else its first single floating number with a gradient."""
-    own = getattr(output, "loss", None)
-    return next((tensor for tensor in [own, *tensors_in((_plain(output),))] if isinstance(tensor, Tensor)
-                 and tensor.is_floating_point() and tensor.requires_grad and tensor.numel() == 1), None)
+    named = _learned(getattr(output, "loss", None))
+    return next((tensor for tensor in [*named, *_learned(_plain(output))] if tensor.numel() == 1), None)
 
 
 def output_of(output: Any, least: int = 2) -> Tensor | None:
     """The first floating tensor with a gradient, and with so many numbers, in a model's output."""
-    return next((tensor for tensor in tensors_in((_plain(output),)) if tensor.is_floating_point()
-                 and tensor.requires_grad and tensor.numel() >= least), None)
+    return next((tensor for tensor in _learned(_plain(output)) if tensor.numel() >= least), None)
+
+
+def _learned(values: Any) -> list[Tensor]:
+    """The floating tensors with a gradient among some values."""
+    return [tensor for tensor in tensors_in(values) if tensor.is_floating_point() and tensor.requires_grad]
 
 
 def projected(output: Any, least: int = 1) -> tuple[Tensor, float]:
@@ -259,7 +262,7 @@ def projected(output: Any, least: int = 1) -> tuple[Tensor, float]:
     Raises:
         ValueError: the output has no such tensor.
     """
-    tensors, floating = tensors_in((_plain(output),)), output_of(output, least)
+    tensors, floating = tensors_in(_plain(output)), output_of(output, least)
     if floating is None:
         kinds = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in tensors[:3])
         raise ValueError("loss must be given, for the model's output has no floating tensor with a gradient; "

@@ -103,17 +103,17 @@ def as_softmax(node: Node) -> Node:
     return node
 
 
-def as_product(node: Node) -> list[Node]:
-    """A product of matrices that is written out, such as Σ_d q_td k_sd: its factors and itself, which the sum is then a
-    view of; nothing of any other node.
+def expanded(node: Node) -> list[Node]:
+    """A node, after the product of matrices and its factors where it is one that is written out, such as Σ_d q_td k_sd:
+    the sum is then a view of the product. Autograd must know the tensors.
     """
     whole, axes = node.inputs[0] if node.inputs else node, node.named.get("dim")
     n_axes = whole.tensor.ndim
     if node.op != "sum" or whole.op != "mul" or not axes or len(axes) != 1 or node.tensor.ndim == n_axes:
-        return []
+        return [node]
     alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0] % n_axes
     if [len(repeated) for repeated in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
-        return []
+        return [node]
     (column,), (row,) = alike
     first, second = whole.inputs
     if row > column:  # rows, which the first factor has, are the axis that comes first
@@ -126,7 +126,9 @@ def as_product(node: Node) -> list[Node]:
     order = [axis - (axis > summed) for axis in (*rest, row, column)]
     product = Node("bmm", [made[0], made[-1]], node.tensor.permute(order))
     node.op, node.inputs, node.named = "permute", [product], {"dims": [order.index(axis) for axis in range(len(order))]}
-    return [*made, product]
+    for part in (*made, product):
+        label(part)
+    return [*made, product, node]
 
 
 def _repeated(factor: Node, product: Node) -> list[int]:

@@ -9,40 +9,21 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.display import reason, shown
+from explorer.own import TEXTS
 from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
-UNITS: Mapping[str, str] = MappingProxyType({
-    "mean": "mean of x over batch, token and coordinate",
-    "second_moment": "mean of x²",
-    "fourth_moment_ratio": "mean of x⁴ over the squared mean of x²: 3 for a normal distribution, more with outliers",
-    "max_abs": "largest |x|",
-    "nonfinite": "how many numbers are not finite",
-    "activation_gradient": "mean of (∂L/∂x)² per coordinate, relative to the last layer",
-    "largest_logit": "largest attention logit of a head, after scale and mask",
-    "attention_entropy": "mean over rows of their entropy, nats",
-    "attention_entropy_normalized": "mean over rows of their entropy over ln(visible keys)",
-    "attention_max": "mean over rows of the largest weight",
-    **{name: row.definition for name, row in VOCABULARY.items()
-       if row.by_position and name != "token_correlation_by_position"},
-    "parameter_gradient": "Frobenius norm of the gradient by a matrix, as the optimizer sees it",
-    "update_ratio": "Frobenius norm of a step's change of a matrix, over the matrix's own",
-    "update_cosine": "cosine between a matrix and a step's change of it: 0 where the step turns the matrix alone, "
-                     "negative where it shrinks it",
-    "update_spectral_norm": "largest singular value of a step's change of a matrix, over √(fan_out / fan_in)",
-    "update_stable_rank": "squared Frobenius norm of a step's change of a matrix, over its squared spectral norm",
-    "weight_norm": "Frobenius norm of a matrix before the step",
-    "gradient_cosine": "cosine between a matrix and its gradient: 0 where the loss ignores the matrix's scale",
-    "equilibrium_update": "update_ratio at which weight decay balances the steps, where gradients are orthogonal",
-})
+UNITS: Mapping[str, str] = MappingProxyType({**TEXTS["definitions"], **{
+    name: row.definition for name, row in VOCABULARY.items()
+    if row.by_position and name != "token_correlation_by_position"}})
 """Statistics of a reading and their definitions."""
 
 
@@ -114,17 +95,16 @@ KINDS = """memory, tensorboard, wandb, a folder for Parquet files (a Path, or te
 a SummaryWriter, or a W&B run"""
 
 
-class Sink(Protocol):
+class Sink(NamedTuple):
     """A destination of readings: each is written as it is taken."""
 
-    def write(self, step: int, frame: pd.DataFrame) -> None:
-        """Takes one reading, as `Watch.frame` shows it."""
+    name: str
+    write: Callable[[int, pd.DataFrame], object]
+    """Takes the step of a reading, and the reading as `Watch.frame` shows it."""
+    close: Callable[[], object] = lambda: None
 
-    def close(self) -> None:
-        """Ends it."""
 
-
-class Parquet:
+def parquet(folder: Path) -> Sink:
     """A folder with one file a reading: `pandas.read_parquet(folder)` reads all of it.
 
     A Parquet file is complete only with its footer, so nothing is appended to one. Each is written beside its place and
@@ -133,68 +113,39 @@ class Parquet:
     Args:
         folder: made if it is not there.
     """
+    needs("pyarrow", "a folder of Parquet files")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"sink must be a folder that can be written; got {str(folder)!r} ({reason(folder, error)})"
+                         ) from error
+    run = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.getpid()}"
 
-    def __init__(self, folder: Path) -> None:
-        needs("pyarrow", "a folder of Parquet files")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ".writable").touch()
-            (folder / ".writable").unlink()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"sink must be a folder that can be written; got {str(folder)!r} ({reason(folder, error)})"
-                             ) from error
-        self.folder, self.run = folder, time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.getpid()}"
-
-    def write(self, step: int, frame: pd.DataFrame) -> None:
-        """Adds a file."""
-        name = f"{self.run}-{step:09d}.parquet"
-        unfinished = self.folder / f".{name}"  # readers of a folder leave out names that begin with a dot
+    def write(step: int, frame: pd.DataFrame) -> None:
+        name = f"{run}-{step:09d}.parquet"
+        unfinished = folder / f".{name}"  # readers of a folder leave out names that begin with a dot
         frame.to_parquet(unfinished, engine="pyarrow", index=False)
-        unfinished.replace(self.folder / name)
+        unfinished.replace(folder / name)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    return Sink("Parquet", write)
 
 
-class TensorBoard:
-    """Scalars of a SummaryWriter, by statistic and site; see `scalars`.
+def tensorboard(writer: Any, close: Callable[[], object] = lambda: None) -> Sink:
+    """Scalars of a SummaryWriter, by statistic and site, see `scalars`; flushed after each reading."""
 
-    Args:
-        writer: the one to write to.
-        own: whether closing this closes it.
-    """
-
-    def __init__(self, writer: Any, own: bool) -> None:
-        self.writer, self.own = writer, own
-
-    def write(self, step: int, frame: pd.DataFrame) -> None:
-        """Adds the scalars of a reading, and flushes."""
+    def write(step: int, frame: pd.DataFrame) -> None:
         for tag, value in scalars(frame).items():
-            self.writer.add_scalar(tag, value, step)
-        self.writer.flush()
+            writer.add_scalar(tag, value, step)
+        writer.flush()
 
-    def close(self) -> None:
-        """Closes the writer if it is this one's."""
-        if self.own:
-            self.writer.close()
+    return Sink("TensorBoard", write, close)
 
 
-class WandB:
-    """Numbers of a W&B run, which go with what the run logs next; see `scalars`.
-
-    Args:
-        run: the run.
-    """
-
-    def __init__(self, run: Any) -> None:
-        self.run = run
-
-    def write(self, step: int, frame: pd.DataFrame) -> None:
-        """Adds the scalars of a reading to the run's step, and leaves it to the run to end that step."""
-        self.run.log({**scalars(frame), "watch/step": step}, commit=False)
-
-    def close(self) -> None:
-        """The run is another's to end."""
+def wandb(run: Any) -> Sink:
+    """Numbers of a W&B run, which go with what the run logs next, and leave it to the run to end that step."""
+    return Sink("WandB", lambda step, frame: run.log({**scalars(frame), "watch/step": step}, commit=False))
 
 
 def sinks(given: object) -> list[Sink]:
@@ -212,24 +163,25 @@ def _sink(given: object) -> Sink | None:
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]()
     if isinstance(given, Path) or (isinstance(given, str) and (os.sep in given or given.endswith(".parquet"))):
-        return Parquet(Path(given))
+        return parquet(Path(given))
     if callable(getattr(given, "add_scalar", None)):
-        return TensorBoard(given, own=False)
+        return tensorboard(given)
     if callable(getattr(given, "log", None)) and callable(getattr(given, "define_metric", None)):
-        return WandB(given)
+        return wandb(given)
     raise ValueError(f"sink must be {KINDS}; got {shown(given)}")
 
 
 def _tensorboard() -> Sink:
     needs("tensorboard", "TensorBoard")
-    return TensorBoard(import_module("torch.utils.tensorboard").SummaryWriter(), own=True)
+    writer = import_module("torch.utils.tensorboard").SummaryWriter()
+    return tensorboard(writer, writer.close)
 
 
 def _wandb() -> Sink:
     run = needs("wandb", "Weights & Biases").run
     if run is None:
         raise ValueError("sink wandb needs a run that has begun: call wandb.init() first, or give the run itself")
-    return WandB(run)
+    return wandb(run)
 
 
 NAMED: dict[str, Callable[[], Sink | None]] = {"memory": lambda: None, "tensorboard": _tensorboard, "wandb": _wandb}

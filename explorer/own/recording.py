@@ -137,13 +137,9 @@ class Recording:
         self.graph = Graph({id(parameter): parameter for parameter in model.parameters()}, self.shown)
         self.after = False
         """Whether a block has ended, and none has begun since."""
-        self.whose: dict[int, tuple[Stack, Block]] = {}
+        self.whose = {module: (stack, block) for stack in stacks for block in reversed(stack.blocks)
+                      for module in starts(block.module)}
         """Which block begins with a module: the module itself, or a part of a list."""
-        for stack in stacks:
-            for block in reversed(stack.blocks):
-                for module in starts(block.module):
-                    self.whose[id(module)] = stack, block
-        self.modules = {id(part): part for stack in stacks for block in stack.blocks for part in starts(block.module)}
         self.within: list[nn.Module] = []
         self.open: tuple[Stack, Block] | None = None
         """The list that is running."""
@@ -155,7 +151,7 @@ class Recording:
     def run(self, model: nn.Module, batch: Batch) -> Any:
         """The model's output."""
         with ExitStack() as hooks:
-            for module in self.modules.values():
+            for module in self.whose:
                 hooks.callback(module.register_forward_pre_hook(self.enter, with_kwargs=True).remove)
                 hooks.callback(module.register_forward_hook(self.leave).remove)
                 hooks.enter_context(patch.object(module, "forward", self.checked(module)))
@@ -180,7 +176,7 @@ class Recording:
 
         def check(*arguments: Any, **named: Any) -> Any:
             if not self.within or self.within[-1] is not module:
-                path = self.whose[id(module)][1].path
+                path = self.whose[module][1].path
                 raise ValueError(f"blocks must be called as modules, for hooks see no other call; {path} is called by "
                                  ".forward(): write block(x) for block.forward(x)")
             return forward(*arguments, **named)
@@ -201,7 +197,7 @@ class Recording:
     def enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Before a block: its first floating tensor is the stream."""
         self.within.append(module)
-        stack, block = self.whose[id(module)]
+        stack, block = self.whose[module]
         if stack.refused or len(self.within) > 1 or (self.open is not None and self.open[1] is block):
             return None
         stream = first_floating(arguments, named)
@@ -231,7 +227,7 @@ class Recording:
         self.within.pop()
         if self.within or self.open is not None:
             return
-        stack, block = self.whose[id(module)]
+        stack, block = self.whose[module]
         if stack.refused:
             return
         output = first_floating(out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -26,10 +25,8 @@ from explorer.own.nodes import Node
 from explorer.own.twin import Twin, twin_of
 from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
 
-SPREADS = ("logit_std", "attention_entropy_normalized")
-"""Statistics of rows that see several keys."""
-
-
+HEADS = ("largest_possible_logit", "logit_rank")
+"""Statistics of W_Qᵀ W_K by head."""
 SMALL = 1e-6
 """Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
 
@@ -50,6 +47,8 @@ class Stack:
         self.sites: list[dict[str, Node]] = []
         self.values: defaultdict[Key, dict[int, Tensor]] = defaultdict(dict)
         """By layer from 0."""
+        self.headless: dict[int, str] = {}
+        """Layers, from 1, whose queries and keys by head could not be read, and why."""
         self.pattern: Tensor | None = None
         self.gradients: Mapping[int, Tensor] = {}
         """By the id of the parameter."""
@@ -95,8 +94,7 @@ class Stack:
         except UNREADABLE as error:
             self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
         if self.spectra:
-            with suppress(*UNREADABLE):  # heads built in no known way are left out
-                self.heads(anatomy)
+            self.heads(anatomy)
 
     def end(self) -> None:
         """The model has run."""
@@ -115,25 +113,29 @@ class Stack:
 
     def rows(self, attention: Node, stream: Tensor) -> None:
         """Statistics of attention."""
-        heads = read_attention(attention, len(self.layout.arrange(stream)))
-        if heads is None:
+        rows = read_attention(attention, len(self.layout.arrange(stream)))
+        if rows is None:
             return
         if not self.sites:
-            self.pattern = heads.pattern
+            self.pattern = rows.pattern[0, 0, 0]
         for row in STATISTICS.values():
             for site in ROWS:
-                if row.reduce is not None and site in row.sites and (heads.several or row.name not in SPREADS):
-                    self.values[row.name, site][len(self.sites)] = row.reduce(heads.rows)
+                if row.reduce is not None and site in row.sites and (value := row.reduce(rows)).numel():
+                    self.values[row.name, site][len(self.sites)] = value
 
     def heads(self, anatomy: Anatomy) -> None:
-        """Spectra of W_Qᵀ W_K by head; none where a norm gives queries and keys their length."""
+        """Spectra of W_Qᵀ W_K by head; none of unread attention, or where norms give queries and keys their length."""
         facts = self.facts[-1]
         if facts.get(("attn_scores", "normed"), ("norm",))[:2] != ("", ""):
             return
-        weights = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
-        if weights is not None:
-            for key, value in of_heads(weights[0][None], weights[1][None], facts["attn_scores", "divisor"]).items():
-                self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
+        try:
+            queries, keys = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
+            values = of_heads(queries[None], keys[None], facts["attn_scores", "divisor"])
+        except UNREADABLE as error:
+            self.headless[len(self.facts)] = f"{type(error).__name__}: {error}"
+            return
+        for key, value in values.items():
+            self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
 
     def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
         """All of it as one record.
@@ -146,6 +148,9 @@ class Stack:
         """
         values, notes, absent = self.by_site()
         last = self.sites[-1]["resid_post"].gradient
+        if self.headless:
+            why = next(iter(self.headless.values()))
+            notes |= dict.fromkeys(HEADS, text("note", "heads", **_first(list(self.headless)), error=why))
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
         values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices(), self.spectra))}
         for matrix, layers in self.matrices().items():

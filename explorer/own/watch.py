@@ -300,7 +300,7 @@ class Watch:
                 sink.write(step, reading.frame())
             except Exception as error:  # noqa: BLE001 - a full disk must not end the training
                 self.sinks.remove(sink)
-                self._warn(step, f"{type(sink).__name__} gets no more readings: {error}")
+                self._warn(step, f"{sink.name} gets no more readings: {error}")
 
     def _warn(self, step: int, why: str) -> None:
         """Says once what is missing."""

@@ -40,7 +40,7 @@ class Matrix(NamedTuple):
     """Its block, from 0."""
     weight: nn.Parameter
     turned: bool = False
-    """Whether its columns are the outputs, as in Conv1D of Hugging Face Transformers; elsewhere its rows are."""
+    """Whether its columns are the outputs; elsewhere its rows are."""
 
     @property
     def has_spectrum(self) -> bool:
@@ -64,8 +64,7 @@ class Weights:
     @cached_property
     def matrices(self) -> list[Matrix]:
         """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in place."""
-        turned = {id(getattr(module, "weight", None)) for module in self.model.modules()
-                  if type(module).__name__ == "Conv1D"}
+        turned = {id(module.weight) for module in self.model.modules() if puts_out_columns(module)}
         inner = [Matrix(plain(name), layer, weight, id(weight) in turned) for layer, block in enumerate(self.blocks)
                  for name, weight in block.module.named_parameters() if weight.ndim > 1]
         known = {id(matrix.weight) for matrix in inner}
@@ -124,6 +123,16 @@ class Weights:
         for index, square in zip(gradients, squares(numbers), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
         return bool(gradients)
+
+
+def puts_out_columns(module: nn.Module) -> bool:
+    """Whether a module multiplies by x W, as Conv1D of Hugging Face Transformers: its bias has a number a column.
+
+    Of a square matrix it makes no difference; without a bias W is taken for one that multiplies by W x, as Linear's.
+    """
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    return (isinstance(weight, Tensor) and isinstance(bias, Tensor) and weight.ndim == 2
+            and weight.shape[0] != weight.shape[1] == bias.numel())
 
 
 def plain(name: str) -> str:

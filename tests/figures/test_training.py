@@ -14,7 +14,6 @@ from explorer.figures.palette import HUES
 from explorer.figures.race import (
     CURVES,
     MOST_POINTS,
-    NEEDS,
     Course,
     Track,
     extremes,
@@ -192,7 +191,7 @@ def test_singular_values_of_updates_are_drawn_with_the_spectral_condition():
     assert traces(figure)["‖ΔW‖₂ = √(fan_out / fan_in)"].y[:2] == (1.0, 1.0)
     assert race.has("update_spectral_norm")
     assert not course().has("update_spectral_norm")
-    assert set(NEEDS) <= set(DRAW)
+    assert {row.needs for row in CURVES} == {"", "update_spectral_norm", "equilibrium_update"}
     drawn, _ = heat("update_spectral_norm", 1, track(), track(1, "two", recorded(found=found)))
     np.testing.assert_allclose(drawn.customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
 

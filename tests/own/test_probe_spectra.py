@@ -133,6 +133,41 @@ def test_heads_are_those_that_our_own_model_is_measured_to_have() -> None:
                 np.testing.assert_allclose(probed[name], measured[name], rtol=1e-5, err_msg=design)
 
 
+class Summed(torch.nn.Module):
+    """The sum of two products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (torch.nn.Linear(odd_models.D, odd_models.D) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.one(x) + self.two(x)
+        return out
+
+
+class TwoQueries(odd_models.Attention):
+    """No rows of one matrix make a head's queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = Summed()  # type: ignore[assignment]
+
+
+def test_heads_that_cannot_be_read_are_noted() -> None:
+    torch.manual_seed(0)
+    blocks = [odd_models.PreNorm(made()) for made in (odd_models.Attention, TwoQueries, TwoQueries)]
+    words = torch.randn(2, 10, odd_models.D)
+    profile = probe(torch.nn.Sequential(*blocks), words, spectra=True)
+    for statistic in ("largest_possible_logit", "logit_rank"):
+        assert statistic not in profile
+        assert profile.notes[statistic] == (
+            "the heads of layer 2 and 1 more could not be read: ValueError: a head's queries and keys are not rows of "
+            "one matrix each")
+    read = probe(torch.nn.Sequential(*(odd_models.PreNorm() for _ in range(3))), words, spectra=True)
+    assert "logit_rank" in read
+    assert "logit_rank" not in read.notes
+
+
 def test_a_head_of_zeros_has_no_rank_in_its_layer_alone() -> None:
     model = small_models.gpt2()
     with torch.no_grad():

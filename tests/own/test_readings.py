@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from small_models import HEADS, LAYERS, TOKENS, Encoder, adam, batch, gpt2, llama, loss_of, train
+from small_models import HEADS, LAYERS, TOKENS, WIDTH, Encoder, adam, batch, gpt2, llama, loss_of, train
 from torch import Tensor, nn
 
 import explorer as ex
@@ -204,9 +204,31 @@ def test_accumulated_gradients_are_one_reading() -> None:
     np.testing.assert_allclose(merged["value"], whole["value"], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("make", "turned"), [(gpt2, True), (Encoder, False)])
-def test_singular_values_of_updates_are_those_of_the_change(make: Callable[[], nn.Module], turned: bool) -> None:
-    """By columns and rows as the matrix multiplies: those of Conv1D are its inputs and outputs the other way round."""
+class Columns(nn.Module):
+    """Multiplies by x W, as Conv1D of Hugging Face Transformers, under a name of its own."""
+
+    def __init__(self, size_in: int, size_out: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(size_in, size_out)), nn.Parameter(torch.zeros(size_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight + self.bias
+
+
+def encoder_of_columns() -> nn.Module:
+    """An encoder whose MLPs have the outputs of their matrices in columns."""
+    model = Encoder()
+    for layer in model.encoder.layers:
+        layer.linear1, layer.linear2 = Columns(WIDTH, 4 * WIDTH), Columns(4 * WIDTH, WIDTH)
+    return model
+
+
+@pytest.mark.parametrize(("make", "turned"), [(gpt2, ""), (Encoder, "none"), (encoder_of_columns, "linear")])
+def test_singular_values_of_updates_are_those_of_the_change(make: Callable[[], nn.Module], turned: str) -> None:
+    """By columns and rows as the matrix multiplies: those of Conv1D are its inputs and outputs the other way round.
+
+    `turned` is in the name of each such matrix.
+    """
     model = make()
     watch = ex.watch(model, spectra=True)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -217,7 +239,7 @@ def test_singular_values_of_updates_are_those_of_the_change(make: Callable[[], n
         for layer, block in enumerate(layers):
             name = f"{block}.{site}"
             values = torch.linalg.svdvals((model.get_parameter(name).detach() - before[name]).double())
-            fan_out, fan_in = before[name].shape[::-1] if turned else before[name].shape
+            fan_out, fan_in = before[name].shape[::-1] if turned in name else before[name].shape
             assert value(watch, 0, "update_spectral_norm", site)[layer] == pytest.approx(
                 float(values[0]) * math.sqrt(fan_in / fan_out), rel=1e-5)
             assert value(watch, 0, "update_stable_rank", site)[layer] == pytest.approx(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from small_models import gpt2, train
 
 import explorer as ex
-from explorer.own.readings import Parquet, scalars
+from explorer.own.readings import scalars
 
 
 class Writer:
@@ -76,15 +77,15 @@ def test_a_folder_has_every_reading_as_soon_as_it_is_made(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("parquet")
-def test_another_run_adds_to_a_folder(tmp_path: Path) -> None:
-    for start in (0, 1):
+def test_another_run_adds_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same steps, begun in the same second."""
+    monkeypatch.setattr(time, "strftime", lambda *_: "now")
+    for process in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=process: number)
         model = gpt2()
-        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1, start=start) as watch:
-            for sink in watch.sinks:
-                assert isinstance(sink, Parquet)
-                sink.run += f"-{start}"  # another process would have another number
+        with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1):
             train(model, 1)
-    assert list(pd.read_parquet(tmp_path)["step"].unique()) == [0, 1]
+    assert {path.name for path in tmp_path.iterdir()} == {f"now-{process}-000000000.parquet" for process in (1, 2)}
 
 
 def test_a_killed_run_keeps_what_it_had(tmp_path: Path) -> None:
@@ -129,6 +130,18 @@ def test_tensorboard_and_wandb_get_a_number_a_layer() -> None:
     assert not writer.closed, "it is the user's"
     assert [values["watch/step"] for values in run.logged] == [0, 2]
     assert run.logged[1]["second_moment/resid_post/02"] == q
+
+
+def test_a_writer_that_was_made_here_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, made = Writer(), ModuleType("torch.utils.tensorboard")
+    made.SummaryWriter = lambda: writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboard", ModuleType("tensorboard"))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", made)
+    model = gpt2()
+    with ex.watch(model, sink="tensorboard"):
+        train(model, 1)
+        assert not writer.closed
+    assert writer.closed
 
 
 @pytest.mark.parametrize(("sink", "library"), [

@@ -15,7 +15,7 @@ from explorer.app.widgets.controls import choice
 from explorer.app.widgets.parts import Part
 from explorer.app.widgets.verdict import Verdict
 from explorer.figures.palette import LegendEntry
-from explorer.figures.race import CURVES, NEEDS, Course
+from explorer.figures.race import CURVES, Course
 from explorer.figures.race_maps import MAPS, Map, layer_map
 from explorer.figures.why import why
 from explorer.training.history import ON_REQUEST, Line, Outcome, Record
@@ -72,7 +72,7 @@ class Gallery:
         self.standings.show(outcomes, designs, course.levels, final=final, lines=lines)
         self.verdict.findings = [judged(outcomes, course.levels)] if final else []
         for row in CURVES:
-            self.cells[row.name].hidden = row.name in NEEDS and not course.has(NEEDS[row.name])
+            self.cells[row.name].hidden = bool(row.needs) and not course.has(row.needs)
             self.curves[row.name].show(row.draw(self._course))
             self.curves[row.name].designs = self._legend
         names = [design.label for design in designs]

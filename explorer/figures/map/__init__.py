@@ -6,13 +6,14 @@ import html
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.data import HIDDEN
-from explorer.figures.kit import LEGEND, MARGIN, Trace, blank, compact, sheet
+from explorer.figures.kit import LEGEND, MARGIN, Trace, blank, compact, mark, sheet
 from explorer.figures.map.cells import Cells, Colors, Mask, Side, cells, colors, contour_levels
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.words import typeset
@@ -294,13 +295,12 @@ def _chained(*parts: list[Array]) -> list[Array]:
 
 def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Trace]:
     """A dark line on a lighter, wider one."""
-    base = {"type": "scatter", "mode": "lines", "x": compact(x), "y": compact(y), "showlegend": False,
-            "legendgroup": group}
+    line = partial(mark, "lines", x=compact(x), y=compact(y), legendgroup=group)
     return [
-        base | {"name": f"predicted {level}, edge", "line": {"color": HALO, "width": width + 2}, "hoverinfo": "skip",
-                "meta": {"kind": HIDDEN}},
-        base | {"name": f"predicted {level}", "line": {"color": INK, "width": width}, "meta": {"kind": "theory"},
-                "hovertemplate": f"{group}: {level}<extra></extra>"},
+        line(f"predicted {level}, edge", line={"color": HALO, "width": width + 2}, hoverinfo="skip",
+             meta={"kind": HIDDEN}),
+        line(f"predicted {level}", line={"color": INK, "width": width}, meta={"kind": "theory"},
+             hovertemplate=f"{group}: {level}<extra></extra>"),
     ]
 
 
@@ -318,8 +318,5 @@ def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -
         longest = max(parts, key=len)
         points.append(longest[min(len(longest) * place // (len(crossed) + 1), len(longest) - 1)])
     down, across = np.array(points).T
-    return {
-        "type": "scatter", "mode": "text", "name": "theory's values", "x": cells.x.at(across), "y": cells.y.at(down),
-        "text": [number(level) for level in crossed], "textfont": {"size": 11, "color": INK, "shadow": GLOW},
-        "legendgroup": name, "showlegend": False, "hoverinfo": "skip",
-    }
+    return mark("text", "theory's values", cells.x.at(across), cells.y.at(down), hoverinfo="skip", legendgroup=name,
+                text=[number(level) for level in crossed], textfont={"size": 11, "color": INK, "shadow": GLOW})
