@@ -16,7 +16,7 @@ from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power, Quantity
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Placement, kinds
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, SITES, Kinds, Placement, kinds
 from explorer.schemes.residual import LAST, RESIDUALS, STREAMS, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES
 from explorer.settings import Settings
@@ -139,15 +139,26 @@ class Design:
         """Whether the norm subtracts each token's mean."""
         return NORMS[self.settings.norm].centers
 
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """Numbers of a token in the signals that a norm may stand on: of the stream, queries, keys and hidden units."""
+        settings = self.settings
+        return {"d_model": settings.d_model, "heads": settings.n_heads * settings.d_head,
+                "keys": settings.kv_heads * settings.d_head, "d_mlp": settings.d_mlp}
+
+    def norm_width(self, name: str, half: int) -> int:
+        """Coordinates that a norm of `SITES` averages, in attention (0) or in the MLP (1)."""
+        site = SITES[name]
+        return self.settings.d_head if site.by_head else self.widths[site.numbers[half]]
+
     # --- matrices ---------------------------------------------------------------------------------------------
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, int]]:
         """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
-        settings, attention = self.settings, {}
-        d, d_mlp = settings.d_model, settings.d_mlp
+        d, queries, keys, d_mlp = self.widths.values()
+        attention = {}
         if self.attends:
-            queries, keys = settings.n_heads * settings.d_head, settings.kv_heads * settings.d_head
             gate = {"W_G": (d, self.gates)} if self.gates else {}
             attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), **gate, "W_O": (queries, d)}
         return {**attention, **dict.fromkeys(self.readers, (d, d_mlp)), "W_out": (d_mlp, d)}
@@ -263,7 +274,7 @@ class Design:
     @property
     def normalizes_heads(self) -> bool:
         """Whether each head's queries and keys are normalized, by a choice or by the placement."""
-        return self.settings.qk_norm or any(place.on_heads for place in self.kinds.every)
+        return self.settings.qk_norm or any(place.has("values") for place in self.kinds.every)
 
     @property
     def joins(self) -> bool:

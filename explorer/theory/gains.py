@@ -68,6 +68,7 @@ class Gains:
         self.biases = Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out")))
         self.placements, self.skip, self.branch = design.sublayers, list(design.skips), design.branches
         """By sublayer, with the factors on stream and branch; the forward recursion sets those that are profiled."""
+        self.norm_width = design.norm_width
         self.last = np.array(design.last)[:, None, None]
         """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
