@@ -16,7 +16,7 @@ from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power, Quantity
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, SITES, Kinds, Placement, kinds
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Placement, kinds
 from explorer.schemes.residual import LAST, RESIDUALS, STREAMS, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES
 from explorer.settings import Settings
@@ -81,7 +81,7 @@ class Design:
         return tuple(place.branch for place in self.sublayers)
 
     @property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> frozenset[Placement]:
         """The different placements in the stack, apart from their `scale` and `reads`."""
         return kinds(PLACEMENTS[self.settings.norm_placement].sublayer, self.settings.n_layers)
 
@@ -93,7 +93,7 @@ class Design:
     @property
     def adds_to_whole_stream(self) -> bool:
         """Whether nothing weighs the stream before a branch is added."""
-        skips = {self.rule.skip, *(place.skip for place in self.kinds.every)}
+        skips = {self.rule.skip, *(place.skip for place in self.kinds)}
         return not self.profiled and skips == {1.0}
 
     @property
@@ -142,22 +142,16 @@ class Design:
     @cached_property
     def widths(self) -> dict[str, int]:
         """Numbers of a token in the signals that a norm may stand on: of the stream, queries, keys and hidden units."""
-        settings = self.settings
-        return {"d_model": settings.d_model, "heads": settings.n_heads * settings.d_head,
-                "keys": settings.kv_heads * settings.d_head, "d_mlp": settings.d_mlp}
-
-    def norm_width(self, name: str, half: int) -> int:
-        """Coordinates that a norm of `SITES` averages, in attention (0) or in the MLP (1)."""
-        site = SITES[name]
-        return self.settings.d_head if site.by_head else self.widths[site.numbers[half]]
+        asked = self.settings
+        heads, keys = asked.n_heads * asked.d_head, asked.kv_heads * asked.d_head
+        return {"d_model": asked.d_model, "heads": heads, "keys": keys, "d_mlp": asked.d_mlp}
 
     # --- matrices ---------------------------------------------------------------------------------------------
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, int]]:
         """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
-        d, queries, keys, d_mlp = self.widths.values()
-        attention = {}
+        attention, (d, queries, keys, d_mlp) = {}, self.widths.values()
         if self.attends:
             gate = {"W_G": (d, self.gates)} if self.gates else {}
             attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), **gate, "W_O": (queries, d)}
@@ -274,7 +268,7 @@ class Design:
     @property
     def normalizes_heads(self) -> bool:
         """Whether each head's queries and keys are normalized, by a choice or by the placement."""
-        return self.settings.qk_norm or any(place.has("values") for place in self.kinds.every)
+        return self.settings.qk_norm or any(place.has("values") for place in self.kinds)
 
     @property
     def joins(self) -> bool:

@@ -154,7 +154,7 @@ def _kept(design: Design) -> list[tuple[int, int]]:
     config, attends = design.settings, design.attends
 
     def norms(half: int, numbers: str) -> int:
-        return max(sum(SITES[name].numbers[half] == numbers for name in place.norms) for place in design.kinds.every)
+        return max(sum(SITES[name].numbers[half] == numbers for name in place.norms) for place in design.kinds)
 
     heads, keys = design.widths["heads"], design.widths["keys"]
     return [

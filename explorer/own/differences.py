@@ -101,16 +101,14 @@ def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
     if not _rare(sorted({layer - 1 for layer, _, _ in wrong}), len(layers)):
         return
     for layer, site, place in wrong:
-        there = norms_of(layers[layer - 1], site)
-        for name in SITES:
-            if name in there ^ place.norms:
-                yield layer, site, norm_difference(site, name, missing=name in place.norms)
+        differ = norms_of(layers[layer - 1], site) ^ place.norms
+        for name in filter(differ.__contains__, SITES):
+            yield layer, site, norm_difference(site, name, missing=name in place.norms)
 
 
 def norm_difference(site: str, name: str, *, missing: bool) -> str:
     """The sentence on a norm of a branch that its siblings have, or that they have not."""
-    place = SITES[name][1 + BRANCHES.index(site)]
-    return text("norms", "missing" if missing else "extra", place=place)
+    return text("norms", "missing" if missing else "extra", place=SITES[name][1 + BRANCHES.index(site)])
 
 
 def _others(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -15,13 +15,13 @@ input of the branch's last matrix, the branch's output, the stream beside the br
 
 
 class Site(NamedTuple):
-    """A place in a sublayer where a norm may stand."""
+    """A place in a sublayer where a norm may stand; a sublayer has one at most on each signal."""
 
     part: Part
     attention: str
     """The signal that it normalizes in words, in an attention sublayer; empty where that has no such signal."""
     mlp: str
-    """The same in an MLP."""
+    """The signal in an MLP sublayer, in words."""
     numbers: tuple[str, str] = ("d_model", "d_model")
     """Numbers of the signal for each token, in attention and in the MLP: a key of `Design.widths`."""
     by_head: bool = False
@@ -54,27 +54,17 @@ class Placement(NamedTuple):
 
     def has(self, *parts: Part) -> bool:
         """Whether one of these signals is normalized."""
-        return any(SITES[name].part in parts for name in self.norms)
+        return not _parts(self.norms).isdisjoint(parts)
 
     @property
     def within(self) -> frozenset[str]:
         """Norms between the branch's matrices."""
         return frozenset(name for name in self.norms if SITES[name].part in ("values", "last"))
 
-    @property
-    def sets_length(self) -> bool:
-        """Whether the branch's output has the same length for all tokens, or nearly."""
-        return self.has("last", "output")
 
-    @property
-    def forgets_length(self) -> bool:
-        """Whether the branch's output is the same for an input of any length."""
-        return self.has("input", "values", "last", "output")
-
-    @property
-    def reads_norm(self) -> bool:
-        """Whether branches read a normalized stream: by a norm of their own, or by that on the last sum."""
-        return self.has("input", "sum")
+@lru_cache(maxsize=256)
+def _parts(norms: frozenset[str]) -> frozenset[Part]:
+    return frozenset(SITES[name].part for name in norms)
 
 
 def normed(*names: str, skip: float = 1.0, branch: float = 1.0) -> Placement:
@@ -181,20 +171,10 @@ PLACEMENTS: dict[str, PlacementRule] = {
 }
 
 
-class Kinds(NamedTuple):
-    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
-
-    attention: frozenset[Placement]
-    every: frozenset[Placement]
-
-
 @lru_cache(maxsize=256)
-def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
-    attention, mlp = (
-        {place._replace(scale=1.0) for place in {sublayer(index, n_layers) for index in range(first, 2 * n_layers, 2)}}
-        for first in (0, 1)
-    )
-    return Kinds(frozenset(attention), frozenset(attention | mlp))
+def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> frozenset[Placement]:
+    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
+    return frozenset(place._replace(scale=1.0) for place in {sublayer(i, n_layers) for i in range(2 * n_layers)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,13 @@ the stream's gradient is not isotropic, for the norms above have been there alre
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from explorer.profile import Array
-from explorer.schemes.placement import SITES, Part
+from explorer.schemes.placement import Part
 from explorer.theory.attention import paths, stack
 from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
@@ -128,8 +127,8 @@ class Descent:
     def sublayer(self, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
         """From after a sublayer to before it."""
         gains, step, mean = self.gains, self.steps[index], self.place.mean
-        norms, normed_sum = step.norms, "sum" in step.norms
-        if normed_sum:
+        norms = step.norms
+        if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
         self.totals.append(gradient)
         inner = self.attention(index // 2, gradient) if step.attention else (
@@ -138,18 +137,18 @@ class Descent:
         stream = gradient if skip.size == 1 and skip.item() == 1 else skip * gradient
         if "input" in norms:
             inner = self.before[index] * inner
-        if "input" in norms and not gains.point:
-            above = self.longer * step.kept
-            inner *= 1 - above * norms["input"].same
-            self.longer = longer(above, float(mean.dot(stream[0])), float(mean.dot(inner[0])))
+            if not gains.point:
+                above = self.longer * step.kept
+                inner *= 1 - above * norms["input"].same
+                self.longer = longer(above, float(mean.dot(stream[0])), float(mean.dot(inner[0])))
         self.kept *= step.followed
         along = ISOTROPIC if step.present else along
-        if normed_sum:
+        if "sum" in norms:
             energies = float(mean.dot(stream[0])), float(mean.dot(inner[0]))
             along, meet = left(gains, step, *energies, mlp=step.attention is None)
             stream = stream * (1 - meet) if meet else stream
         if gains.parallel and index % 2:  # what it reads is before the attention
-            self.beside = inner
+            self.beside, gradient = inner, stream
         else:
             gradient = inner + stream + self.beside if gains.parallel else inner + stream
         square = np.maximum(gradient[0], ZERO, out=gradient[0])
@@ -233,20 +232,19 @@ def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tup
 
 
 def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:
-    """`[sublayer, pair]`: factor through the norms on a signal of gradients that have no direction; 1 without norms.
+    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm.
 
-    A norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
+    The norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
     variance, of which the ones have 1/d, too.
     """
-    factor: Array = np.ones((len(steps), 1, 1))
-    for norms in ([step.norms.get(name) for step in steps] for name, site in SITES.items() if site.part == part):
-        even, doubled = through(gains, place, norms)
-        width = np.array([norm.width if norm else math.inf for norm in norms])[:, None, None]
-        rest = 1 - gains.centers / width
-        if any(norms) and not gains.point:
-            even *= np.divide(rest - doubled / width, rest, out=np.zeros_like(even), where=rest > 0)
-        factor = factor * even
-    return factor
+    norms = [step.norms.get(part) for step in steps]
+    even, doubled = through(gains, place, norms)
+    if gains.point or not any(norms):
+        return even
+    share = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
+    rest = 1 - gains.centers * share
+    out: Array = even * np.divide(rest - share * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    return out
 
 
 def longer(above: float, skip: float, branch: float) -> float:
@@ -276,7 +274,7 @@ def left(gains: Gains, step: Step, skip: float, branch: float, mlp: bool) -> tup
     if total <= 0 or gains.point:
         return ISOTROPIC, 0.0
     ones = 0.0 if step.placement.has("input") else branch / total
-    if step.placement.forgets_length:
+    if step.placement.has("input", "values", "last", "output"):  # the branch does not see how long its input is
         return Along(skip * lost / total, ones), 0.0
     if mlp:
         return Along((1 - gains.degree) ** 2 * skip * lost / total, ones), 2 * gains.degree * lost / gains.d_model

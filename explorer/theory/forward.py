@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtbsv
 
 from explorer.profile import Array
-from explorer.schemes.placement import Placement
+from explorer.schemes.placement import SITES, Part, Placement
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
@@ -46,8 +46,8 @@ class Step(NamedTuple):
     placement: Placement
     attention: Attention | None
     """None at an MLP."""
-    norms: Mapping[str, Norm]
-    """The sublayer's norms, by their names in `SITES`."""
+    norms: Mapping[Part, Norm]
+    """The sublayer's norms, by the signal that they stand on."""
     inside: State
     """The branch's input, after its norm where there is one."""
     final_input: State
@@ -119,13 +119,13 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
             mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of others.
     """
-    placement, d, half = gains.placements[index], gains.d_model, index % 2
-    norms: dict[str, Norm] = {}
+    placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
+    norms: dict[Part, Norm] = {}
 
     def normed(name: str, x: State, scale: float = 1.0, lower: Array | None = None) -> State:
         if name not in placement.norms:
             return x
-        x, norms[name] = normalize(x, gains, gains.norm_width(name, half), scale, lower)
+        x, norms[SITES[name].part] = normalize(x, gains, widths[name], scale, lower)
         return x
 
     inside = normed("input", before.scaled(placement.reads**2), placement.scale**2)
@@ -146,7 +146,7 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
     added = normed("output", branch)
     skip, scale = gains.skip[index], gains.branch[index]
-    longer = lengths(gains, inside.w)[1] if not (below or placement.sets_length) else 0.0
+    longer = lengths(gains, inside.w)[1] if not (below or placement.has("last", "output")) else 0.0
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
     y = stream.y + term.y

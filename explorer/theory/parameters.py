@@ -23,7 +23,7 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.profile import Array
-from explorer.schemes.placement import SITES, Part
+from explorer.schemes.placement import Part
 from explorer.theory.attention import stack
 from explorer.theory.backward import Backward
 from explorer.theory.forward import Step
@@ -174,10 +174,8 @@ class Others:
         """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier, `reach` leads from the
         values' input, or from hidden units, to what the branch's last matrix reads."""
         gains, unit = self.gains, np.ones_like(self.place.mean)
-        divided = {part: np.ones((len(steps), 1, 1)) for part in get_args(Part)}
-        for name, site in SITES.items():
-            norms = [step.norms.get(name) for step in steps]
-            divided[site.part] = divided[site.part] * _pair(self.place, [n.square if n else unit for n in norms])
+        divided = {part: _pair(self.place, [norm.square if (norm := step.norms.get(part)) else unit for step in steps])
+                   for part in get_args(Part)}
         scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
         skip, branch = (np.array(part)[:len(steps), None, None] ** 2 for part in (gains.skip, gains.branch))
         self.enter, self.stay = scale**2 / divided["input"], skip / (divided["sum"] * divided["skip"])
