@@ -104,16 +104,16 @@ class Config(Settings):
         if design.point and self.qk_norm:
             raise self.refusal("{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got "
                                "{norm=}", norm="rms", qk_norm=False)
-        if design.point and any(place.on_heads or place.on_read for place in design.kinds.every):
+        if design.point and any(place.within for place in design.kinds):
             raise self.refusal("{norm_placement=} needs a {norm} that divides, because it stands within a branch; got "
                                "{norm=}", norm="rms", norm_placement="pre")
 
     def _agree_with_residual(self, design: Design) -> None:
-        places, row = design.kinds.every, RESIDUALS[self.residual]
+        places, row = design.kinds, RESIDUALS[self.residual]
         if not row.plain and any((place.skip, place.branch) != (1, 1) for place in places):
             raise self.refusal("{norm_placement=} needs {residual=constant}, because it weighs stream and branch "
                                "itself; got {residual=}", residual="constant", norm_placement="pre")
-        if row.profiled and not all(place.on_sum for place in places):
+        if row.profiled and not all(place.has("sum") for place in places):
             raise self.refusal("{residual=} needs a {norm_placement} with a norm on each sum, without which the "
                                "factors multiply; got {norm_placement=}", norm_placement="post", residual="admin")
         starts_as_zero = 0 in design.rule.drawn.values()
@@ -121,7 +121,7 @@ class Config(Settings):
             raise self.refusal("{residual=} needs {parametrization=standard} or mup, because a weight that is "
                                "multiplied by 0 never learns; got {parametrization=}", parametrization="standard",
                                residual="constant")
-        if starts_as_zero and any(place.on_output for place in places):
+        if starts_as_zero and any(place.has("output") for place in places):
             raise self.refusal("{residual=} needs a {norm_placement} with no norm after the branch, which starts as "
                                "zero; got {norm_placement=}", norm_placement="pre", residual="constant")
         if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
@@ -140,23 +140,23 @@ class Config(Settings):
         if sinks and design.slopes:
             raise self.refusal("{sink=} needs another {position}, for no paper has both; got {position=}",
                                position="none", sink="none")
-        if design.attends and self.value_residual and any(place.on_heads for place in design.kinds.every):
+        if design.attends and self.value_residual and any(place.has("values") for place in design.kinds):
             raise self.refusal("{value_residual=} needs a {norm_placement} with no norm on values; got "
                                "{norm_placement=}", norm_placement="pre", value_residual=False)
         for field, on in (("attention_gate", design.gates), ("sink", sinks)):
-            if on and any(place.on_read for place in design.kinds.attention):
+            if on and any(place.has("last") for place in design.sublayers[::2]):
                 raise self.refusal(f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got "
                                    "{norm_placement=}", norm_placement="pre", **{field: "none"})
 
     def _agree_with_stream(self, design: Design) -> None:
-        rule, places = design.stream, design.kinds.every
-        if (rule.parallel or rule.mixes) and any(place.on_sum for place in places):
+        rule, places = design.stream, design.kinds
+        if (rule.parallel or rule.mixes) and any(place.has("skip", "sum") for place in places):
             raise self.refusal("{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
                                norm_placement="pre", stream="one")
         if rule.parallel and not design.adds_to_whole_stream:
             raise self.refusal("{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
                                residual="constant", stream="one")
-        if rule.mixes and not all(place.on_input for place in places):
+        if rule.mixes and not all(place.has("input") for place in places):
             raise self.refusal("{stream=} needs a {norm_placement} with a norm before each branch; got "
                                "{norm_placement=}", norm_placement="pre", stream="one")
         if rule.mixes and not RESIDUALS[self.residual].plain:

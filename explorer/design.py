@@ -16,7 +16,7 @@ from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.parametrization import BASE_WIDTH, PARAMETRIZATIONS, Power, Quantity
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Kinds, Placement, kinds
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, Placement, kinds
 from explorer.schemes.residual import LAST, RESIDUALS, STREAMS, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES
 from explorer.settings import Settings
@@ -81,7 +81,7 @@ class Design:
         return tuple(place.branch for place in self.sublayers)
 
     @property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> frozenset[Placement]:
         """The different placements in the stack, apart from their `scale` and `reads`."""
         return kinds(PLACEMENTS[self.settings.norm_placement].sublayer, self.settings.n_layers)
 
@@ -93,7 +93,7 @@ class Design:
     @property
     def adds_to_whole_stream(self) -> bool:
         """Whether nothing weighs the stream before a branch is added."""
-        skips = {self.rule.skip, *(place.skip for place in self.kinds.every)}
+        skips = {self.rule.skip, *(place.skip for place in self.kinds)}
         return not self.profiled and skips == {1.0}
 
     @property
@@ -139,15 +139,20 @@ class Design:
         """Whether the norm subtracts each token's mean."""
         return NORMS[self.settings.norm].centers
 
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """Numbers of a token in the signals that a norm may stand on: of the stream, queries, keys and hidden units."""
+        asked = self.settings
+        heads, keys = asked.n_heads * asked.d_head, asked.kv_heads * asked.d_head
+        return {"d_model": asked.d_model, "heads": heads, "keys": keys, "d_mlp": asked.d_mlp}
+
     # --- matrices ---------------------------------------------------------------------------------------------
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, int]]:
         """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
-        settings, attention = self.settings, {}
-        d, d_mlp = settings.d_model, settings.d_mlp
+        attention, (d, queries, keys, d_mlp) = {}, self.widths.values()
         if self.attends:
-            queries, keys = settings.n_heads * settings.d_head, settings.kv_heads * settings.d_head
             gate = {"W_G": (d, self.gates)} if self.gates else {}
             attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), **gate, "W_O": (queries, d)}
         return {**attention, **dict.fromkeys(self.readers, (d, d_mlp)), "W_out": (d_mlp, d)}
@@ -263,7 +268,7 @@ class Design:
     @property
     def normalizes_heads(self) -> bool:
         """Whether each head's queries and keys are normalized, by a choice or by the placement."""
-        return self.settings.qk_norm or any(place.on_heads for place in self.kinds.every)
+        return self.settings.qk_norm or any(place.has("values") for place in self.kinds)
 
     @property
     def joins(self) -> bool:

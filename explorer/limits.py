@@ -16,6 +16,7 @@ import numpy as np
 from explorer.choices import ConfigError
 from explorer.design import Design
 from explorer.memory import LEDGER, WORKER, Ledger, environment, machine_memory
+from explorer.schemes.placement import SITES
 
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
@@ -150,16 +151,18 @@ def _kept(design: Design) -> list[tuple[int, int]]:
     A norm, a learned multiplier and a product with a matrix each keep what they read; so does the product of queries
     and keys, and that of the pattern and the values, in copies by head. A softmax and a tanh keep what they give.
     """
-    config, places, attends = design.settings, design.kinds.every, design.attends
-    heads, keys = config.n_heads * config.d_head, config.kv_heads * config.d_head
-    norms = max(place.on_input + place.on_output + place.on_sum for place in places)
-    before_last = any(place.on_read for place in places)
+    config, attends = design.settings, design.attends
+
+    def norms(half: int, numbers: str) -> int:
+        return max(sum(SITES[name].numbers[half] == numbers for name in place.norms) for place in design.kinds)
+
+    heads, keys = design.widths["heads"], design.widths["keys"]
     return [
-        ((1 + attends) * (1 + norms + (design.alpha_shape is not None)), config.d_model),
-        (attends * (4 + bool(design.gates) + before_last + design.normalizes_heads), heads),
-        (attends * design.normalizes_heads, keys),
+        ((1 + attends) * (1 + norms(0, "d_model") + (design.alpha_shape is not None)), config.d_model),
+        (attends * (4 + bool(design.gates) + norms(0, "heads") + design.normalizes_heads), heads),
+        (attends * (norms(0, "keys") + design.normalizes_heads), keys),
         (attends * (1 + bool(config.logit_cap) + (design.sink.logit is not None)), config.n_heads * config.n_ctx),
-        (2 * len(design.readers) + before_last, config.d_mlp),
+        (2 * len(design.readers) + norms(1, "d_mlp"), config.d_mlp),
         (1, design.gates + _mixing(design)[0]),
     ]
 

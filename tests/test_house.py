@@ -24,7 +24,7 @@ class Room(NamedTuple):
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
-    ".": Room(2062, 17),
+    ".": Room(2066, 17),
     "app": Room(8259, 96),
     "diagnosis": Room(1091, 9),
     "export": Room(507, 5),
@@ -33,14 +33,14 @@ ROOMS: dict[str, Room] = {
     "jupyter": Room(158, 2),
     "lessons": Room(419, 5),
     "measuring": Room(595, 7),
-    "model": Room(599, 9),
-    "own": Room(4071, 27),
+    "model": Room(596, 9),
+    "own": Room(4072, 27),
     "plotlyjs": Room(22, 1),
     "schemes": Room(809, 12),
     "serve": Room(1149, 7),
     "sweeping": Room(741, 6),
     "tasks": Room(656, 5),
-    "theory": Room(2634, 18),
+    "theory": Room(2639, 18),
     "training": Room(1195, 9),
 }
 """The modules beside the rooms are ".". A change that makes a room smaller lowers its row; a room that must grow takes

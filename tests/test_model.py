@@ -245,8 +245,8 @@ def test_mix_ln_is_post_below_and_pre_above() -> None:
 def test_keel_weighs_its_stream_by_twice_its_depth_from_the_second_layer_on() -> None:
     places = Config(n_layers=5, norm_placement="keel").design.sublayers
     assert [place.skip for place in places] == [1, 1, *[10] * 8]
-    assert [place.on_sum for place in places] == [False, *[True] * 9]
-    assert all(place.on_input for place in places)
+    assert ["sum" in place.norms for place in places] == [False, *[True] * 9]
+    assert all("input" in place.norms for place in places)
 
 
 def unit(x: Tensor) -> Tensor:
@@ -313,8 +313,7 @@ def test_a_block_is_the_one_of_its_paper(placement: str) -> None:
 
 def test_the_second_hybrid_normalizes_the_first_layers_inputs_instead_of_its_sum() -> None:
     places = Config(n_layers=2, norm_placement="hybrid_star").design.sublayers
-    assert [(place.on_input, place.on_heads, place.on_sum) for place in places] == [
-        (True, True, False), (True, False, False), (False, True, True), (False, False, False)]
+    assert [set(place.norms) for place in places] == [{"input", "heads"}, {"input"}, {"heads", "sum"}, set()]
 
 
 @pytest.mark.parametrize(("norm", "function"), [("dyt", torch.tanh), ("derf", torch.erf)])

@@ -125,14 +125,14 @@ def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
     statistic, site = key
     if STATISTICS[statistic].by_position:
         places = profile.config.design.sublayers if profile.config else ()
-        normed = bool(places) and places[1::2][index_of(layer, len(places) // 2)].on_sum
+        normed = bool(places) and places[1::2][index_of(layer, len(places) // 2)].has("sum")
         return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
     depth, reference = profile.depth(site), STATISTICS[statistic].reference
     if reference == "last layer":
         return np.asarray(depth > max(profile.depth("resid_post")) - 1)
     fixed = np.full(len(depth), reference == "input" and site == "embed")
     if statistic == "second_moment" and site in ("resid_mid", "resid_post") and profile.config:
-        fixed |= np.array([place.on_sum for place in profile.config.design.sublayers[site == "resid_post"::2]])
+        fixed |= np.array([place.has("sum") for place in profile.config.design.sublayers[site == "resid_post"::2]])
     return fixed
 
 

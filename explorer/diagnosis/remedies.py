@@ -100,7 +100,7 @@ def soft(config: Config, at_once: bool, grows: bool) -> Candidates:
     Where the first layer is within it and a later one is not, a stream that grows and reaches the logits without a norm
     is to blame, or logits that add up over the layers.
     """
-    if not at_once and grows and not any(place.reads_norm for place in config.design.sublayers):
+    if not at_once and grows and not any(place.has("input", "sum") for place in config.design.sublayers):
         return [(*plain(config), "unit_variance", "not_added")]
     if not at_once and config.design.inherits and not config.design.point:
         return [("not_added",)]

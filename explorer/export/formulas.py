@@ -298,7 +298,7 @@ def _input(config: Config, sublayer: int) -> str:
     """The input of a branch."""
     place = config.design.sublayers[sublayer]
     scale = "self.scale" if scales_by_number(config) else number(place.scale)
-    return product(scale, "norm(x)") if place.on_input else "x"
+    return product(scale, "norm(x)") if "input" in place.norms else "x"
 
 
 def _branch(config: Config, sublayer: int, x: str) -> tuple[list[str], str]:
@@ -308,7 +308,7 @@ def _branch(config: Config, sublayer: int, x: str) -> tuple[list[str], str]:
     lines, out = [], f"self.{'mlp' if sublayer % 2 else 'attention'}({x})"
     if passed and sublayer % 2 == 0:
         lines, out = [f"out, {passed} = self.attention({x}, {passed})"], "out"
-    out = f"norm({out})" if design.sublayers[sublayer].on_output else out
+    out = f"norm({out})" if "output" in design.sublayers[sublayer].norms else out
     if shape is not None:
         return lines, f"self.alpha{f'[{sublayer % 2}]' if shape else ''} * {out}"
     factor = branch_factor(config, sublayer)
@@ -322,4 +322,4 @@ def _added(config: Config, sublayer: int, lines: list[str], term: str) -> list[s
     total = f"{product(named_factors(config).get(skip, skip), 'x')} + {term}" if skip != "0.0" else term
     if design.profiled:
         total = f"self.join(x, {term}, {sublayer % 2}, moments)"
-    return [*lines, f"x = norm({total})" if design.sublayers[sublayer].on_sum else f"x = {total}"]
+    return [*lines, f"x = norm({total})" if "sum" in design.sublayers[sublayer].norms else f"x = {total}"]

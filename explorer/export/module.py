@@ -56,7 +56,7 @@ def torch_code(config: Config) -> str:
         raise config.refusal(f"{{stream}} must be {able} to be written as torch, because the file has one residual "
                              "stream; got {stream=}")
     for places in (design.sublayers[::2], design.sublayers[1::2]):
-        if len({(place.on_heads, place.on_read) for place in places}) > 1:
+        if len({place.within for place in places}) > 1:
             raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
                                  "written as torch; got {norm_placement=}")
     written = template().render(config=config, design=design, **_weights(config), **_functions(config),
@@ -106,7 +106,7 @@ def _functions(config: Config) -> dict[str, Any]:
     value = text_of(config, "activation", formulas.ACTIVATIONS)
     inlined = not rescaled and value.count("{x}") == 1
     sublayers = design.sublayers if design.attends else design.sublayers[1::2]
-    norms = design.final_norm or any(place.any for place in sublayers) or (design.attends and config.qk_norm)
+    norms = design.final_norm or any(place.norms for place in sublayers) or (design.attends and config.qk_norm)
     return {
         "norm": _norm(config) if norms else "", "norm_words": described(NORMS[config.norm]),
         "activation": "" if inlined else value.format(x="x") + f" * {rescaling}" * rescaled,

@@ -15,14 +15,14 @@ from explorer.numbers import number
 from explorer.profile import BRANCHES, STATISTICS, Profile
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
-from explorer.schemes.placement import NORMS
+from explorer.schemes.placement import NORMS, SITES
 from explorer.schemes.residual import RESIDUALS
 
 STREAM, LANE, HEIGHT = 84, 39, 117
 """Pixels from the top: the residual line, the branch above it, and the whole drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
 """Pixels: from the left to where a branch leaves the stream, between two parts, of a letter, around a part's label."""
-SITES = {"attn_out": "resid_mid", "mlp_out": "resid_post"}
+AFTER = {"attn_out": "resid_mid", "mlp_out": "resid_post"}
 """The stream after each branch."""
 
 
@@ -60,33 +60,33 @@ def branches(config: Config, layer: int) -> list[Branch]:
 def _branch(config: Config, layer: int, index: int) -> Branch:
     design, number_of = config.design, 2 * layer - 2 + index
     place = design.sublayers[number_of]
+
+    def norms(part: str, scale: str = "") -> list[Part]:
+        """The norms on a signal of the sublayer."""
+        norm = NORMS[config.norm]
+        return [Part(norm.short + scale, ("norm_placement", "norm"), f"{norm.title} on {site[1 + index]}{scale}")
+                for name, site in SITES.items() if name in place.norms and site.part == part]
+
     parts: list[Part] = []
     if design.stream.mixes:
         parts.append(Part("mix", ("stream", "n_streams"), "A learned mix of several streams or outputs"))
-    if place.on_input:
-        scale = "" if place.scale == 1 else f" × {number(place.scale)}"
-        parts.append(_norm(config, "the branch's input", scale))
+    parts += norms("input", "" if place.scale == 1 else f" × {number(place.scale)}")
+    parts += norms("values")
     parts += _mlp(config) if index else _attention(config)
-    if place.on_read:
+    if place.has("last"):
         variance = ("mlp_variance" if index else "attention_variance", "init_variance")
-        parts.append(_norm(config, "what the branch's last matrix reads"))
+        parts += norms("last")
         parts.append(Part("last matrix", variance, "The branch's last matrix"))
-    if place.on_output:
-        parts.append(_norm(config, "the branch's output"))
+    parts += norms("output")
     profiled = Part("× ω", ("residual",), "The stream times a factor found in a first pass")
-    skip = [profiled] if design.profiled else _factor(config, place.skip, of_stream=True)
-    after = [_norm(config, "the sum")] if place.on_sum else []
+    skip = norms("skip") + ([profiled] if design.profiled else _factor(config, place.skip, of_stream=True))
+    after = norms("sum")
     if design.final_norm and number_of == 2 * config.n_layers - 1:
         norm = NORMS[config.norm]
         after.append(Part(f"final {norm.short}", ("final_norm", "norm"), f"{norm.title} after the last layer"))
     title = ("Attention", "MLP, of the layer's input" if design.stream.parallel and design.attends else "MLP")[index]
     parts += _factor(config, place.branch, of_stream=False)
     return Branch(BRANCHES[index], title, parts, skip, after, place.skip != 0)
-
-
-def _norm(config: Config, where: str, scale: str = "") -> Part:
-    norm = NORMS[config.norm]
-    return Part(norm.short + scale, ("norm_placement", "norm"), f"{norm.title} on {where}{scale}")
 
 
 def _attention(config: Config) -> Iterator[Part]:
@@ -134,7 +134,7 @@ def moments(profile: Profile | None, layer: int) -> dict[str, str]:
         return {}
     row = STATISTICS["second_moment"]
     key, at = ("resid_post", layer - 2) if layer > 1 else ("embed", 0)
-    places = {"input": (key, at)} | {site: (site, layer - 1) for site in (*SITES, *SITES.values())}
+    places = {"input": (key, at)} | {site: (site, layer - 1) for site in (*AFTER, *AFTER.values())}
     return {name: number(float(row.mean(profile[row.name, site])[index]))
             for name, (site, index) in places.items() if (row.name, site) in profile}
 
@@ -176,7 +176,7 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
         lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
     ends = [("input", 2, "start")] if is_first else []
     texts = [_text(f"q = {numbers[site]}", across, STREAM + 28, anchor, "ex-block-number")
-             for site, across, anchor in (*ends, (SITES[branch.site], width, "end")) if site in numbers]
+             for site, across, anchor in (*ends, (AFTER[branch.site], width, "end")) if site in numbers]
     texts.append(_text(size, total, LANE - 24, "end", "ex-block-number"))
     title = _text(branch.title, TAP + GAP, LANE - 24, "start", "ex-block-title")
     spoken = ", ".join([branch.title, *(part.words for part in (*branch.parts, *branch.skip, *branch.after))])

@@ -102,7 +102,7 @@ def _alike(predicted: list[float], expected: list[float]) -> bool:
 def _second_moment(predicted: Profile, config: Config) -> Law | None:
     """The law of each sum, or the norms that reset it, where the predicted numbers follow it."""
     steps = list(_steps(predicted, config))
-    reset, free = ([step for step in steps if step.place.on_sum is on_sum] for on_sum in (True, False))
+    reset, free = ([step for step in steps if step.place.has("sum") is normed] for normed in (True, False))
     laws = {_growth(step) for step in free}
     follows = (_alike([step.after for step in reset], [1.0] * len(reset))
                and _alike([step.after for step in free], [step.total for step in free]))
@@ -128,10 +128,11 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
     laws = {_passed(step) for step in steps}
     design = config.design
     other = (design.point, design.inherits, config.value_residual, design.profiled, design.stream.parallel,
-             design.stream.mixes, any(step.place.on_heads or step.place.on_read for step in steps))
+             design.stream.mixes, any(step.place.has("values", "last", "skip") for step in steps))
     if len(laws) != 1 or any(other):
         return None
-    least = [step.skip / (step.total if step.place.on_sum else 1.0) for step in steps]  # what the stream alone passes
+    # what the stream alone passes
+    least = [step.skip / (step.total if step.place.has("sum") else 1.0) for step in steps]
     passed = [step.gradient for step in steps]
     follows = (_alike(passed, least) if all(step.silent for step in steps)
                else np.all(np.array(passed) >= np.array(least) * (1 - TOLERANCE)))
@@ -141,13 +142,14 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
 
 def _passed(step: Step) -> tuple[str, str]:
     """Key and formula of the gradient before a sublayer, from that after it."""
-    branch = "" if step.silent else _times(step.branch, "χ / q_(l−1)" if step.place.on_input else "χ")
+    branch = "" if step.silent else _times(step.branch, "χ / q_(l−1)" if step.place.has("input") else "χ")
     factor = " + ".join(filter(None, [number(step.skip) if step.skip else "", branch]))
     factor = {"1": "", "χ": " χ"}.get(factor, f" ({factor})")
     keys = {(False, False): "passes", (True, False): "norm_on_sum", (False, True): "norm_on_branch",
             (True, True): "norm_on_both"}
-    key = keys[step.place.on_sum, bool(step.place.on_output and branch)]
-    return key, f"γ_(l−1) = γ_l{factor}{' / q' if step.place.on_sum else ''}"
+    normed_sum = step.place.has("sum")
+    key = keys[normed_sum, bool(step.place.has("output") and branch)]
+    return key, f"γ_(l−1) = γ_l{factor}{' / q' if normed_sum else ''}"
 
 
 def _softmax(_: Profile, config: Config) -> Law | None:

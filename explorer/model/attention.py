@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.design import Design
-from explorer.model.functions import norm
+from explorer.model.functions import norm, norms
 from explorer.model.products import beside, linear, plus, product, times
 
 # Positions for the model: queries and keys turned by theirs, and logits that fall with distance.
@@ -73,7 +73,7 @@ class Attention(nn.Module):
             logit = design.sink.logit
             fixed = None if logit is None else torch.full((self.config.n_heads,), logit)
             self.register_buffer("sink", fixed, persistent=False)
-        self.norm, self.place = norm(design), design.sublayers[2 * layer - 2]
+        self.norm, self.normed = norm(design), norms(design, 2 * layer - 2)
         self.counts = self.config.n_heads, self.config.kv_heads, self.config.kv_heads
         self.sharp = set(design.row_factors) != {1.0}
         self.together = sum(self.counts) * self.config.d_head * self.config.d_model <= SMALL
@@ -88,8 +88,7 @@ class Attention(nn.Module):
         if self.config.value_residual:
             first, carried = carried[:1] or (v,), carried[1:]
             v = (first[0] + v) / 2
-        if self.place.on_heads:
-            v = self.norm(v)
+        v = self.normed("heads", v)
         if self.design.normalizes_heads:
             q, k = self.unit(q), self.unit(k)
         if self.config.qk_norm:
@@ -106,8 +105,7 @@ class Attention(nn.Module):
         if self.W_G is not None:
             gate = plus(linear(x, self.W_G, scale["W_G"]), self.b_G).sigmoid()  # [batch, query, gate]
             mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
-        if self.place.on_read:
-            mixed = self.norm(mixed)
+        mixed = self.normed("read", mixed)
         return plus(linear(mixed, self.W_O, scale["W_O"]), self.b_O), (*first, *carried)
 
     def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:

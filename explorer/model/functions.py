@@ -21,6 +21,12 @@ def norm(design: Design) -> Callable[[Tensor], Tensor]:
     return lambda x: divide(x, x.shape[-1:], eps=epsilon)
 
 
+def norms(design: Design, sublayer: int) -> Callable[[str, Tensor], Tensor]:
+    """A function of a site's name and a signal: the norm of it where the sublayer has one, else the signal."""
+    there, divide = design.sublayers[sublayer].norms, norm(design)
+    return lambda name, x: divide(x) if name in there else x
+
+
 def activation(design: Design) -> Callable[[Tensor], Tensor]:
     """The MLP's nonlinearity, rescaled to keep a unit second moment if the config says so."""
     name = design.settings.activation

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from explorer.design import Design
-from explorer.model.functions import activation, norm
+from explorer.model.functions import activation, norms
 from explorer.model.products import linear, plus
 from explorer.schemes.mlp import MLPS
 
@@ -18,7 +18,7 @@ class MLP(nn.Module):
     def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.matrices = design.matrices
-        self.norm = norm(design) if design.sublayers[2 * layer - 1].on_read else None
+        self.normed = norms(design, 2 * layer - 1)
         self.W_gate = nn.Parameter(weights["W_gate"]) if "W_gate" in design.readers else None
         self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
         self.b_gate, self.b_in, self.b_out = (
@@ -33,6 +33,5 @@ class MLP(nn.Module):
         else:
             gate = self.activation(plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate))
             hidden = gate * (hidden + self.shift if self.shift else hidden)
-        if self.norm is not None:
-            hidden = self.norm(hidden)
+        hidden = self.normed("read", hidden)
         return plus(linear(hidden, self.W_out, self.matrices["W_out"].forward), self.b_out)

@@ -21,7 +21,7 @@ from explorer.design import Design
 from explorer.model import noise
 from explorer.model.attention import Attention, Carried, Tap
 from explorer.model.batch import Batch
-from explorer.model.functions import norm
+from explorer.model.functions import norm, norms
 from explorer.model.mlp import MLP
 from explorer.model.products import beside, product
 from explorer.model.streams import MIXES
@@ -42,7 +42,9 @@ class Layer(nn.Module):
         self.attention = Attention(design, layer, weights) if design.attends else None
         self.mlp = MLP(design, layer, weights)
         sublayers, shape = slice(2 * layer - 2, 2 * layer), design.alpha_shape
-        self.norm, self.placements = norm(design), design.sublayers[sublayers]
+        self.normed = [norms(design, sublayer) for sublayer in (2 * layer - 2, 2 * layer - 1)]
+        self.scale = [place.scale if place.has("input") else 1.0 for place in design.sublayers[sublayers]]
+        """Factor on each branch's input after its norm."""
         self.skip: Sequence[float] | Tensor = design.skips[sublayers]
         self.branch = design.branches[sublayers]
         if design.profiled:
@@ -73,20 +75,16 @@ class Layer(nn.Module):
 
     def branch_input(self, x: Tensor, branch: int) -> Tensor:
         """Input of a branch, 0 for attention, 1 for the MLP."""
-        place = self.placements[branch]
-        if not place.on_input:
-            return x
-        return self.norm(x) if place.scale == 1 else self.norm(x) * place.scale
+        x = self.normed[branch]("input", x)
+        return x if self.scale[branch] == 1 else x * self.scale[branch]
 
     def add(self, x: Tensor, out: Tensor, branch: int, tap: Tap) -> Tensor:
         """The stream after a branch, from its output."""
-        total = self.join(x, self.leave(out, branch, tap), branch)
-        return self.norm(total) if self.placements[branch].on_sum else total
+        return self.normed[branch]("sum", self.join(x, self.leave(out, branch, tap), branch))
 
     def leave(self, out: Tensor, branch: int, tap: Tap) -> Tensor:
         """A branch's term of the sum without its multiplier, from its output."""
-        if self.placements[branch].on_output:
-            out = self.norm(out)
+        out = self.normed[branch]("output", out)
         tap(BRANCHES[branch], self.layer, out)
         return out
 

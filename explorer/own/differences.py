@@ -11,9 +11,9 @@ import numpy as np
 
 from explorer.own import TEXTS, text
 from explorer.own.facts import Facts
-from explorer.own.matched import FLAGS, flags_of, placement_of
+from explorer.own.matched import norms_of, placement_of
 from explorer.profile import BRANCHES
-from explorer.schemes.placement import PLACEMENTS
+from explorer.schemes.placement import PLACEMENTS, SITES
 
 Difference = tuple[int, str, str]
 """Layer from 1, site, sentence."""
@@ -101,9 +101,14 @@ def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
     if not _rare(sorted({layer - 1 for layer, _, _ in wrong}), len(layers)):
         return
     for layer, site, place in wrong:
-        for flag, there in zip(FLAGS, flags_of(layers[layer - 1], site), strict=True):
-            if there != getattr(place, flag):
-                yield _difference(layer - 1, site, flag, there, getattr(place, flag))
+        differ = norms_of(layers[layer - 1], site) ^ place.norms
+        for name in filter(differ.__contains__, SITES):
+            yield layer, site, norm_difference(site, name, missing=name in place.norms)
+
+
+def norm_difference(site: str, name: str, *, missing: bool) -> str:
+    """The sentence on a norm of a branch that its siblings have, or that they have not."""
+    return text("norms", "missing" if missing else "extra", place=SITES[name][1 + BRANCHES.index(site)])
 
 
 def _others(layers: Sequence[Facts]) -> Iterator[Difference]:

@@ -104,7 +104,7 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         skip, lineage = _skip(term, afters)
         for site, part in kinds(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
-            facts["on_sum"], facts["skip"] = bool(on_sum), skip
+            facts["norm sum"], facts["skip"] = bool(on_sum), skip
             both, _ = trace(term.branch, partial(is_, part))  # factors on a sum of two branches at once
             facts["branch"] *= alpha(term.after) * math.prod(step.factor for step in both if step.kind == "factor")
             norms = facts.pop("norms") + on_sum
@@ -147,7 +147,7 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     out = _norms(steps)
     multipliers = ("factor",) if out else ("factor", "gain")  # what follows a norm's own gain is a multiplier
     outer = [step for step in takewhile(lambda step: step.kind != "norm", steps) if step.kind in multipliers]
-    facts: dict[str, Any] = {"on_output": bool(out), "branch": math.prod(step.factor for step in outer)}
+    facts: dict[str, Any] = {"norm output": bool(out), "branch": math.prod(step.factor for step in outer)}
     if out:
         facts["branch"] *= _length(out[0])
     weights = [operand for step in outer for operand in step.node.inputs if operand.parameter is not None]
@@ -160,12 +160,12 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     if hidden is not None:
         line, inmost = trace(hidden)
         inner = _norms(line)
-        facts["on_read"] = bool(inner)
+        facts["norm read"] = bool(inner)
         norms = norms + inner
         if site == "mlp_out" and (bend := read_bend(hidden)) is not None:
             facts.update(mlp=bend.mlp, activation=bend.activation if bend.misfit <= FITS else "another",
                          nearest=bend.activation, factor=bend.factor)
-            facts["on_read"] = bend.norms > 0
+            facts["norm read"] = bend.norms > 0
         if site == "attn_out":
             facts["gates"] = _gates(inmost, math.prod(part.tensor.shape[:-1]))
     operand = _operand(part)
@@ -173,7 +173,7 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
         line, _ = trace(operand, lambda node: id(node) in streams or node.op == "input", bends=True)
         before = _norms(line)
         point = next((step for step in line if step.kind == "bend"), None)
-        facts["on_input"] = bool(before) or point is not None
+        facts["norm input"] = bool(before) or point is not None
         if before:
             facts["gain"] = _gain(operand.tensor, before[0].before.tensor, before[0])
             norms = before + norms

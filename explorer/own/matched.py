@@ -11,11 +11,10 @@ import numpy as np
 from explorer.config import Config
 from explorer.own.facts import Facts
 from explorer.profile import BRANCHES
-from explorer.schemes.placement import PLACEMENTS, Placement
+from explorer.schemes.placement import PLACEMENTS, SITES, Placement
 from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
 
-FLAGS = ("on_input", "on_output", "on_sum", "on_read", "on_heads")
 CLOSE = 0.02
 """Largest deviation of a multiplier from a row's, as a share of it."""
 PRICE = 0.02
@@ -25,10 +24,10 @@ LARGE = 0.003
 """Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor wins."""
 
 
-def flags_of(facts: Facts, site: str) -> tuple[bool, ...]:
-    """Where a branch has norms, in the order of `FLAGS`."""
-    values_normed = bool(facts.get(("attn_scores", "normed"), ("", "", ""))[2])
-    return (*(bool(facts.get((site, name))) for name in FLAGS[:-1]), site == "attn_out" and values_normed)
+def norms_of(facts: Facts, site: str) -> frozenset[str]:
+    """The norms of a branch, by their names in `SITES`."""
+    values_normed = site == "attn_out" and facts.get(("attn_scores", "normed"), ("", "", ""))[2]
+    return frozenset(name for name in SITES if facts.get((site, f"norm {name}")) or (name == "heads" and values_normed))
 
 
 def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Placement]]]:
@@ -41,7 +40,7 @@ def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Pla
                 if (site, "branch") not in facts:
                     continue
                 place = row.sublayer(2 * index + number, len(layers))
-                if flags_of(facts, site) != tuple(getattr(place, flag) for flag in FLAGS):
+                if norms_of(facts, site) != place.norms:
                     wrong.append((index + 1, site, place))
                 elif facts.get((site, "gain"), 0.0) > 0:
                     scales += abs(math.log(facts[site, "gain"] / place.scale))

@@ -5,24 +5,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from explorer.fields import Option
+
+Part = Literal["input", "values", "last", "output", "skip", "sum"]
+"""A signal of a sublayer, in the order of the forward pass: the branch's input, the values that attention mixes, the
+input of the branch's last matrix, the branch's output, the stream beside the branch, and their sum."""
+
+
+class Site(NamedTuple):
+    """A place in a sublayer where a norm may stand; a sublayer has one at most on each signal."""
+
+    part: Part
+    attention: str
+    """The signal that it normalizes in words, in an attention sublayer; empty where that has no such signal."""
+    mlp: str
+    """The signal in an MLP sublayer, in words."""
+    numbers: tuple[str, str] = ("d_model", "d_model")
+    """Numbers of the signal for each token, in attention and in the MLP: a key of `Design.widths`."""
+    by_head: bool = False
+    """Each head has a norm of its own, instead of one over all numbers of a token."""
+
+
+SITES: dict[str, Site] = {
+    "input": Site("input", "attention's input", "the MLP's input"),
+    "heads": Site("values", "each head's values", "", ("keys", ""), by_head=True),
+    "read": Site("last", "the input of attention's last matrix", "the input of the MLP's last matrix",
+                 ("heads", "d_mlp")),
+    "output": Site("output", "attention's output", "the MLP's output"),
+    "sum": Site("sum", "the sum after attention", "the sum after the MLP"),
+}
+"""The sites by name, in the order of the forward pass. With `heads`, queries and keys are normalized, too."""
 
 
 class Placement(NamedTuple):
     """Norms around `skip · x + branch · F(x)`, one sublayer."""
 
-    on_input: bool = False
-    """On the branch's input."""
-    on_output: bool = False
-    """On the branch's output."""
-    on_sum: bool = False
-    """On the sum."""
-    on_heads: bool = False
-    """On each head's queries, keys and values."""
-    on_read: bool = False
-    """On what the branch's last matrix reads."""
+    norms: frozenset[str] = frozenset()
+    """Names of `SITES`."""
     scale: float = 1.0
     """Factor on the norm of the branch's input."""
     skip: float = 1.0
@@ -31,25 +52,24 @@ class Placement(NamedTuple):
     reads: float = 1.0
     """The branch's input, before any norm, over the stream that is shown: where streams or outputs are mixed."""
 
-    @property
-    def any(self) -> bool:
-        """Whether there is a norm around the sublayer."""
-        return self.on_input or self.on_output or self.on_sum or self.on_heads or self.on_read
+    def has(self, *parts: Part) -> bool:
+        """Whether one of these signals is normalized."""
+        return not _parts(self.norms).isdisjoint(parts)
 
     @property
-    def sets_length(self) -> bool:
-        """Whether the branch's output has the same length for all tokens, or nearly."""
-        return self.on_output or self.on_read
+    def within(self) -> frozenset[str]:
+        """Norms between the branch's matrices."""
+        return frozenset(name for name in self.norms if SITES[name].part in ("values", "last"))
 
-    @property
-    def forgets_length(self) -> bool:
-        """Whether the branch's output is the same for an input of any length."""
-        return self.on_input or self.on_heads or self.sets_length
 
-    @property
-    def reads_norm(self) -> bool:
-        """Whether branches read a normalized stream: by a norm of their own, or by that on the last sum."""
-        return self.on_input or self.on_sum
+@lru_cache(maxsize=256)
+def _parts(norms: frozenset[str]) -> frozenset[Part]:
+    return frozenset(SITES[name].part for name in norms)
+
+
+def normed(*names: str, skip: float = 1.0, branch: float = 1.0) -> Placement:
+    """A placement of norms at these sites."""
+    return Placement(frozenset(names), skip=skip, branch=branch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +87,7 @@ class PlacementRule(Option):
     @property
     def normalizes(self) -> bool:
         """Whether any sublayer has a norm."""
-        return any(self.sublayer(index, 8).any for index in range(16))
+        return any(self.sublayer(index, 8).norms for index in range(16))
 
 
 def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
@@ -77,7 +97,7 @@ def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
 def _keel(index: int, n_layers: int) -> Placement:
     if index == 0:
         return PRE
-    return Placement(on_input=True, on_sum=True, skip=1.0 if index == 1 else 2.0 * n_layers)
+    return normed("input", "sum", skip=1.0 if index == 1 else 2.0 * n_layers)
 
 
 def _by_branch(attention: Placement, mlp: Placement) -> Callable[[int, int], Placement]:
@@ -85,12 +105,11 @@ def _by_branch(attention: Placement, mlp: Placement) -> Callable[[int, int], Pla
 
 
 def _hybrid_star(index: int, n_layers: int) -> Placement:
-    return (PRE._replace(on_heads=True), PRE)[index] if index < 2 else HYBRID(index, n_layers)
+    return (normed("input", "heads"), PRE)[index] if index < 2 else HYBRID(index, n_layers)
 
 
-PRE, POST = Placement(on_input=True), Placement(on_sum=True)
-PERI = Placement(on_input=True, on_output=True)
-HYBRID = _by_branch(Placement(on_heads=True, on_sum=True), Placement())
+PRE, POST, PERI = normed("input"), normed("sum"), normed("input", "output")
+HYBRID = _by_branch(normed("heads", "sum"), Placement())
 STEP_SIZE = 0.05
 """nGPT's step size at initialization."""
 POST_SHARE = 0.25
@@ -112,11 +131,11 @@ PLACEMENTS: dict[str, PlacementRule] = {
     ),
     "peri_heads": PlacementRule(
         "x + N(F(N(x))) with q, k and v normalized by head", "Gemma 4: Google DeepMind 2026",
-        sublayer=_by_branch(PERI._replace(on_heads=True), PERI), final=True,
+        sublayer=_by_branch(normed("input", "heads", "output"), PERI), final=True,
     ),
     "branch_output": PlacementRule(
         "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",
-        sublayer=_everywhere(Placement(on_output=True)), final=True,
+        sublayer=_everywhere(normed("output")), final=True,
     ),
     "scaled_pre": PlacementRule(
         "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4",
@@ -139,34 +158,23 @@ PLACEMENTS: dict[str, PlacementRule] = {
     ),
     "subln": PlacementRule(
         "x + W N(F(N(x))), W the branch's last matrix", "SubLN, in Magneto: Wang et al. 2022, section 3",
-        sublayer=_everywhere(Placement(on_input=True, on_read=True)), final=True,
+        sublayer=_everywhere(normed("input", "read")), final=True,
     ),
     "normformer": PlacementRule(
         "x + N(A(N(x))), then x + W_out N(F(N(x)))", "NormFormer, its gains at 1: Shleifer et al. 2021",
-        sublayer=_by_branch(Placement(on_input=True, on_output=True), Placement(on_input=True, on_read=True)),
-        final=True,
+        sublayer=_by_branch(PERI, normed("input", "read")), final=True,
     ),
     "ngpt": PlacementRule(
         "N(0.95 x + 0.05 N(F(x)))", "nGPT: Loshchilov et al. 2024, table 1",
-        sublayer=_everywhere(Placement(on_output=True, on_sum=True, skip=1 - STEP_SIZE, branch=STEP_SIZE)), final=False,
+        sublayer=_everywhere(normed("output", "sum", skip=1 - STEP_SIZE, branch=STEP_SIZE)), final=False,
     ),
 }
 
 
-class Kinds(NamedTuple):
-    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
-
-    attention: frozenset[Placement]
-    every: frozenset[Placement]
-
-
 @lru_cache(maxsize=256)
-def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> Kinds:
-    attention, mlp = (
-        {place._replace(scale=1.0) for place in {sublayer(index, n_layers) for index in range(first, 2 * n_layers, 2)}}
-        for first in (0, 1)
-    )
-    return Kinds(frozenset(attention), frozenset(attention | mlp))
+def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> frozenset[Placement]:
+    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
+    return frozenset(place._replace(scale=1.0) for place in {sublayer(i, n_layers) for i in range(2 * n_layers)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.profile import Array
+from explorer.schemes.placement import Part
 from explorer.theory.attention import paths, stack
 from explorer.theory.forward import Step
 from explorer.theory.gains import Gains
@@ -85,15 +86,17 @@ class Descent:
 
     def __init__(self, gains: Gains, place: Positions, table: Tables, steps: list[Step]) -> None:
         self.gains, self.place, self.steps = gains, place, steps
-        self.before = isotropic(gains, place, [step.on_input for step in steps])
+        self.before = isotropic(gains, place, steps, "input")
         self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
+        skip = np.array([gains.skip[i] if step.present else 1.0 for i, step in enumerate(steps)])[:, None, None] ** 2
+        self.skip = skip * isotropic(gains, place, steps, "skip")
         scale = np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[:, None, None] ** 2
-        self.branch = scale * isotropic(gains, place, [step.on_output for step in steps])
-        self.final_input = self.branch * isotropic(gains, place, [step.on_read for step in steps])
+        self.branch = scale * isotropic(gains, place, steps, "output")
+        self.final_input = self.branch * isotropic(gains, place, steps, "last")
         self.final_input *= gains.last[:len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
-        self.on_heads = isotropic(gains, place, [step.on_heads for step in steps])
-        self.on_sum, self.doubled = through(gains, place, [step.on_sum for step in steps])
+        self.on_values = isotropic(gains, place, steps, "values")
+        self.on_sum, self.doubled = through(gains, place, [step.norms.get("sum") for step in steps])
         inside = [step.inside for step in steps]
         square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
         self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
@@ -102,7 +105,8 @@ class Descent:
         self.hidden = self.final_input[1::2] * (gains.out * gains.hidden * slopes)
         """`[layer, pair]`: from an MLP's term of the sum to what it reads."""
         # where logits inherit nothing, all of an attention is one factor on what is gathered, and one on the rest
-        self.plain = not (gains.adds or gains.value_residual or gains.biases.v or any(step.on_heads for step in steps))
+        self.plain = not (gains.adds or gains.value_residual or gains.biases.v
+                          or any(step.placement.has("values") for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
             self.paths = paths(gains, place, table, layers, inside[::2], [step.final_input for step in steps[::2]])
             self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.final_input[::2]
@@ -123,29 +127,30 @@ class Descent:
     def sublayer(self, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
         """From after a sublayer to before it."""
         gains, step, mean = self.gains, self.steps[index], self.place.mean
-        skip = gains.skip[index] ** 2 if step.present else 1.0
-        if step.on_sum:
+        norms = step.norms
+        if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
         self.totals.append(gradient)
         inner = self.attention(index // 2, gradient) if step.attention else (
             self.hidden[index // 2] * gradient if step.present else np.zeros_like(gradient))
-        if step.on_input:
+        skip = self.skip[index]
+        stream = gradient if skip.size == 1 and skip.item() == 1 else skip * gradient
+        if "input" in norms:
             inner = self.before[index] * inner
-        if step.on_input and not gains.point:
-            above = self.longer * step.kept
-            inner *= 1 - above * step.on_input.same
-            self.longer = longer(above, skip * float(mean.dot(gradient[0])), float(mean.dot(inner[0])))
+            if not gains.point:
+                above = self.longer * step.kept
+                inner *= 1 - above * norms["input"].same
+                self.longer = longer(above, float(mean.dot(stream[0])), float(mean.dot(inner[0])))
         self.kept *= step.followed
         along = ISOTROPIC if step.present else along
-        if step.on_sum:
-            stream, branch = skip * float(mean.dot(gradient[0])), float(mean.dot(inner[0]))
-            along, meet = left(gains, step, stream, branch, mlp=step.attention is None)
-            skip *= 1 - meet
-        gradient = gradient if skip == 1 else skip * gradient
+        if "sum" in norms:
+            energies = float(mean.dot(stream[0])), float(mean.dot(inner[0]))
+            along, meet = left(gains, step, *energies, mlp=step.attention is None)
+            stream = stream * (1 - meet) if meet else stream
         if gains.parallel and index % 2:  # what it reads is before the attention
-            self.beside = inner
+            self.beside, gradient = inner, stream
         else:
-            gradient = inner + gradient + self.beside if gains.parallel else inner + gradient
+            gradient = inner + stream + self.beside if gains.parallel else inner + stream
         square = np.maximum(gradient[0], ZERO, out=gradient[0])
         if self.place.alike:  # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may overstep
             gradient[1] = np.minimum(np.maximum(gradient[1], square * self.least), square)
@@ -154,7 +159,7 @@ class Descent:
     def through_sum(self, index: int, along: Along) -> Array:
         """`[pair]`: factor through the norm on a sum. What points along the ones is removed, but of the sum's own mean,
         which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
-        norm, even = self.steps[index].on_sum, np.asarray(self.on_sum[index])
+        norm, even = self.steps[index].norms.get("sum"), np.asarray(self.on_sum[index])
         if self.gains.point or norm is None:
             return even
         ones, mean = (part / norm.width if self.gains.centers else 0.0
@@ -171,7 +176,7 @@ class Descent:
             return rest + self.place.gather(self.given[layer] * gradient)
         gains, inner = self.gains, self.final_input[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
-        through: Array = self.on_heads[2 * layer] * self.place.gather(value * inner)
+        through: Array = self.on_values[2 * layer] * self.place.gather(value * inner)
         self.values.append(through)
         if gains.value_residual:  # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
             through = through + self.borrowed if layer == 0 else through / 4
@@ -226,18 +231,19 @@ def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tup
     return even, doubled
 
 
-def isotropic(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> Array:
-    """`[sublayer, pair]`: factor through each norm of gradients that have no direction; 1 where there is none.
+def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:
+    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm.
 
     The norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
     variance, of which the ones have 1/d, too.
     """
+    norms = [step.norms.get(part) for step in steps]
     even, doubled = through(gains, place, norms)
     if gains.point or not any(norms):
         return even
-    part = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
-    rest = 1 - gains.centers * part
-    out: Array = even * np.divide(rest - part * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    share = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
+    rest = 1 - gains.centers * share
+    out: Array = even * np.divide(rest - share * doubled, rest, out=np.zeros_like(even), where=rest > 0)
     return out
 
 
@@ -267,8 +273,8 @@ def left(gains: Gains, step: Step, skip: float, branch: float, mlp: bool) -> tup
     total, lost = skip + branch, 1 - step.kept
     if total <= 0 or gains.point:
         return ISOTROPIC, 0.0
-    ones = 0.0 if step.placement.on_input else branch / total
-    if step.placement.forgets_length:
+    ones = 0.0 if step.placement.has("input") else branch / total
+    if step.placement.has("input", "values", "last", "output"):  # the branch does not see how long its input is
         return Along(skip * lost / total, ones), 0.0
     if mlp:
         return Along((1 - gains.degree) ** 2 * skip * lost / total, ones), 2 * gains.degree * lost / gains.d_model

@@ -129,7 +129,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     design = config.design
     out = {key: np.array(value) for key, value in values.items()}
     notes: dict[str, str] = {}
-    if design.point and any(place.on_sum for place in design.sublayers):
+    if design.point and any(place.has("sum") for place in design.kinds):
         reason = "not covered: a function of every sum makes a stream whose coordinates are not Gaussian"
         return {key: np.full_like(value, math.nan) for key, value in out.items()}, dict.fromkeys(STATISTICS, reason)
     alike = _copied(config, out, rows) if design.copied else {}
@@ -150,11 +150,11 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     if config.logit_cap:
         _capped(config, notes, rows)
     places = design.sublayers if design.attends else design.sublayers[1::2]
-    if design.point or not any(place.any for place in places):
+    if design.point or not any(place.norms for place in places):
         _scattered(config, out, notes)
     if design.attends:
         _one_hot(config, notes, rows)
-        if any(place.on_read or place.on_heads or (place.on_output and place.on_sum) for place in design.sublayers):
+        if any(place.within or (place.has("output") and place.has("sum")) for place in design.kinds):
             reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
             notes.setdefault("parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm")
     _seen(config, notes, rows)
@@ -208,11 +208,11 @@ def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
     if design.attends and config.value_residual:
         notes.setdefault("parameter_gradient", f"rough, W_Q and W_K by up to {100 * INHERITED_VALUES:.0f} % in the "
                          "last layers, where values of the first layer join theirs")
-    if any(place.on_heads for place in design.sublayers) and max(design.skips) > 1:
+    if any(place.has("values") for place in design.kinds) and max(design.skips) > 1:
         notes.setdefault(GRADIENTS[0], f"rough, by up to {100 * HEAVY:.0f} %: norms on heads beside a stream that "
                          "outweighs its branches")
     if (design.predicts_text and config.n_layers > SHALLOW and max(design.skips) <= 1
-            and all(place.on_sum and not place.on_input for place in design.sublayers)):
+            and all(place.has("sum") and not place.has("input") for place in design.kinds)):
         reason = f"rough, by up to {100 * SCATTERED:.0f} %: it scatters as much from draw to draw"
         notes.setdefault(GRADIENTS[0], reason)
 
@@ -222,7 +222,7 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
     design = config.design
     attention = config.causal or design.inherits or design.rotates or design.gates or config.value_residual
     attention = attention or design.sink.logit is not None
-    inner = bool(design.point) or any(place.on_heads or place.on_read for place in design.sublayers)
+    inner = bool(design.point) or any(place.within for place in design.kinds)
     single = not (design.stream.parallel or design.stream.mixes)
     every = bool(design.attends and attention) or inner or not single
     lost = tuple(STATISTICS) if every else GRADIENTS
@@ -295,7 +295,7 @@ def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> N
 def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """A function in the norms' place: at the end of branches it bounds them, elsewhere it sets no size."""
     design = config.design
-    if any(place.on_output for place in design.sublayers):
+    if any(place.has("output") for place in design.kinds):
         notes["max_abs"] = "not covered at branches, which a function bounds"
         for name, site in out:
             if name == "max_abs" and site in BRANCHES:
@@ -303,7 +303,7 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
         if config.norm_alpha > SATURATED:
             reason = "rough, by up to 40 %: branches near ±1 make a stream whose coordinates are not Gaussian"
             notes |= dict.fromkeys((*GRADIENTS, "kurtosis"), reason)
-    if design.degree > 1 and not all(place.on_input for place in design.sublayers[1::2]):
+    if design.degree > 1 and not all(place.has("input") for place in design.sublayers[1::2]):
         reason = f"rough: a function sets no size before an MLP of degree {design.degree:g}"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
@@ -317,7 +317,7 @@ def _outgrown(out: Mapping[Key, Array]) -> bool:
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Branches of one size beside an input of less; and few heads of keys, whose draws differ."""
     design = config.design
-    if any(place.on_output for place in design.sublayers) and _outgrown(out):
+    if any(place.has("output") for place in design.kinds) and _outgrown(out):
         reason = f"rough, by up to {100 * BESIDE:.0f} %, at the input: branches of a size of their own join one of less"
         notes.setdefault("activation_gradient", reason)
     alike = out["token_correlation", STREAM[1]].max() > CLOSE
@@ -333,7 +333,7 @@ def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> 
     if "W_O" not in drawn or config.batch_size == 1:
         return
     shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain
-    if design.sublayers[0].on_output or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
+    if design.sublayers[0].has("output") or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
         reason = f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
         notes.setdefault("max_abs", reason)
 

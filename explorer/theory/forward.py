@@ -14,6 +14,7 @@ around p (see `attention`), and a norm divides each token by its own length (see
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtbsv
 
 from explorer.profile import Array
-from explorer.schemes.placement import Placement
+from explorer.schemes.placement import SITES, Part, Placement
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
@@ -45,22 +46,14 @@ class Step(NamedTuple):
     placement: Placement
     attention: Attention | None
     """None at an MLP."""
-    on_input: Norm | None
-    """The norm before the branch."""
+    norms: Mapping[Part, Norm]
+    """The sublayer's norms, by the signal that they stand on."""
     inside: State
     """The branch's input, after its norm where there is one."""
-    on_heads: Norm | None
-    """The norm on each head's values."""
-    on_read: Norm | None
-    """The norm before the branch's last matrix."""
     final_input: State
     """Input of that matrix."""
     added: State
     """The branch's term of the sum, after the norm where there is one."""
-    on_output: Norm | None
-    """The norm on the branch's output."""
-    on_sum: Norm | None
-    """The norm on the sum."""
     total: Array
     """`[position]`: second moment of skip · x + branch · F(x), before a norm on it."""
     kept: float
@@ -105,7 +98,7 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
 def _absent(x: State) -> Step:
     """The step of a sublayer that is not there."""
     nothing = State(x.place, np.zeros_like(x.y))
-    return Step(Placement(), None, None, x, None, None, nothing, nothing, None, None, x.q, 1.0, 1.0, x, present=False)
+    return Step(Placement(), None, {}, x, nothing, nothing, x.q, 1.0, 1.0, x, present=False)
 
 
 def _covered(steps: list[Step]) -> int:
@@ -126,47 +119,48 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
             mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of others.
     """
-    placement, d, on_input = gains.placements[index], gains.d_model, None
-    inside = before.scaled(placement.reads**2)
-    if placement.on_input:
-        inside, on_input = normalize(inside, gains, d, placement.scale**2)
-    softmax, on_heads, on_read, follows, last, width = None, None, None, 0.0, gains.out, gains.d_mlp
-    bias = gains.biases.out
+    placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
+    norms: dict[Part, Norm] = {}
+
+    def normed(name: str, x: State, scale: float = 1.0, lower: Array | None = None) -> State:
+        if name not in placement.norms:
+            return x
+        x, norms[SITES[name].part] = normalize(x, gains, widths[name], scale, lower)
+        return x
+
+    inside = normed("input", before.scaled(placement.reads**2), placement.scale**2)
+    softmax, follows, last, bias = None, 0.0, gains.out, gains.biases.out
     if below:
         lower, kept_from, source = below
         values = _values(gains, inside, source)
-        if placement.on_heads:
-            values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
-            values, on_heads = normalize(values, gains, gains.d_head)
+        if "heads" in placement.norms:
+            values = normed("heads", State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u))
         final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
-        last, width, bias = gains.o, d, gains.biases.o
+        last, bias = gains.o, gains.biases.o
     else:
-        final_input, follows = mlp(gains, inside, placement.on_read and gains.centers)
-    if placement.on_read:  # makes lengths scatter by 2/d once more
+        final_input, follows = mlp(gains, inside, placement.has("last") and gains.centers)
+    if "read" in placement.norms:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
-        final_input, on_read = normalize(final_input, gains, width)
+        final_input = normed("read", final_input)
         final_input.w = 2 / d
-    branch, on_output = final_input.scaled(last * gains.last[index].item()).plus(bias, d), None
-    added = branch
-    if placement.on_output:
-        added, on_output = normalize(branch, gains, d)
+    branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
+    added = normed("output", branch)
     skip, scale = gains.skip[index], gains.branch[index]
-    longer = lengths(gains, inside.w)[1] if not (below or placement.sets_length) else 0.0
+    longer = lengths(gains, inside.w)[1] if not (below or placement.has("last", "output")) else 0.0
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
     y = stream.y + term.y
     if past:
         std = float(softmax.logits.s[0]) if softmax else 0.0
         y = y + 2 * skip * scale * past.meet(index, x.mean, inside.mean, std, branch.mean, added.mean)[:, None]
-    site, on_sum = State(x.place, y, both.v, both.w, both.u), None
+    site = State(x.place, y, both.v, both.w, both.u)
     if not past:
         site.mean = both
     kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
-    if placement.on_sum:
+    if "sum" in placement.norms:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
-        site, on_sum = normalize(site, gains, d, lower=rho)
-    return Step(placement, softmax, on_input, inside, on_heads, on_read, final_input, added, on_output, on_sum, total,
-                kept, followed, site)
+        site = normed("sum", site, lower=rho)
+    return Step(placement, softmax, norms, inside, final_input, added, total, kept, followed, site)
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:

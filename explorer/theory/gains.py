@@ -10,6 +10,7 @@ from explorer.config import Config
 from explorer.profile import MATRICES, Array
 from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.mlp import MLPS
+from explorer.schemes.placement import SITES
 from explorer.theory.gaussian import flatness, kernel
 
 Real = TypeVar("Real", float, Array)
@@ -68,6 +69,9 @@ class Gains:
         self.biases = Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out")))
         self.placements, self.skip, self.branch = design.sublayers, list(design.skips), design.branches
         """By sublayer, with the factors on stream and branch; the forward recursion sets those that are profiled."""
+        self.norm_widths = [{name: config.d_head if site.by_head else design.widths[site.numbers[half]]
+                             for name, site in SITES.items()} for half in (0, 1)]
+        """Coordinates that each norm averages, in attention and in the MLP."""
         self.last = np.array(design.last)[:, None, None]
         """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
@@ -91,7 +95,7 @@ class Gains:
         # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
         unit = not design.point and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
         unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
-        unit &= all(place.reads_norm and place.scale == 1 and place.reads >= 1 for place in design.sublayers)
+        unit &= all(place.has("input", "sum") and place.scale == 1 and place.reads >= 1 for place in design.sublayers)
         self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
         """Gains of the `readers` over the first's."""
         self._units(config, unit)

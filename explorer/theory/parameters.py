@@ -17,12 +17,13 @@ carried on as a small change; attention mixes that of single pairs away, and pas
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from explorer.config import Config
 from explorer.profile import Array
+from explorer.schemes.placement import Part
 from explorer.theory.attention import stack
 from explorer.theory.backward import Backward
 from explorer.theory.forward import Step
@@ -132,7 +133,7 @@ class Others:
         """`[layer, 1, 1]`: gains of W_O and W_out."""
         self._links(steps)
         self._gate(steps[::2])
-        centered = gains.centers and any(step.placement.on_read for step in steps[1::2])
+        centered = gains.centers and any(step.placement.has("last") for step in steps[1::2])
         square = gains.hidden * _pair(place, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
         # from the embedding: half of a token is its character's, half its position's; or all of it its character's
         size, part = config.input_second_moment, config.design.token_part
@@ -173,14 +174,13 @@ class Others:
         """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier, `reach` leads from the
         values' input, or from hidden units, to what the branch's last matrix reads."""
         gains, unit = self.gains, np.ones_like(self.place.mean)
-        on_input, on_output, on_sum, on_heads, on_read = (
-            _pair(self.place, [norm.square if (norm := getattr(step, name)) else unit for step in steps])
-            for name in ("on_input", "on_output", "on_sum", "on_heads", "on_read")
-        )
+        divided = {part: _pair(self.place, [norm.square if (norm := step.norms.get(part)) else unit for step in steps])
+                   for part in get_args(Part)}
         scale = np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
         skip, branch = (np.array(part)[:len(steps), None, None] ** 2 for part in (gains.skip, gains.branch))
-        self.enter, self.stay, self.added = scale**2 / on_input, skip / on_sum, 1 / (on_sum * on_output)
-        self.reach: Array = 1 / (on_heads * on_read)
+        self.enter, self.stay = scale**2 / divided["input"], skip / (divided["sum"] * divided["skip"])
+        self.added: Array = 1 / (divided["sum"] * divided["output"])
+        self.reach: Array = 1 / (divided["values"] * divided["last"])
         self.reach[::2] *= gains.v
         if not gains.attends:
             self.enter[::2], self.stay[::2], self.added[::2] = 0.0, 1.0, 0.0

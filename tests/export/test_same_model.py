@@ -23,7 +23,7 @@ from explorer.schemes.data import READOUTS
 from explorer.schemes.distribution import DISTRIBUTIONS, Distribution
 from explorer.schemes.mlp import MLPS, MLPKind
 from explorer.schemes.parametrization import PARAMETRIZATIONS
-from explorer.schemes.placement import NORMS, PLACEMENTS, Norm, Placement, PlacementRule
+from explorer.schemes.placement import NORMS, PLACEMENTS, Norm, PlacementRule, normed
 from explorer.schemes.residual import RESIDUALS, ResidualRule, Rule
 from explorer.schemes.scale import SCALE_RULES, ScaleRule
 
@@ -138,9 +138,9 @@ def test_the_first_pass_finds_the_factors_and_the_second_keeps_them(tmp_path: Pa
 
 
 ROWS: dict[str, tuple[dict[str, Any], Any]] = {
-    "norm_placement": (PLACEMENTS, PlacementRule(*WORDS, final=False, sublayer=lambda index, n_layers: Placement(
-        on_input=index != 3, on_sum=True, on_heads=index % 2 == 0, on_read=True, skip=0.7 + 0.1 * index,
-        branch=0.5, scale=0.9))),
+    "norm_placement": (PLACEMENTS, PlacementRule(*WORDS, final=False, sublayer=lambda index, n_layers: normed(
+        "sum", "read", *(["input"] if index != 3 else []), *([] if index % 2 else ["heads"]), skip=0.7 + 0.1 * index,
+        branch=0.5)._replace(scale=0.9))),
     "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), title="ELU", short="ELU", point="elu")),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6, {"W_V": 1.7}))),
     "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
@@ -162,7 +162,7 @@ def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(("field", "table", "row"), [
     ("attention_scale", DIVISORS, Divisor(*WORDS, short="q·k", of=float, row=lambda config, n: n**0.1)),
     ("norm_placement", PLACEMENTS, PlacementRule(
-        *WORDS, final=False, sublayer=lambda index, n_layers: Placement(on_sum=True, on_heads=index == 0))),
+        *WORDS, final=False, sublayer=lambda index, n_layers: normed("sum", *([] if index else ["heads"])))),
     ("activation", ACTIVATIONS, Activation(*WORDS, value=np.sin, slope=np.cos, torch=lambda F, z: z.sin())),
     ("distribution", DISTRIBUTIONS, Distribution(*WORDS, transform=lambda z: z.sign_())),
 ], ids=["factor by row", "norms within some layers", "activation", "distribution"])

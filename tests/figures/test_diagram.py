@@ -65,8 +65,7 @@ def test_it_has_the_norms_of_the_model(name: str, monkeypatch: pytest.MonkeyPatc
         calls.clear()
         x, _ = module(x)
         labels = [part.label for part in parts(config, layer)]
-        by_head = 3 if config.design.sublayers[2 * layer - 2].on_heads else 2  # values, too
-        norms = sum(label.startswith(NORMS["layer"].short) for label in labels) + by_head * labels.count("QK-norm")
+        norms = sum(label.startswith(NORMS["layer"].short) for label in labels) + 2 * labels.count("QK-norm")
         assert norms == len(calls), (layer, labels)
 
 

@@ -77,7 +77,7 @@ def test_the_law_of_the_second_moment_holds_for_each_sum_of_each_design() -> Non
     said = 0
     for profile in predicted():
         words = why("second_moment", profile).words
-        norms = [place.on_sum for place in profile.config.design.sublayers]
+        norms = [place.has("sum") for place in profile.config.design.sublayers]
         norms = norms if profile.config.attention != "none" else norms[1::2]
         rows = list(zip(norms, sums(profile), strict=False))
         if "resets q to 1" in words:
@@ -109,8 +109,8 @@ def test_what_a_design_passes_back_is_what_its_line_says() -> None:
         for index, (one, place) in enumerate(zip(sums(profile), places, strict=True)):
             weight = branches[index] ** 2
             total = stream * one[0] + weight * one[2] if "q of the sum" in words else 1.0
-            assert ("q of the sum" in words) == place.on_sum
-            assert ("/ q_(l−1)" in words) == (place.on_input and "χ" in words)
+            assert ("q of the sum" in words) == place.has("sum")
+            assert ("/ q_(l−1)" in words) == (place.has("input") and "χ" in words)
             passed = gradient[index] / gradient[index + 1] * total
             if math.isnan(passed):
                 continue
@@ -172,7 +172,7 @@ def test_the_spread_of_the_logits_is_proportional_to_what_its_line_says() -> Non
         words, config = why("logit_std", profile).words, profile.config
         if not words:
             continue
-        every = [(place.on_input, place.scale) for place in config.design.sublayers[::2]]
+        every = [(place.has("input"), place.scale) for place in config.design.sublayers[::2]]
         q = np.array([profile["second_moment", "embed"][0, 0], *profile["second_moment", "resid_post"][0, :-1]])
         rho = [profile["token_correlation", "embed"][0, 0], *profile["token_correlation", "resid_post"][0, :-1]]
         read = np.array([scale**2 * one / (one + config.norm_epsilon) if norm else one

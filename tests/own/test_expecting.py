@@ -110,7 +110,7 @@ def test_the_loss_is_left_aside() -> None:
     (lambda: llama(initializer_range=0.02 * 1.66), "llama3", ("logit_std", "attn_scores", 1), 1.66**2,
      "layer 1 (model.layers.0): the logit spread at the attention logits is"),
     (no_norm, "llama3", ("logit_std", "attn_scores", 2), 5e-4,
-     "layer 2 (model.layers.1) has no norm before attention, where its siblings have one"),
+     "layer 2 (model.layers.1) has no norm on attention's input, where its siblings have one"),
     (not_shrunk, "gpt2", ("weight_variance", "W_O", 1), 8.0, "layer 1 (transformer.h.0): the weight variance at W_O"),
     (not_shrunk, "gpt2", ("second_moment", "mlp_out", 1), 8.0, "the second moment at the MLP output is"),
     (another_activation, "llama3", ("second_moment", "mlp_out", 1), 2.0, "the second moment at the MLP output is"),
@@ -180,7 +180,7 @@ def test_beside_a_stored_profile(mine: Path, capsys: pytest.CaptureFixture[str])
     assert main(["probe", "mine:no_norm", "--expect", "before.json"]) == 1
     out = capsys.readouterr().out
     assert "They first part at layer 2 (model.layers.1): the logit spread" in out
-    assert "has no norm before attention" in out
+    assert "has no norm on attention's input" in out
     assert main(["probe", "mine:no_norm", "--json", "odd.json"]) == 0
     assert main(["probe", "mine:no_norm", "--expect", "odd.json"]) == 0
 

@@ -10,9 +10,8 @@ import pytest
 
 import explorer.own
 from explorer.own import TEXTS, text
-from explorer.own.differences import FACTS, _difference
+from explorer.own.differences import FACTS, _difference, norm_difference
 from explorer.own.findings import Jump
-from explorer.own.matched import FLAGS
 from explorer.own.stack import gradient_note
 from explorer.own.sums import Breakdown
 from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP
@@ -80,13 +79,12 @@ def test_each_fact_has_a_sentence_whatever_a_layer_has(site: str, name: str) -> 
 
 
 def test_each_norm_that_a_placement_may_have_has_a_sentence() -> None:
-    seen = {(BRANCHES[index % 2], flag) for row in PLACEMENTS.values() for index in range(24) for flag in FLAGS
-            if getattr(row.sublayer(index, 12), flag)}
-    written = {(site, flag) for site in BRANCHES for flag in FLAGS if f"{flag}_missing" in TEXTS[site]}
-    assert seen <= written
-    assert _difference(0, "attn_out", "on_input", False, True)[2] == (
-        "has no norm before attention, where its siblings have one")
-    assert _difference(0, "mlp_out", "on_sum", True, False)[2] == (
+    norms = {(BRANCHES[index % 2], name) for row in PLACEMENTS.values() for index in range(24)
+             for name in row.sublayer(index, 12).norms}
+    assert all(" on , " not in norm_difference(site, name, missing=True) for site, name in norms)
+    assert norm_difference("attn_out", "input", missing=True) == (
+        "has no norm on attention's input, where its siblings have one")
+    assert norm_difference("mlp_out", "sum", missing=False) == (
         "has a norm on the sum after the MLP, where its siblings have none")
 
 

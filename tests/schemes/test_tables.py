@@ -35,7 +35,7 @@ from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS, Input, Lo
 from explorer.schemes.distribution import DISTRIBUTIONS, LAYER_WEIGHTS, Distribution, LayerWeights
 from explorer.schemes.mlp import MLPS, MLPKind
 from explorer.schemes.parametrization import MUP, PARAMETRIZATIONS, Parametrization
-from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, Placement, PlacementRule
+from explorer.schemes.placement import FINAL_NORMS, NORMS, PLACEMENTS, FinalNorm, Norm, PlacementRule, normed
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
 from explorer.schemes.residual import RESIDUALS, STREAMS, ResidualRule, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule
@@ -45,8 +45,8 @@ WORDS = ("made up", "nobody")
 
 ROWS: dict[str, tuple[dict[str, Any], Option]] = {
     "norm_placement": (PLACEMENTS, PlacementRule(  # wherever one may be but on the branch's output
-        *WORDS, sublayer=lambda index, n_layers: Placement(
-            on_input=True, on_sum=True, on_heads=index % 2 == 0, on_read=True, skip=0.7), final=False)),
+        *WORDS, sublayer=lambda index, n_layers: normed(
+            "input", "sum", "read", *([] if index % 2 else ["heads"]), skip=0.7), final=False)),
     "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), title="ELU", short="ELU", point="elu")),
     "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6))),
     "stream": (STREAMS, StreamRule(*WORDS, parallel=True)),
