@@ -62,6 +62,27 @@ function simplify(data, layout) {
   }
 }
 
+/** Follows whether an element is `visible`. Calls back when that is first known, and at each change. */
+function onScreen(element, callback) {
+  const place = { visible: false, end: () => observer.disconnect() };
+  const observer = new IntersectionObserver((entries) => {
+    place.visible = entries.at(-1).isIntersecting;
+    callback(place.visible);
+  });
+  observer.observe(element);
+  return place;
+}
+
+/** Calls back when the browser is idle. */
+const whenIdle = (callback) => (
+  window.requestIdleCallback ? requestIdleCallback(callback, { timeout: 1000 }) : setTimeout(callback));
+
+const printMedia = window.matchMedia("print");
+const isPrinting = () => printMedia.matches;
+
+/** Calls back when the page is about to be printed. Returns a function that stops. */
+const onPrint = (callback) => listen(printMedia, "change", () => isPrinting() && callback());
+
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
 function onColors(callback) {
   const theme = new MutationObserver(callback);
@@ -102,7 +123,7 @@ class Card {
       follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
       follow(model, "figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
       listenInPanel(this.plot, "ex-layer", ({ detail }) => this.mark(detail)),
-      () => this.resizes.disconnect(), () => this.place.end(), saveIncomingFiles(model), this.guess.end,
+      () => this.resizes.disconnect(), () => this.place.end(), this.guess.end,
     ]);
   }
 
@@ -380,10 +401,8 @@ class Card {
   }
 }
 
-export default {
-  render({ model, el }) {
-    const card = new Card(model);
-    el.append(card.el);
-    return () => card.remove();
-  },
-};
+export function chart(model, el) {
+  const card = new Card(model);
+  el.append(card.el);
+  return () => card.remove();
+}
