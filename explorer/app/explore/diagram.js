@@ -23,15 +23,17 @@ export function diagram(model, el) {
     });
   };
   const choose = (depth) => {
-    wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), model.get("layers"));
+    wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), Number(entry.max));
     ask();
   };
-  const entry = make("input", {
-    class: "ex-entry", type: "number", min: 1, ...OWN_KEYS, "aria-label": "Layer of the diagram",
-    onchange: () => choose(Number(entry.value)),
-  });
-  const words = make("span"), count = make("span"), blocks = make("div", { class: "ex-blocks" });
-  el.append(make("p", { class: "ex-diagram-head" }, "Layer ", entry, count, words), blocks);
+  const partsOfHead = () => {
+    const head = parsedHtml(model.get("head"));
+    return { entry: head.querySelector("input"), texts: [...head.querySelectorAll("span")] };
+  };
+  const { entry, texts } = partsOfHead(), blocks = make("div", { class: "ex-blocks" });
+  setAttributes(entry, OWN_KEYS);
+  entry.addEventListener("change", () => choose(Number(entry.value)));
+  el.append(entry.parentElement, blocks);
   let stop = 0; // the number of the part that Tab reaches
   const parts = () => [...blocks.querySelectorAll(".ex-part")];
   const makeStop = (index) => {
@@ -51,13 +53,12 @@ export function diagram(model, el) {
   const stopListening = listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail));
   return callAll([stopListening, follow(model, "svg", () => {
     const hasFocus = blocks.contains(document.activeElement);
-    blocks.replaceChildren(...parsedHtml(model.get("svg")));
+    blocks.replaceChildren(...parsedHtml(model.get("svg")).children);
     makeStop(stop);
     if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
-  }), follow(model, "layer layers words", () => {
-    entry.value = model.get("layer");
-    entry.max = model.get("layers");
-    setText(count, ` of ${model.get("layers")}`);
-    setText(words, model.get("words"));
+  }), follow(model, "head", () => { // the entry stays, and with it the focus
+    const { entry: { value, max }, texts: words } = partsOfHead();
+    Object.assign(entry, { value, max });
+    texts.forEach((node, index) => setText(node, words[index].textContent));
   })]);
 }

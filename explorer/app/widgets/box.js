@@ -26,5 +26,5 @@ export function box(model, el) {
 export function words(model, el) {
   const text = make("div", { class: "ex-html" });
   el.append(text);
-  return follow(model, "value", () => text.replaceChildren(...parsedHtml(model.get("value"))));
+  return follow(model, "value", () => text.replaceChildren(...parsedHtml(model.get("value")).childNodes));
 }

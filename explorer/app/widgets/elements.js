@@ -87,8 +87,8 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** The nodes of a text with markup that the kernel has made. */
-const parsedHtml = (text) => new DOMParser().parseFromString(text, "text/html").body.childNodes;
+/** An element with the nodes of a text, whose markup the kernel has made. */
+const parsedHtml = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
 function makeSvg(tag, attributes, ...children) {
   const node = document.createElementNS(SVG, tag);
