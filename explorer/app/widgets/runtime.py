@@ -25,9 +25,8 @@ from explorer.glossary.papers import HOSTS
 APP = Path(__file__).parent.parent
 SHARED = ("elements", "glossary", "parts", "address", "picture", "plotly", "search", "guess", "update")
 STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
-    "widgets/glossary", "widgets/roster_box", "race/race", "explore/explore",
-    "stories/stories"))
+    "widgets/style", "widgets/controls", "widgets/header", "widgets/media", "widgets/chart", "widgets/glossary",
+    "race/race", "explore/explore", "stories/stories"))
 VIEW = re.compile(r"^export function (\w+)", re.M)
 _creating = threading.Lock()
 
