@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from explorer.app.explore.diagram import head
 from explorer.app.sentences import name_of
 from explorer.app.stories.story import OFFER
 from explorer.app.widgets.header import Header
@@ -106,6 +107,5 @@ def _verdict(predicted: Profile) -> str:
 def _diagram(config: Config, predicted: Profile) -> str:
     """The last layer, with the numbers that theory expects."""
     n_layers = config.n_layers
-    return (f'<div class="ex-diagram"><p class="ex-diagram-head">Layer <input class="ex-entry" disabled '
-            f'value="{n_layers}"><span> of {n_layers}</span><span>q = mean x², predicted</span></p>'
+    return (f'<div class="ex-diagram">{head(n_layers, n_layers, f"q = mean x², {predicted.origin}")}'
             f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>')

@@ -14,7 +14,7 @@ CITED = re.compile(r"(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d
 def typeset(text: str) -> str:
     """W_Q, A_(l−1) and 2^(−l/2) with tags for what is low and high, as plotly and HTML have them.
 
-    `app/typeset.js` is its twin for the page. What came from outside must be escaped before.
+    `typeset` of `glossary.js` is its twin for the page. What came from outside must be escaped before.
     """
     return NOTATION.sub(_script, text)
 

@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.parts import PageWidget
-from explorer.app.widgets.runtime import SHARED, STYLE, Runtime, page_script
+from explorer.app.widgets.runtime import STYLE, Runtime, page_script
 from explorer.figures.why import Why
 from explorer.glossary import TERMS
 
@@ -136,11 +136,11 @@ def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeyp
     runtime.close()
 
 
-def test_the_script_has_a_view_of_every_file_that_is_not_shared():
-    folder = SOURCE.parent
-    views = {path.stem for path in folder.rglob("*.js")} - {*SHARED, "runtime"}
-    assert views == set(re.findall(r"^views\.(\w+) = ", page_script(), re.M))
-    assert page_script().count("export default") == 1
+def test_the_script_has_the_view_of_every_part_and_no_other():
+    sources = [path.read_text() for path in SOURCE.parent.rglob("*.py")]
+    views = {view for text in sources for view in re.findall(r'^    view = "(\w+)"$', text, re.M)}
+    assert sorted(views) == sorted(re.findall(r"^views\.(\w+) = \1;$", page_script(), re.M))
+    assert page_script().count("export ") == 1
 
 
 def test_a_closed_runtime_is_made_anew():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 
+from explorer.app.explore.diagram import Diagram
 from explorer.app.first import first_picture
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -45,6 +47,13 @@ def test_it_says_what_the_theory_says() -> None:
     assert "theory's prediction" in page.words
     assert page.open == 0
     assert "script" not in page.tags
+
+
+def test_its_layer_is_the_one_that_the_live_page_draws() -> None:
+    config, live = Config(norm_placement="post", n_layers=3), Diagram(threading.Lock())
+    live.show(config, [predict(config)], Config())
+    assert f'{live.head}<div class="ex-blocks">{live.svg}</div>' in first_picture(config, ["Explore"])
+    assert " of 3</span><span>q = mean x², predicted</span>" in live.head
 
 
 def test_a_server_draws_it_without_torch() -> None:

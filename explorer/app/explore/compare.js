@@ -33,23 +33,21 @@ function groupBody({ title, rows }, width) {
     ...cells.map((cell) => make("td", isVerdict ? { class: "ex-words-cell" } : {}, ...cellNodes(cell, isVerdict))))));
 }
 
-export default {
-  render({ model, el }) {
-    const table = make("table");
-    const summary = make("summary");
-    const frame = make("div", {
-      class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Comparison of the designs",
-    }, table);
-    become(el, "ex-compare");
-    el.append(make("details", {}, summary, frame, make("p", { class: "ex-hint" }, HINT)));
-    return follow(model, "columns groups", () => {
-      const columns = model.get("columns");
-      el.hidden = columns.length === 0;
-      summary.textContent = columns.length > 1 ? `Comparison of ${columns.length} designs` : "Comparison";
-      table.replaceChildren(
-        make("caption", { class: "ex-spoken" }, CAPTION),
-        make("thead", {}, make("tr", {}, make("td"), ...columns.map(columnHead))),
-        ...model.get("groups").map((group) => groupBody(group, columns.length + 1)));
-    });
-  },
-};
+export function compare(model, el) {
+  const table = make("table");
+  const summary = make("summary");
+  const frame = make("div", {
+    class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Comparison of the designs",
+  }, table);
+  become(el, "ex-compare");
+  el.append(make("details", {}, summary, frame, make("p", { class: "ex-hint" }, HINT)));
+  return follow(model, "columns groups", () => {
+    const columns = model.get("columns");
+    el.hidden = columns.length === 0;
+    summary.textContent = columns.length > 1 ? `Comparison of ${columns.length} designs` : "Comparison";
+    table.replaceChildren(
+      make("caption", { class: "ex-spoken" }, CAPTION),
+      make("thead", {}, make("tr", {}, make("td"), ...columns.map(columnHead))),
+      ...model.get("groups").map((group) => groupBody(group, columns.length + 1)));
+  });
+}

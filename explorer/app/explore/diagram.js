@@ -10,56 +10,55 @@ function openControl(root, field) {
   control.querySelector("input:not(:disabled), select:not(:disabled)")?.focus({ preventScroll: true });
 }
 
-export default {
-  render({ model, el }) {
-    become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
-    let wanted = 0, isAsking = false;
-    const ask = () => {
-      if (isAsking || wanted === model.get("layer")) return;
-      const layer = wanted;
-      isAsking = true;
-      model.act(["layer", layer], () => {
-        isAsking = false;
-        if (wanted !== layer) ask(); // the pointer has moved on
-      });
-    };
-    const choose = (depth) => {
-      wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), model.get("layers"));
-      ask();
-    };
-    const entry = make("input", {
-      class: "ex-entry", type: "number", min: 1, ...OWN_KEYS, "aria-label": "Layer of the diagram",
-      onchange: () => choose(Number(entry.value)),
+export function diagram(model, el) {
+  become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
+  let wanted = 0, isAsking = false;
+  const ask = () => {
+    if (isAsking || wanted === model.get("layer")) return;
+    const layer = wanted;
+    isAsking = true;
+    model.act(["layer", layer], () => {
+      isAsking = false;
+      if (wanted !== layer) ask(); // the pointer has moved on
     });
-    const words = make("span"), count = make("span"), blocks = make("div", { class: "ex-blocks" });
-    el.append(make("p", { class: "ex-diagram-head" }, "Layer ", entry, count, words), blocks);
-    let stop = 0; // the number of the part that Tab reaches
-    const parts = () => [...blocks.querySelectorAll(".ex-part")];
-    const makeStop = (index) => {
-      stop = Math.max(0, Math.min(index, parts().length - 1));
-      parts().forEach((part, at) => part.setAttribute("tabindex", at === stop ? 0 : -1));
-    };
-    const open = (part) => part && openControl(el.closest(".ex-explore"), part.dataset.opens);
-    blocks.addEventListener("click", ({ target }) => open(target.closest(".ex-part")));
-    blocks.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step && !["Enter", " "].includes(event.key)) return;
-      event.preventDefault();
-      if (!step) return void open(event.target.closest(".ex-part"));
-      makeStop(parts().indexOf(event.target) + step);
-      parts()[stop].focus();
-    });
-    const stopListening = listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail));
-    return callAll([stopListening, follow(model, "svg", () => {
-      const hasFocus = blocks.contains(document.activeElement);
-      blocks.replaceChildren(...parsedSvg(model.get("svg")));
-      makeStop(stop);
-      if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
-    }), follow(model, "layer layers words", () => {
-      entry.value = model.get("layer");
-      entry.max = model.get("layers");
-      setText(count, ` of ${model.get("layers")}`);
-      setText(words, model.get("words"));
-    })]);
-  },
-};
+  };
+  const choose = (depth) => {
+    wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), Number(entry.max));
+    ask();
+  };
+  const partsOfHead = () => {
+    const head = parsedHtml(model.get("head"));
+    return { entry: head.querySelector("input"), texts: [...head.querySelectorAll("span")] };
+  };
+  const { entry, texts } = partsOfHead(), blocks = make("div", { class: "ex-blocks" });
+  setAttributes(entry, OWN_KEYS);
+  entry.addEventListener("change", () => choose(Number(entry.value)));
+  el.append(entry.parentElement, blocks);
+  let stop = 0; // the number of the part that Tab reaches
+  const parts = () => [...blocks.querySelectorAll(".ex-part")];
+  const makeStop = (index) => {
+    stop = Math.max(0, Math.min(index, parts().length - 1));
+    parts().forEach((part, at) => part.setAttribute("tabindex", at === stop ? 0 : -1));
+  };
+  const open = (part) => part && openControl(el.closest(".ex-explore"), part.dataset.opens);
+  blocks.addEventListener("click", ({ target }) => open(target.closest(".ex-part")));
+  blocks.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step && !["Enter", " "].includes(event.key)) return;
+    event.preventDefault();
+    if (!step) return void open(event.target.closest(".ex-part"));
+    makeStop(parts().indexOf(event.target) + step);
+    parts()[stop].focus();
+  });
+  const stopListening = listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail));
+  return callAll([stopListening, follow(model, "svg", () => {
+    const hasFocus = blocks.contains(document.activeElement);
+    blocks.replaceChildren(...parsedHtml(model.get("svg")).children);
+    makeStop(stop);
+    if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
+  }), follow(model, "head", () => { // the entry stays, and with it the focus
+    const { entry: { value, max }, texts: words } = partsOfHead();
+    Object.assign(entry, { value, max });
+    texts.forEach((node, index) => setText(node, words[index].textContent));
+  })]);
+}

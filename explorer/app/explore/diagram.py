@@ -12,20 +12,25 @@ from explorer.figures.diagram import diagram
 from explorer.profile import Profile
 
 
+def head(layer: int, layers: int, words: str) -> str:
+    """The line above the drawing, as HTML: an entry for the layer, how many there are, and what the numbers are."""
+    return (f'<p class="ex-diagram-head">Layer <input class="ex-entry" type="number" min="1" max="{layers}" '
+            f'value="{layer}" aria-label="Layer of the diagram"><span> of {layers}</span><span>{words}</span></p>')
+
+
 class Diagram(Part):
     """A card with the drawing.
 
     Traits:
         svg: the drawing.
-        layer: its number, 1 … `layers`. A browser asks for another by the message `["layer", number]`.
-        words: what the numbers are.
+        head: the line above it, see `head`.
+        layer: its number, from 1. A browser asks for another by the message `["layer", number]`.
     """
 
     view = "diagram"
     svg = traitlets.Unicode().tag(sync=True)
+    head = traitlets.Unicode(head(1, 1, "")).tag(sync=True)
     layer = traitlets.Int().tag(sync=True)
-    layers = traitlets.Int().tag(sync=True)
-    words = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +48,13 @@ class Diagram(Part):
         """
         profile = next((profile for profile in reversed(profiles) if profile and profile.config == config), None)
         self._shown = config, profile, reference
-        self.layers = config.n_layers
         self.layer = min(self._wanted or config.n_layers, config.n_layers)
-        self.words = f"q = mean x², {profile.origin}" if profile else ""
+        self.head = head(self.layer, config.n_layers, f"q = mean x², {profile.origin}" if profile else "")
         self.svg = diagram(config, self.layer, profile, reference)
 
     def _choose(self, _: object, content: object, __: object) -> None:
         match content:
-            case ["layer", int() as layer] if 1 <= layer <= self.layers and self._shown:
+            case ["layer", int() as layer] if self._shown and 1 <= layer <= self._shown[0].n_layers:
                 self._wanted = layer
                 config, profile, reference = self._shown
                 self.show(config, [profile], reference)

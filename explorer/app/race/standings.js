@@ -17,26 +17,24 @@ function contenderRows(row, columns) {
   ];
 }
 
-export default {
-  render({ model, el }) {
-    const title = make("b");
-    const words = make("span");
-    const head = make("tr");
-    const body = make("tbody");
-    const table = make("table", {}, make("thead", {}, head), body);
-    // The table may scroll sideways: with a tabindex, the keyboard can scroll it.
-    const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Standings" }, table);
-    become(el, "ex-standings");
-    el.append(make("p", {}, title, " ", words), frame);
-    return follow(model, "title words columns rows stale", () => {
-      const columns = model.get("columns");
-      el.classList.toggle("ex-stale", model.get("stale"));
-      title.textContent = model.get("title");
-      table.setAttribute("aria-label", model.get("title"));
-      words.textContent = model.get("words");
-      head.replaceChildren(...columns.map(({ text, number }) => (
-        make("th", { scope: "col", class: number ? "ex-number" : "" }, ...typeset(text)))));
-      body.replaceChildren(...model.get("rows").flatMap((row) => contenderRows(row, columns)));
-    });
-  },
-};
+export function standings(model, el) {
+  const title = make("b");
+  const words = make("span");
+  const head = make("tr");
+  const body = make("tbody");
+  const table = make("table", {}, make("thead", {}, head), body);
+  // The table may scroll sideways: with a tabindex, the keyboard can scroll it.
+  const frame = make("div", { class: "ex-scroll", tabindex: 0, role: "region", "aria-label": "Standings" }, table);
+  become(el, "ex-standings");
+  el.append(make("p", {}, title, " ", words), frame);
+  return follow(model, "title words columns rows stale", () => {
+    const columns = model.get("columns");
+    el.classList.toggle("ex-stale", model.get("stale"));
+    title.textContent = model.get("title");
+    table.setAttribute("aria-label", model.get("title"));
+    words.textContent = model.get("words");
+    head.replaceChildren(...columns.map(({ text, number }) => (
+      make("th", { scope: "col", class: number ? "ex-number" : "" }, ...typeset(text)))));
+    body.replaceChildren(...model.get("rows").flatMap((row) => contenderRows(row, columns)));
+  });
+}

@@ -136,13 +136,11 @@ function followSizes(step) {
   return () => resizes.disconnect();
 }
 
-export default {
-  render({ model, el }) {
-    become(el, "ex-stories");
-    if (!model.get("cards").length) return undefined;
-    const cards = storyCards(model);
-    const step = new StoryStep(model, () => el.closest(".ex-root"));
-    el.append(cards, step.box);
-    return callAll([followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);
-  },
-};
+export function strip(model, el) {
+  become(el, "ex-stories");
+  if (!model.get("cards").length) return () => {};
+  const cards = storyCards(model);
+  const step = new StoryStep(model, () => el.closest(".ex-root"));
+  el.append(cards, step.box);
+  return callAll([followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);
+}

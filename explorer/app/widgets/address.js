@@ -136,7 +136,7 @@ function codeBox(model, link) {
   const ask = button("QR code", "ex-link", () => model.act(["code", link()]),
     { title: "The link as a picture, for a telephone" });
   const end = follow(model, "code", () => {
-    drawing.replaceChildren(...parsedSvg(model.get("code")));
+    drawing.replaceChildren(...parsedHtml(model.get("code")).children);
     if (drawing.children.length) bringIntoView(drawing);
   });
   return { node: make("div", {}, ask, drawing), paint: () => drawing.replaceChildren(), end };

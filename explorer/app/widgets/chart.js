@@ -62,6 +62,16 @@ function simplify(data, layout) {
   }
 }
 
+/** Calls back when the browser is idle. */
+const whenIdle = (callback) => (
+  window.requestIdleCallback ? requestIdleCallback(callback, { timeout: 1000 }) : setTimeout(callback));
+
+const printMedia = window.matchMedia("print");
+const isPrinting = () => printMedia.matches;
+
+/** Calls back when the page is about to be printed. Returns a function that stops. */
+const onPrint = (callback) => listen(printMedia, "change", () => isPrinting() && callback());
+
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
 function onColors(callback) {
   const theme = new MutationObserver(callback);
@@ -92,17 +102,20 @@ class Card {
     this.redraw = this.redraw.bind(this);
     this.resetZoom = this.resetZoom.bind(this);
     this.isSeen = true; // as far as the kernel knows
-    this.place = onScreen(this.plot, (isVisible) => {
+    this.isOnScreen = false;
+    this.intersections = new IntersectionObserver((entries) => {
+      this.isOnScreen = entries.at(-1).isIntersecting;
       this.reportVisibility();
-      if (isVisible) this.update();
+      if (this.isOnScreen) this.update();
     });
+    this.intersections.observe(this.plot);
     this.resizes = new ResizeObserver(() => this.resize());
     this.resizes.observe(this.plot);
     this.stop = callAll([
       follow(model, TEXTS, () => this.write()), follow(model, "title description", () => this.describe()),
       follow(model, "figure stale", () => this.update()), onColors(this.redraw), onPrint(() => this.draw()),
       listenInPanel(this.plot, "ex-layer", ({ detail }) => this.mark(detail)),
-      () => this.resizes.disconnect(), () => this.place.end(), saveIncomingFiles(model), this.guess.end,
+      () => this.resizes.disconnect(), () => this.intersections.disconnect(), this.guess.end,
     ]);
   }
 
@@ -241,7 +254,7 @@ class Card {
 
   /** Tells the kernel whether the chart is to follow a slider. A trait would send the figure along with it. */
   reportVisibility() {
-    const isSeen = this.place.visible && !this.isPicture();
+    const isSeen = this.isOnScreen && !this.isPicture();
     if (isSeen === this.isSeen) return;
     this.isSeen = isSeen;
     try {
@@ -262,7 +275,7 @@ class Card {
     if (this.isScheduled || !this.canDraw()) return;
     this.isScheduled = true;
     this.plot.dataset.waits = ""; // for tests and other programs that watch the page, until it is drawn
-    const atNextFrame = this.place.visible ? requestAnimationFrame : whenIdle;
+    const atNextFrame = this.isOnScreen ? requestAnimationFrame : whenIdle;
     atNextFrame(() => {
       this.isScheduled = false;
       this.draw();
@@ -277,7 +290,7 @@ class Card {
 
   /** Whether the plot has room. While figures change, a picture or a plot off the screen keeps the one that it has. */
   canDraw() {
-    const isWanted = (this.place.visible && (!this.isPicture() || !this.drawnFigure)) || !this.model.get("stale")
+    const isWanted = (this.isOnScreen && (!this.isPicture() || !this.drawnFigure)) || !this.model.get("stale")
       || isPrinting();
     return isWanted && this.size[0] >= NARROWEST_PLOT;
   }
@@ -380,10 +393,8 @@ class Card {
   }
 }
 
-export default {
-  render({ model, el }) {
-    const card = new Card(model);
-    el.append(card.el);
-    return () => card.remove();
-  },
-};
+export function chart(model, el) {
+  const card = new Card(model);
+  el.append(card.el);
+  return () => card.remove();
+}

@@ -354,16 +354,14 @@ function makeSections(model, el) {
   };
 }
 
-export default {
-  render({ model, el }) {
-    become(el, "ex-controls", { role: "group", "aria-label": model.get("label") });
-    let paint = () => {};
-    return callAll([
-      follow(model, "sections", () => {
-        paint = makeSections(model, el);
-        paint();
-      }),
-      follow(model, "values notes excluded offers changes folded disabled refused summary sweeping", () => paint()),
-    ]);
-  },
-};
+export function controls(model, el) {
+  become(el, "ex-controls", { role: "group", "aria-label": model.get("label") });
+  let paint = () => {};
+  return callAll([
+    follow(model, "sections", () => {
+      paint = makeSections(model, el);
+      paint();
+    }),
+    follow(model, "values notes excluded offers changes folded disabled refused summary sweeping", () => paint()),
+  ]);
+}

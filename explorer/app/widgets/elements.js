@@ -87,9 +87,8 @@ function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** The drawings of a text. */
-const parsedSvg = (text) => (
-  new DOMParser().parseFromString(`<svg xmlns="${SVG}">${text}</svg>`, "image/svg+xml").documentElement.children);
+/** An element with the nodes of a text, whose markup the kernel has made. */
+const parsedHtml = (text) => new DOMParser().parseFromString(text, "text/html").body;
 
 function makeSvg(tag, attributes, ...children) {
   const node = document.createElementNS(SVG, tag);

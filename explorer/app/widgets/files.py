@@ -27,7 +27,7 @@ _coming: WeakKeyDictionary[Part, list[Callable[..., None]]] = WeakKeyDictionary(
 
 
 def hand_over(owner: Part, name: str, media: str, content: bytes) -> None:
-    """Sends a file to the views of `owner`, a piece when the last one has come; `saveIncomingFiles` takes them.
+    """Sends a file to the page of `owner`, a piece when the last one has come; `receiveFile` of `parts.js` saves it.
 
     Raises:
         ConfigError: it is too large for that.

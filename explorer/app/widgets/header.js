@@ -2,24 +2,22 @@
 
    Tabs follow the WAI-ARIA pattern: the arrow keys move between them, and Tab stops at the chosen one only. */
 
-export default {
-  render({ model, el }) {
-    const name = model.get("name"), titles = model.get("tabs"), ends = [];
-    become(el, "ex-header");
-    el.append(button("Skip to the results", "ex-skip", () => focusResults(el)), make("h1", {}, name));
-    if (titles.length > 1) ends.push(tabBar(model, el, titles));
-    const { nodes, end } = tools(model, el);
-    el.append(...nodes);
-    ends.push(end);
-    if (hasAddress()) {
-      ends.push(follow(model, "selected", () => {
-        document.title = pageTitle(name, titles, model.get("selected"));
-      }));
-    }
-    model.send(["shown", hasAddress() ? location.search : ""]);
-    return callAll(ends);
-  },
-};
+export function header(model, el) {
+  const name = model.get("name"), titles = model.get("tabs"), ends = [];
+  become(el, "ex-header");
+  el.append(button("Skip to the results", "ex-skip", () => focusResults(el)), make("h1", {}, name));
+  if (titles.length > 1) ends.push(tabBar(model, el, titles));
+  const { nodes, end } = tools(model, el);
+  el.append(...nodes);
+  ends.push(end);
+  if (hasAddress()) {
+    ends.push(follow(model, "selected", () => {
+      document.title = pageTitle(name, titles, model.get("selected"));
+    }));
+  }
+  model.send(["shown", hasAddress() ? location.search : ""]);
+  return callAll(ends);
+}
 
 /** Focuses the main part of the open panel. On a narrow page the main part has no box: then its first part. */
 function focusResults(el) {

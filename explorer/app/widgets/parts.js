@@ -70,6 +70,22 @@ class Part {
 }
 
 const unanswered = new Set(); // the pages of this document that wait for an answer
+const incomplete = new Map(); // the number of a file to the parts of it that have arrived
+
+/** Saves a file that the kernel sends: `{file, media}`, with its bytes beside it. A large file comes in parts, which carry
+    the `number` of the file and how many parts are `left`; each further part is requested. */
+function receiveFile(part, { file, media, number, left }, bytes) {
+  const received = [...(incomplete.get(number) ?? []), bytes];
+  incomplete.set(number, received);
+  if (left) {
+    part?.send(["more", number, received.length]);
+    return;
+  }
+  incomplete.delete(number);
+  const url = URL.createObjectURL(new Blob(received, { type: media }));
+  make("a", { href: url, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // a browser may still be reading it
+}
 
 class Page {
   parts = new Map();
@@ -84,8 +100,10 @@ class Page {
   constructor(model) {
     this.model = model;
     model.get("layout").on("msg:custom", (message, buffers) => { // see `runtime.tell`
-      if (message.parts) this.merge(message);
-      else this.parts.get(message.to)?.emit(["message"], message.content, buffers);
+      const { parts, to, content } = message, part = this.parts.get(to);
+      if (parts) this.merge(message);
+      else if (content.file) receiveFile(part, content, buffers[0]);
+      else part?.emit(["message"], content);
     });
     model.on("change:state", () => this.merge(model.get("state")));
     this.merge(model.get("state"));
@@ -190,12 +208,12 @@ function openPage(model) {
 /** Draws a part into an element. Returns a function that stops. */
 function drawPart(part, el) {
   let classes = [];
-  const end = views[part.get("view")].render({ model: part, el });
+  const end = views[part.get("view")](part, el);
   const stop = follow(part, "classes hidden", () => {
     el.classList.remove(...classes);
     classes = part.get("classes");
     el.classList.add(...classes);
     el.style.display = part.get("hidden") ? "none" : "";
   });
-  return callAll([stop, end ?? (() => {})]);
+  return callAll([stop, end]);
 }

@@ -1,4 +1,5 @@
-/* Saves a chart as a picture: the plot with its title, its caption and the names of its designs. */
+/* Saves a chart: the menu of formats, and the picture, which is the plot with its title, its caption and the names of
+   its designs. The kernel makes the other formats. */
 
 const NARROWEST_PICTURE = 640; // pixels; on a narrower picture the legend takes more room than the data
 const LOWEST_PICTURE = 220;
@@ -37,6 +38,26 @@ function legendTraces(designs, letters) {
   });
 }
 
+/** A small button of a chart. Screen readers read its title. */
+const chartButton = (label, title, onclick, attributes = {}) => (
+  button(label, "ex-chart-tool", onclick, { title, "aria-label": title, ...attributes }));
+
+/** A Save button and its menu, with a button for each format. The browser's popover handles keys and closing. */
+function saveMenu(formats) {
+  const menu = make("div", { class: "ex-save-menu", popover: "auto", role: "group", "aria-label": "Save as" });
+  const opener = chartButton("Save", "Save the chart", null, { "aria-haspopup": "true" });
+  opener.popoverTargetElement = menu;
+  menu.append(...Object.entries(formats).map(([format, save]) => (
+    chartButton(format, `Save as ${format}`, () => { menu.hidePopover(); save(); }))));
+  const close = () => menu.hidePopover();
+  menu.addEventListener("toggle", ({ newState }) => {
+    const { bottom, right } = opener.getBoundingClientRect();
+    Object.assign(menu.style, { top: `${bottom + 2}px`, left: `${Math.max(4, right - menu.offsetWidth)}px` });
+    window[newState === "open" ? "addEventListener" : "removeEventListener"]("scroll", close, { capture: true });
+  });
+  return [opener, menu];
+}
+
 /** Saves a figure as large as its plot, in the card's colors. `title` and `captions` stand above it. */
 function download(Plotly, figure, plot, card, { title, captions, designs }, format) {
   const { surface, text, muted } = palette(card);
@@ -61,6 +82,6 @@ function download(Plotly, figure, plot, card, { title, captions, designs }, form
     },
     legend2: { x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { size: 12, color: text } },
   };
-  const filename = fileName(title);
+  const filename = title.toLowerCase().replace(/[^a-z0-9]+/g, "-") || "chart";
   return Plotly.downloadImage({ data: [...data, ...traces], layout }, { format, filename, width, height, scale: 2 });
 }

@@ -144,20 +144,18 @@ function designChooser(model) {
   return { nodes: [heading, chooser], button: add, paint };
 }
 
-export default {
-  render({ model, el }) {
-    const isSelectable = model.get("choices").length > 0;
-    const head = (isSelectable ? designChooser : currentDesign)(model);
-    const list = make("ul", { class: "ex-pin-list", "aria-label": `${model.get("noun")}s` });
-    const status = make("p", { class: "ex-pin-said", role: "status" });
-    const paintChips = chipList(model, list, head.button);
-    become(el, isSelectable ? "ex-contenders" : "ex-pins", { role: "group" });
-    el.append(...head.nodes, list, status);
-    return follow(model, "entries choices now marks heading said answers", () => {
-      el.setAttribute("aria-label", model.get("heading"));
-      head.paint();
-      setText(status, model.get("said"));
-      paintChips();
-    });
-  },
-};
+export function roster_box(model, el) {
+  const isSelectable = model.get("choices").length > 0;
+  const head = (isSelectable ? designChooser : currentDesign)(model);
+  const list = make("ul", { class: "ex-pin-list", "aria-label": `${model.get("noun")}s` });
+  const status = make("p", { class: "ex-pin-said", role: "status" });
+  const paintChips = chipList(model, list, head.button);
+  become(el, isSelectable ? "ex-contenders" : "ex-pins", { role: "group" });
+  el.append(...head.nodes, list, status);
+  return follow(model, "entries choices now marks heading said answers", () => {
+    el.setAttribute("aria-label", model.get("heading"));
+    head.paint();
+    setText(status, model.get("said"));
+    paintChips();
+  });
+}

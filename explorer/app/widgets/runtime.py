@@ -1,13 +1,14 @@
 """`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all its pages.
 
 A page brings no more than a stub, which waits for the script. That is put together from the `.js` files of this
-package: those in `SHARED` are seen by all others, each of which exports one view under the file's name.
+package: those in `SHARED` are seen by all others. An exported function of any is the view of its name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,22 +23,20 @@ from explorer.glossary.lessons import LESSONS
 from explorer.glossary.papers import HOSTS
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "typeset", "glossary", "parts", "address", "handing", "picture", "plotly", "search",
-          "guess", "update", "screen")
+SHARED = ("elements", "glossary", "parts", "address", "picture", "plotly", "search", "guess", "update")
 STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/header", "widgets/media", "widgets/chart", "widgets/saving", "widgets/search",
-    "widgets/glossary", "widgets/roster_box", "race/race", "explore/explore",
-    "stories/stories"))
+    "widgets/style", "widgets/controls", "widgets/header", "widgets/media", "widgets/chart", "widgets/glossary",
+    "race/race", "explore/explore", "stories/stories"))
+VIEW = re.compile(r"^export function (\w+)", re.M)
 _creating = threading.Lock()
 
 
 def page_script() -> str:
-    """All scripts as one module: shared functions, the views, each in a scope of its own, and the registry of views."""
-    files = {path.stem: path.read_text(encoding="utf-8") for path in sorted(APP.rglob("*.js"))}
+    """All scripts as one module: shared functions, the others, each file in a scope of its own, and what starts it."""
+    files = {path.stem: VIEW.sub(r"views.\1 = \1;\nfunction \1", path.read_text(encoding="utf-8"))
+             for path in sorted(APP.rglob("*.js"))}
     shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
-    own = [f"views.{name} = (() => {{\n{text.replace('export default', 'return')}}})();"
-           for name, text in files.items()]
-    return "\n".join([*shared, *own, start])
+    return "\n".join([*shared, *(f"{{\n{text}}}" for text in files.values()), start])
 
 
 SCRIPT = page_script()

@@ -32,32 +32,30 @@ function findingNode(model, { severity, meaning, evidence, remedy, code, numbers
   return root;
 }
 
-export default {
-  render({ model, el }) {
-    become(el, "ex-verdict", { role: "region", "aria-label": "Verdict" });
-    let isOpen = false;
-    const unfolded = new Set();
-    // On a narrow page the chart that sticks to the top stands below the verdict, and needs the verdict's height.
-    const resizes = new ResizeObserver(() => {
-      el.closest(".ex-explore")?.style.setProperty("--ex-verdict-height", `${el.offsetHeight}px`);
-    });
-    resizes.observe(el);
-    return callAll([() => resizes.disconnect(), follow(model, "findings undo", () => {
-      const nodes = model.get("findings").map((finding, index) => findingNode(model, finding, index, unfolded));
-      el.hidden = nodes.length === 0;
-      if (nodes.length && model.get("undo")) {
-        const title = `Takes back: ${model.get("undo")}`;
-        nodes[0].append(button("Undo", "ex-button", () => model.act("undo"), { title }));
-      }
-      el.replaceChildren(...nodes.slice(0, 1));
-      if (nodes.length < 2) return;
-      const count = nodes.length === 2 ? "1 more finding" : `${nodes.length - 1} more findings`;
-      const others = make("details", {}, make("summary", {}, count), ...nodes.slice(1));
-      others.open = isOpen;
-      others.addEventListener("toggle", () => { isOpen = others.open; });
-      el.append(others);
-    }), follow(model, "stale", () => { // apart from the findings, so that their buttons stay, and with them the focus
-      el.classList.toggle("ex-stale", model.get("stale"));
-    })]);
-  },
-};
+export function verdict(model, el) {
+  become(el, "ex-verdict", { role: "region", "aria-label": "Verdict" });
+  let isOpen = false;
+  const unfolded = new Set();
+  // On a narrow page the chart that sticks to the top stands below the verdict, and needs the verdict's height.
+  const resizes = new ResizeObserver(() => {
+    el.closest(".ex-explore")?.style.setProperty("--ex-verdict-height", `${el.offsetHeight}px`);
+  });
+  resizes.observe(el);
+  return callAll([() => resizes.disconnect(), follow(model, "findings undo", () => {
+    const nodes = model.get("findings").map((finding, index) => findingNode(model, finding, index, unfolded));
+    el.hidden = nodes.length === 0;
+    if (nodes.length && model.get("undo")) {
+      const title = `Takes back: ${model.get("undo")}`;
+      nodes[0].append(button("Undo", "ex-button", () => model.act("undo"), { title }));
+    }
+    el.replaceChildren(...nodes.slice(0, 1));
+    if (nodes.length < 2) return;
+    const count = nodes.length === 2 ? "1 more finding" : `${nodes.length - 1} more findings`;
+    const others = make("details", {}, make("summary", {}, count), ...nodes.slice(1));
+    others.open = isOpen;
+    others.addEventListener("toggle", () => { isOpen = others.open; });
+    el.append(others);
+  }), follow(model, "stale", () => { // apart from the findings, so that their buttons stay, and with them the focus
+    el.classList.toggle("ex-stale", model.get("stale"));
+  })]);
+}
