@@ -6,6 +6,7 @@ Every file of the package is read as a syntax tree, so imports inside functions 
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,30 +163,42 @@ def test_theory_is_independent_of_what_it_is_compared_with() -> None:
             if name.startswith("explorer.") and room(name) not in {"theory", *THEORY_MAY_IMPORT}] == []
 
 
-def test_the_package_alone_costs_nothing() -> None:
+LATE = {"numpy", "pandas", "pydantic", "plotly", "torch", "jinja2", "dask", "distributed", "xarray", "zarr"}
+LOADED = ("explorer", "explorer.sweeping.sweeps", "explorer.profile", "explorer.figures", "explorer.export.module",
+          "explorer.app.dashboard")
+"""What is imported, in this order, in one fresh process."""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """For each module of `LOADED` what of `LATE` is there once it is imported after those before it."""
+    code = f"""
+import importlib, json, sys
+for name in {LOADED}:
+    importlib.import_module(name)
+    print(json.dumps([name, sorted({LATE} & sys.modules.keys())]))
+"""
+    lines = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
+    return {name: set(found) for name, found in map(json.loads, lines)}
+
+
+def test_the_package_alone_costs_nothing(loaded: dict[str, set[str]]) -> None:
     """What draws a record is named when the package is imported, and loaded when something is drawn."""
-    code = "import sys, explorer; print(*sorted({'numpy', 'pandas', 'pydantic', 'plotly', 'torch'} & {*sys.modules}))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+    assert loaded["explorer"] == set()
 
 
-@pytest.mark.parametrize("module", ["explorer", "explorer.profile", "explorer.figures", "explorer.export.module",
-                                    "explorer.app.dashboard", "explorer.sweeping.sweeps"])
-def test_torch_waits_until_something_is_measured(module: str) -> None:
+@pytest.mark.parametrize("module", LOADED)
+def test_torch_waits_until_something_is_measured(module: str, loaded: dict[str, set[str]]) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
-    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=False)
-    assert done.returncode == 0, f"importing {module} imports torch"
+    assert "torch" not in loaded[module], f"importing {module}, or a module before it in LOADED, imports torch"
 
 
-def test_the_template_engine_waits_until_a_file_is_written() -> None:
-    code = "import sys, explorer.app.dashboard, explorer.export.module; sys.exit('jinja2' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_the_template_engine_waits_until_a_file_is_written(loaded: dict[str, set[str]]) -> None:
+    assert "jinja2" not in loaded[LOADED[-1]]
 
 
-def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs() -> None:
-    late = {"dask", "distributed", "xarray", "zarr", "pandas"}
-    code = f"import sys, explorer.sweeping.sweeps; print(*sorted({late} & {{*sys.modules}}))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs(loaded: dict[str, set[str]]) -> None:
+    assert not loaded["explorer.sweeping.sweeps"] & {"dask", "distributed", "xarray", "zarr", "pandas"}
 
 
 def test_public_face() -> None:

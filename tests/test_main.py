@@ -162,26 +162,6 @@ def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert err.count("\n") == 1
 
 
-def test_the_page_finds_plotly_below_the_address_of_its_server() -> None:
-    """As behind a proxy that hands on what is below an address."""
-    port = free_port()
-    command = [sys.executable, "-m", "explorer", "serve", "--host", "127.0.0.1", "--port", str(port), "--no-browser",
-               "--preheat", "0", "--drain-seconds", "0", "--base-url", "/else/where/"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        server.stdout.readline()  # it listens
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/else/where/", timeout=60) as page:
-                announced = next(line for line in page if b"data-plotly" in line).decode()
-            path = announced.split('data-plotly="')[1].split('"')[0]
-            assert path.startswith("/else/where/voila/plotly-")
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as sent:
-                assert sent.headers["Content-Type"] == "text/javascript; charset=utf-8"
-                assert sent.read() == plotlyjs.part()
-        finally:
-            server.terminate()
-
-
 def listens(port: int) -> bool:
     with closing(socket.socket()) as client:
         return client.connect_ex(("localhost", port)) == 0
@@ -204,19 +184,28 @@ def test_any_notebook_server_of_the_environment_sends_plotly(tmp_path: Path) -> 
             server.terminate()
 
 
-def test_serve_says_where_and_ends_with_ctrl_c() -> None:
+def test_serve_says_where_finds_plotly_below_its_address_and_ends_with_ctrl_c() -> None:
+    """As behind a proxy that hands on what is below an address; a page is open when it ends."""
     port = free_port()
-    command = [sys.executable, "-m", "explorer", "serve", "--port", str(port), "--no-browser"]
+    command = [sys.executable, "-m", "explorer", "serve", "--port", str(port), "--no-browser", "--drain-seconds", "0",
+               "--base-url", "/else/where/"]
     # What a shell puts into the background ignores Ctrl-C, and so would whatever it starts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
     try:
         assert server.stdout is not None
-        said = server.stdout.readline()
-        assert said == f"Transformer Signal Explorer is at http://localhost:{port}/ (Ctrl-C stops it)\n"
+        assert server.stdout.readline() == (
+            f"Transformer Signal Explorer is at http://localhost:{port}/else/where/ (Ctrl-C stops it)\n")
         with pytest.raises(HTTPError, match="403"):  # no file of the folder is for visitors, least of all the notebook
-            urlopen(f"http://localhost:{port}/voila/files/explorer.ipynb", timeout=10)
+            urlopen(f"http://localhost:{port}/else/where/voila/files/explorer.ipynb", timeout=10)
+        with urlopen(f"http://localhost:{port}/else/where/", timeout=60) as page:
+            announced = next(line for line in page if b"data-plotly" in line).decode()
+        path = announced.split('data-plotly="')[1].split('"')[0]
+        assert path.startswith("/else/where/voila/plotly-")
+        with urlopen(f"http://localhost:{port}{path}", timeout=60) as sent:
+            assert sent.headers["Content-Type"] == "text/javascript; charset=utf-8"
+            assert sent.read() == plotlyjs.part()
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=60)
     finally:

@@ -312,7 +312,8 @@ def test_a_config_has_its_own_rates() -> None:
     right = ex.coord_check(CONFIG.replace(attention_scale="d"), **sizes)
     assert right.findings == []
     assert {"attention.W_Q", "attention.W_K", "attention.W_V"} <= {row.quantity for row in right.sizes}
-    wrong = ex.coord_check(lambda width, depth: CONFIG.replace(d_model=width, n_layers=depth), **sizes)
+    wrong = ex.coord_check(lambda width, depth: CONFIG.replace(d_model=width, n_layers=depth),
+                           widths=(64, 128, 256), depths=(4,))
     assert [finding.remedy for finding in wrong.findings] == ["Divide q·k by the head's width, not by its root"]
     fixed = ex.coord_check(lambda width, depth: CONFIG.replace(d_model=width, n_layers=depth, n_heads=width // 16),
                            widths=(64, 128, 256), depths=(4,), optimizer=ex.Recipe(learning_rate=2e-3))
