@@ -25,7 +25,7 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2066, 17),
-    "app": Room(8157, 89),
+    "app": Room(8158, 89),
     "diagnosis": Room(1091, 9),
     "export": Room(507, 5),
     "figures": Room(2195, 16),

@@ -65,7 +65,7 @@ def test_what_it_adds_to_the_branches_input_is_seen_by_an_epsilon_as_large(name:
 
 def branch(layer: MixingLayer, index: int, x: Tensor) -> Tensor:
     """F(N(x))."""
-    x = layer.norm(x)
+    x = layer.normed[index]("input", x)
     if index:
         return layer.mlp(x)
     assert layer.attention is not None
@@ -150,7 +150,7 @@ def test_a_parallel_layer_is_one_sum() -> None:
     x = inputs.input
     first = model.layers[0]
     x_1, _ = first(x, lambda site, layer, tensor: seen.update({site: tensor}))
-    read = first.norm(x)
+    read = first.normed[0]("input", x)
     attended = first.attention(read, lambda *_: None, ())[0]
     torch.testing.assert_close(seen["resid_mid"], x + attended)
     torch.testing.assert_close(x_1, x + attended + first.mlp(read))

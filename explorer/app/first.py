@@ -106,6 +106,6 @@ def _verdict(predicted: Profile) -> str:
 
 def _diagram(config: Config, predicted: Profile) -> str:
     """The last layer, with the numbers that theory expects."""
-    n_layers = config.n_layers
-    return (f'<div class="ex-diagram">{head(n_layers, n_layers, f"q = mean x², {predicted.origin}")}'
+    n_layers, words = config.n_layers, f"q = mean x², {predicted.origin}"
+    return (f'<div class="ex-diagram">{head(n_layers, n_layers, words, disabled=True)}'
             f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>')

@@ -51,7 +51,8 @@ def test_it_says_what_the_theory_says() -> None:
 def test_its_layer_is_the_one_that_the_live_page_draws() -> None:
     config, live = Config(norm_placement="post", n_layers=3), Diagram()
     live.show(config, [predict(config)], Config())
-    assert f'{live.head}<div class="ex-blocks">{live.svg}</div>' in first_picture(config, ["Explore"])
+    inert = live.head.replace("><span>", " disabled><span>", 1)
+    assert f'{inert}<div class="ex-blocks">{live.svg}</div>' in first_picture(config, ["Explore"])
     assert " of 3</span><span>q = mean x², predicted</span>" in live.head
 
 

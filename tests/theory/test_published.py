@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,7 +72,8 @@ def ln_gradient(case: Case, rng: np.random.Generator) -> tuple[float, float]:
     (gradient,) = torch.autograd.grad((torch.nn.functional.layer_norm(x, (d,)) * direction).sum(), x)
     known = Gains(Config(d_model=d, n_heads=1))
     norm = Norm(np.array([scale]), d, 2 / d, 0.0, np.array([[1.0], [rho]]))
-    return float(gradient.square().mean()), float(isotropic(known, positions(8, causal=False), [norm])[0, 0, 0])
+    return float(gradient.square().mean()), float(isotropic(
+        known, positions(8, causal=False), [SimpleNamespace(norms={"sum": norm})], "sum")[0, 0, 0])  # type: ignore[list-item]
 
 
 def softmax_square(case: Case, rng: np.random.Generator) -> tuple[float, float]:

@@ -12,10 +12,11 @@ from explorer.figures.diagram import diagram
 from explorer.profile import Profile
 
 
-def head(layer: int, layers: int, words: str) -> str:
+def head(layer: int, layers: int, words: str, *, disabled: bool = False) -> str:
     """The line above the drawing, as HTML: an entry for the layer, how many there are, and what the numbers are."""
     return (f'<p class="ex-diagram-head">Layer <input class="ex-entry" type="number" min="1" max="{layers}" '
-            f'value="{layer}" aria-label="Layer of the diagram"><span> of {layers}</span><span>{words}</span></p>')
+            f'value="{layer}" aria-label="Layer of the diagram"{" disabled" * disabled}>'
+            f"<span> of {layers}</span><span>{words}</span></p>")
 
 
 class Diagram(Part):
