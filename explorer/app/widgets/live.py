@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from explorer.app.widgets.chart import Chart
@@ -45,7 +45,7 @@ class Live(Panel[Job, Result]):
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
         self.verdict = Verdict()
-        controls.turn = self._interrupting
+        controls.turn = nullcontext  # a choice is checked while a drawing goes on; `refresh` takes the lock
         super().__init__()
 
     # --- what a panel says of itself --------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Part(traitlets.HasTraits):
 
     _numbers = count(1)
     turn: Callable[[], AbstractContextManager[object]] = staticmethod(lambda: LOCK)
-    """Gives the lock under which the browser's messages are handled."""
+    """Gives the lock under which a browser's changes are set."""
 
     def __init__(self, children: Sequence[Part] = (), **traits: Any) -> None:
         self.number = next(self._numbers)
@@ -94,7 +94,7 @@ class Part(traitlets.HasTraits):
 
     def handle(self, content: object, buffers: Sequence[Any] = ()) -> None:
         """Hands a browser's message, which may say anything, to the listeners."""
-        with self.turn():
+        with LOCK:
             for listener in tuple(self._listeners):
                 listener(self, content, buffers)
 
