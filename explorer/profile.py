@@ -551,6 +551,13 @@ MOST = 1e300
 """The largest number of seconds, or of a logit: a whole number of JSON may have any size."""
 
 
+def _seconds(value: Any) -> Any:
+    """A duration; one that is not finite is a text in JSON."""
+    if isinstance(value, int | float) and abs(value) > MOST:
+        raise ValueError(f"must be a number of at most {MOST:g}")
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
 class _Row(BaseModel, strict=True):
     """One array of a profile as JSON."""
 
@@ -567,7 +574,7 @@ class _Stored(BaseModel, strict=True):
     config: dict[str, Any] | None
     seeds: tuple[int, ...]
     notes: dict[str, str]
-    seconds: Annotated[float, BeforeValidator(lambda value: float(value) if value in ("nan", "inf", "-inf") else value)]
+    seconds: Annotated[float, BeforeValidator(_seconds)]
     model: str = ""
     layers: tuple[str, ...] = ()
     shapes: dict[str, tuple[int, int]] = {}
@@ -588,7 +595,8 @@ class _Stored(BaseModel, strict=True):
                        for place, row in enumerate(self.values)},
             "absent": {(statistic, site): layers for statistic, site, layers in self.absent},
             "others": tuple(other.profile(f"{at}others[{place}].") for place, other in enumerate(self.others)),
-            **{name: design and Config(**design) for name, design in (("config", self.config), ("twin", self.twin))},
+            **{name: Config(**design) if design else None
+               for name, design in (("config", self.config), ("twin", self.twin))},
         })
 
 
@@ -600,7 +608,7 @@ def _refusal(error: ValidationError) -> str:
         return f"it has no {place}"
     if first["type"] == "json_invalid":
         return f"it is no JSON: {first['msg']}"
-    rule = first["msg"].replace("Input should", "must").replace("Tuple should", "must")
+    rule = first["msg"].replace("Input should", "must").replace("Tuple should", "must").removeprefix("Value error, ")
     return f"{place or 'it'} {rule}; got {shown(first['input'])}"
 
 

@@ -127,6 +127,12 @@ def test_json_holds_every_number_also_those_that_json_lacks() -> None:
     assert math.isnan(Profile.from_json(Profile("measured", profile().values).to_json()).seconds)
 
 
+def test_an_empty_design_in_a_file_is_none() -> None:
+    data = json.loads(profile().to_json()) | {"config": {}, "twin": {}}
+    back = Profile.from_json(json.dumps(data))
+    assert (back.config, back.twin) == (None, None)
+
+
 def test_the_vocabulary_is_complete() -> None:
     assert set(STATISTICS) == {
         "second_moment", "token_correlation", "max_abs", "kurtosis", "logit_std", "attention_entropy",
