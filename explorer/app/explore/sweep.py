@@ -190,14 +190,11 @@ class SliderSweep:
         """The chosen statistic, also while the card is closed."""
         return self.statistics.value if self.field else self._statistic
 
-    def _choose(self) -> None:
-        self._draw()
-
     def open(self, field: str, clicked: bool = False) -> None:
         """Opens the card, or sweeps another field in it."""
         if not self.worker:
             self.chart, self.bar = Chart(picks=True), SweepBar()
-            self.statistics = sweep_list(self._choose)
+            self.statistics = sweep_list(self._draw)
             self.statistics.restore(self._statistic)
             self.chart.on_msg(self._take)
             self.bar.on_msg(self._take)

@@ -9,6 +9,7 @@
 
 const NARROWEST_PLOT = 60; // pixels; on a narrower plot, plotly would place words at minus infinity
 const SMALLEST_CHART = 190; // pixels of height; below, a chart is a picture
+const LABEL_ROOM = 24; // pixels a picture has for each label of the axis across
 
 /** Plotly's settings: it sends nothing from this page, and adds no buttons or words of its own to the drawing. */
 const SETTINGS = {
@@ -56,6 +57,9 @@ function simplify(data, layout) {
   Object.assign(layout, { title: undefined, showlegend: false, margin });
   layout.font.size = 12;
   for (const name of axisNames(layout)) layout[name].title = undefined;
+  const across = layout.xaxis, most = Math.floor((layout.width - margin.l - margin.r) / LABEL_ROOM);
+  if (across.dtick && across.range[1] - across.range[0] > most * across.dtick) delete across.dtick;
+  across.nticks = Math.min(across.nticks ?? most, most);
   for (const trace of data) {
     if (trace.type === "heatmap") trace.showscale = false;
     if (trace.mode === "lines+text") trace.text = []; // words at a level would lie over the data
@@ -67,10 +71,9 @@ const whenIdle = (callback) => (
   window.requestIdleCallback ? requestIdleCallback(callback, { timeout: 1000 }) : setTimeout(callback));
 
 const printMedia = window.matchMedia("print");
-const isPrinting = () => printMedia.matches;
 
 /** Calls back when the page is about to be printed. Returns a function that stops. */
-const onPrint = (callback) => listen(printMedia, "change", () => isPrinting() && callback());
+const onPrint = (callback) => listen(printMedia, "change", () => printMedia.matches && callback());
 
 /** Calls back whenever the page may have changed its colors. Returns a function that stops. */
 function onColors(callback) {
@@ -291,7 +294,7 @@ class Card {
   /** Whether the plot has room. While figures change, a picture or a plot off the screen keeps the one that it has. */
   canDraw() {
     const isWanted = (this.isOnScreen && (!this.isPicture() || !this.drawnFigure)) || !this.model.get("stale")
-      || isPrinting();
+      || printMedia.matches;
     return isWanted && this.size[0] >= NARROWEST_PLOT;
   }
 
@@ -327,7 +330,7 @@ class Card {
     const Plotly = await plotlyFor(figure);
     if (this.Plotly !== Plotly) this.clear(); // what one copy of plotly has drawn, another does not know
     this.Plotly = Plotly;
-    const moved = this.zoom.size === 0 ? moves(this.drawnFigure, figure) : null;
+    const moved = this.zoom.size === 0 && !this.isPicture() ? moves(this.drawnFigure, figure) : null;
     this.changesAxes = true;
     this.drawnFigure = figure; // before it is, for a new size or new colors meanwhile ask for another drawing
     if (moved) {
