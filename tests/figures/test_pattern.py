@@ -130,4 +130,4 @@ def test_tokens_that_are_drawn_have_positions_alone():
 
 def test_hover_text_reads_as_a_sentence():
     text = draw(uniform(4)).data[0].hovertemplate
-    assert text == "Query token %{y:.0f} gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>"
+    assert text == "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>"
