@@ -92,6 +92,30 @@ def test_a_picture_is_enlarged_by_a_click_and_by_its_button(wide: Dashboard) -> 
     expect(plots.nth(3).locator(".xtitle")).to_have_count(0)
 
 
+COLLIDING = """() => [...document.querySelectorAll('.ex-chart')].filter((card) => {
+  const boxes = [...card.querySelectorAll('.xtick text')].map((label) => label.getBoundingClientRect());
+  return boxes.some(({ left }, at) => at && left < boxes[at - 1].right + 2);
+}).map((card) => card.querySelector('.ex-chart-title').textContent)"""
+"""Charts whose labels across touch each other."""
+
+
+def test_narrow_pictures_have_labels_apart(wide: Dashboard) -> None:
+    before = wide.page.viewport_size
+    assert before is not None
+    wide.page.set_viewport_size({"width": 1024, "height": 900})
+    expect(wide.page.locator(".ex-enlarge:visible")).to_have_count(4)
+    for layers in (9, 12, 120):  # with a label at each layer, at every second, and of three digits
+        with wide.redrawn():
+            wide.write("n_layers", str(layers))
+        wait_until_still(wide.page)
+        assert wide.page.evaluate(COLLIDING) == [], layers
+    with wide.redrawn():
+        wide.write("n_layers", "12")
+    wide.page.set_viewport_size(before)
+    wait_until_still(wide.page)
+    wide.must_be_clean()
+
+
 def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(browser: Browser, voila: str) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     visit = Dashboard(page, "voila", first=True)
