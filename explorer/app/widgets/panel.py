@@ -8,9 +8,8 @@ way from one phase to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import traitlets
@@ -37,15 +36,8 @@ class Phase(StrEnum):
     """Stopped by a person, to be resumed where it was."""
 
 
-NEXT: Mapping[Phase, frozenset[Phase]] = MappingProxyType({
-    Phase.IDLE: frozenset({Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
-    Phase.COMPUTING: frozenset(Phase),
-    Phase.STALE: frozenset({Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
-    Phase.REFUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.FAILED}),
-    Phase.FAILED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED}),
-    Phase.PAUSED: frozenset({Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED}),
-})
-"""The phases that may follow each; only what computes can be stopped or paused."""
+STOPPED = (Phase.STALE, Phase.PAUSED)
+"""Phases to which only computing leads; the others may follow any phase."""
 
 
 def locked(callback: Callable[..., None]) -> Callable[..., None]:
@@ -118,7 +110,7 @@ class Panel(Part, Generic[Job, Result]):
             RuntimeError: this phase cannot follow the last one.
         """
         with LOCK, together():
-            if phase is not self._phase and phase not in NEXT[self._phase]:
+            if phase in STOPPED and self._phase not in (phase, Phase.COMPUTING):
                 raise RuntimeError(f"a panel that is {self._phase} cannot become {phase}")
             self._phase, status = phase, self.status
             status.state, status.text, status.detail, status.fraction = phase, text, detail, fraction
