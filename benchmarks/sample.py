@@ -16,7 +16,7 @@ from explorer import __version__
 from explorer.app.link.params import changed
 from explorer.app.race.lineup import Lineup, Plan, first_lineup
 from explorer.app.race.preparation import Start
-from explorer.app.race.sample import FILE
+from explorer.app.race.racefile import SAMPLE
 from explorer.choices import Choices
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
@@ -34,8 +34,9 @@ def main() -> int:
     lineup, plan = first_lineup(), Plan()
     start = Start.of(lineup, plan.replace(every=EVERY))
     race = race_of(start.terms).run(on_step=say)
-    FILE.write_text(json.dumps(packed(race, lineup, plan, __version__), separators=(",", ":")) + "\n", encoding="utf-8")
-    sys.stdout.write(f"\n{FILE}: {FILE.stat().st_size / 1000:.0f} kB\n")
+    content = json.dumps(packed(race, lineup, plan, __version__), separators=(",", ":"))
+    SAMPLE.write_text(f"{content}\n", encoding="utf-8")
+    sys.stdout.write(f"\n{SAMPLE}: {SAMPLE.stat().st_size / 1000:.0f} kB\n")
     return 0
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from explorer.diagnosis import Finding, diagnose
     from explorer.diagnosis.comparing import Comparison, compare
     from explorer.export.module import torch_code
-    from explorer.lessons.check import check
+    from explorer.lessons.exercises import check
     from explorer.lessons.live import live
     from explorer.lessons.settings import slider
     from explorer.measuring import measure
@@ -63,7 +63,7 @@ _MODULES = {
     "diagnosis": ("Finding", "diagnose"),
     "diagnosis.comparing": ("Comparison", "compare"),
     "export.module": ("torch_code",),
-    "lessons.check": ("check",),
+    "lessons.exercises": ("check",),
     "lessons.live": ("live",),
     "lessons.settings": ("slider",),
     "measuring": ("measure",),

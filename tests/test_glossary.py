@@ -18,9 +18,7 @@ from explorer.figures.race import CURVES
 from explorer.figures.race_maps import MAPS
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import NOTATION, linked
-from explorer.glossary import TERMS, cited, marks, term_of
-from explorer.glossary.lessons import LESSONS, ROWS
-from explorer.glossary.papers import HOSTS, PAPERS
+from explorer.glossary import HOSTS, LESSONS, PAPERS, ROWS, TERMS, cited, marks, term_of
 from explorer.profile import VOCABULARY
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict

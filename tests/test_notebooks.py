@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from explorer.glossary.lessons import ROWS
+from explorer.glossary import ROWS
 from explorer.lessons.exercises import EXERCISES
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))

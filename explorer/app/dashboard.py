@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import pickle
 from collections.abc import Callable, Mapping
@@ -14,7 +15,6 @@ from explorer import tasks
 from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.similar import trials
-from explorer.app.lessons import lessons
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.page import HasPart, Page, Undo
@@ -22,11 +22,13 @@ from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
 from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.parts import LOCK, PageWidget, Part
+from explorer.app.widgets.parts import LOCK, PageWidget, Part, prose
 from explorer.app.yours import YourModel
 from explorer.config import Config
 from explorer.diagnosis import diagnose
 from explorer.display import must_be
+from explorer.figures.words import linked
+from explorer.glossary import LESSONS, Lesson
 from explorer.measuring.outside import measure
 from explorer.profile import Profile
 from explorer.tasks.pool import Order, Task
@@ -57,6 +59,25 @@ def example() -> Profile:
     ((_, answer),) = tasks.answers([Task("example", "", Order.OTHER_SEEDS)], lambda: False)
     profile: Profile = pickle.loads(answer.result or b"")  # noqa: S301 - a worker's
     return profile
+
+
+LESSONS_LEAD = ("A lesson takes a question from the first broken line of code to exercises that check "
+        "themselves, and opens as a page of its own. As notebooks to be changed, lessons are in "
+        "<code>notebooks/</code>, which <code>explorer lab</code> opens.")
+
+
+def lessons() -> Part:
+    """The panel of the lessons: a card for each, which opens it as a page of its own, beside this one."""
+    head = prose(f"<h2>Lessons</h2><p>{LESSONS_LEAD}</p>", "ex-lead")
+    cards = prose(f'<ol class="ex-lesson-cards">{"".join(map(_card, LESSONS.values()))}</ol>', "ex-lessons")
+    return Part([head, cards]).add_class("ex-panel")
+
+
+def _card(row: Lesson) -> str:
+    """Title, question, minutes and essay; the title is the link."""
+    about = " · ".join(filter(None, (f"{row.minutes} minutes" if row.minutes else "", linked(row.essay))))
+    return (f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{html.escape(row.title)}</b></a>'
+            f"<p>{html.escape(row.question)}</p><small>{about}</small></li>")
 
 
 PANELS: Mapping[str, Tab] = MappingProxyType({

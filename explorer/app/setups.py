@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from explorer.app.link.panels import PARTS
 from explorer.app.link.params import Params
 from explorer.app.widgets.buttons import ButtonRow, button
-from explorer.glossary.lessons import rows
+from explorer.glossary import rows
 
 
 class Setup(NamedTuple):

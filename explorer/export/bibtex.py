@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from explorer.choices import Choices
 from explorer.config import Config, matching
-from explorer.glossary.papers import Paper, papers_in
+from explorer.glossary import Paper, papers_in
 from explorer.schemes.preset import PRESETS
 
 TOOL = "transformer-signal-explorer"

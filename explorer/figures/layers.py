@@ -226,7 +226,8 @@ def attention_pattern(profile: Profile) -> Plain:
         "type": "heatmap", "name": heading, "z": kit.compact(shown), "x0": (block - 1) / 2, "dx": block,
         "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": COLORS,
         "hoverongaps": False, "colorbar": _scale(tokens, top),
-        "hovertemplate": "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
+        "hovertemplate":
+            "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
     }
     figure = {"data": [heat], "layout": _layout(words, heading + lost, tokens)}
     sentence = profile.config.design.sentence if profile.config else ""

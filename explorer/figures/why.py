@@ -29,9 +29,9 @@ class Why(NamedTuple):
     words: str = ""
     """One line."""
     lesson: str = ""
-    """Name of the lesson that derives it, a key of `glossary.lessons.LESSONS`; empty in that lesson itself."""
+    """Name of the lesson that derives it, a key of `glossary.LESSONS`; empty in that lesson itself."""
     source: str = ""
-    """Author and year, as `glossary.papers` has them."""
+    """Author and year, as `papers.bib` has them."""
 
 
 class Law(NamedTuple):

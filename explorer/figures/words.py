@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from explorer.glossary.papers import HOSTS
+from explorer.glossary import HOSTS
 
 NOTATION = re.compile(r"(?<!\w)([^\W\d_]²?|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
 CITED = re.compile(r"(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)")

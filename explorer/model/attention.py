@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.design import Design
-from explorer.model.functions import norm, norms
-from explorer.model.products import beside, linear, plus, product, times
+from explorer.model.functions import beside, linear, norm, norms, plus, product, times
 
 # Positions for the model: queries and keys turned by theirs, and logits that fall with distance.
 

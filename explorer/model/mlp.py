@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from explorer.design import Design
-from explorer.model.functions import activation, norms
-from explorer.model.products import linear, plus
+from explorer.model.functions import activation, linear, norms, plus
 from explorer.schemes.mlp import MLPS
 
 

@@ -21,9 +21,8 @@ from explorer.design import Design
 from explorer.model import noise
 from explorer.model.attention import Attention, Carried, Tap
 from explorer.model.batch import Batch
-from explorer.model.functions import norm, norms
+from explorer.model.functions import beside, norm, norms, product
 from explorer.model.mlp import MLP
-from explorer.model.products import beside, product
 from explorer.model.streams import MIXES
 from explorer.profile import BRANCHES
 from explorer.schemes.residual import LAST, profiled_factor

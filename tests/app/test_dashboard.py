@@ -14,7 +14,7 @@ from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.widgets.parts import Part
 from explorer.config import Config
-from explorer.glossary.lessons import LESSONS
+from explorer.glossary import LESSONS
 from explorer.serve import notebooks
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)

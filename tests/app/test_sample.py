@@ -14,7 +14,7 @@ from benchmarks.sample import packed, plain
 from explorer.app.link.links import Links
 from explorer.app.race.lineup import WARMUP, Lineup, Plan, first_lineup
 from explorer.app.race.panel import RacePanel
-from explorer.app.race.sample import FILE, stored
+from explorer.app.race.racefile import SAMPLE, stored
 from explorer.app.setups import SETUPS, Setup
 from explorer.figures.race_maps import MAPS
 from explorer.training.history import ON_REQUEST, Line
@@ -40,7 +40,7 @@ def test_the_stored_race_is_of_the_contenders_that_the_panel_opens_with() -> Non
         assert design.config
         assert track.design.config == plan.task.fit(plan.sized(design.config, own=False))
         assert (track.step, len(track.history.losses)) == (plan.steps, plan.steps)
-    assert FILE.stat().st_size < 150_000
+    assert SAMPLE.stat().st_size < 150_000
 
 
 def test_it_shows_that_warm_up_rescues() -> None:
@@ -110,7 +110,7 @@ def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkey
     file.write_text(json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8")
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "contenders": plain(lineup)}))
-    monkeypatch.setattr("explorer.app.race.sample.FILE", file)
+    monkeypatch.setattr("explorer.app.race.racefile.SAMPLE", file)
     sample = stored()
     assert sample.version == "1.2"
     assert all(isinstance(line, Line) for line in sample.lines.values())

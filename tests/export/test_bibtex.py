@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
 from explorer.config import Config, preset
 from explorer.export.bibtex import bibliography, escaped
 from explorer.figures.why import WHYS
-from explorer.glossary import TERMS, papers
-from explorer.glossary.lessons import ROWS
-from explorer.glossary.papers import PAPERS, papers_in
+from explorer.glossary import FOLDER, PAPERS, ROWS, TERMS, papers_in
 from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import OPTIMIZERS, Recipe
 
@@ -73,7 +70,7 @@ BARE = {"cohere2024"}
 
 
 def test_every_entry_says_who_when_what_and_where() -> None:
-    stored = Path(papers.__file__).with_name("papers.bib").read_text(encoding="utf-8")
+    stored = (FOLDER / "papers.bib").read_text(encoding="utf-8")
     found = entries(stored.partition("\n\n")[2])
     assert found.keys() == {paper.key for paper in PAPERS.values()}
     assert {key for key, fields in found.items() if "title" not in fields} == BARE

@@ -17,7 +17,7 @@ from explorer.app.page import Page
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
 from explorer.display import shown
-from explorer.glossary.lessons import OF_LABS
+from explorer.glossary import OF_LABS
 
 VERSION = 1
 SAFE = ",:()"

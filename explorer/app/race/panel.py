@@ -16,8 +16,7 @@ from explorer.app import home
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, Plan, RacePart, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import RaceFile, Saves, opened, part_of
-from explorer.app.race.sample import stored
+from explorer.app.race.racefile import RaceFile, Saves, opened, part_of, stored
 from explorer.app.race.standings import most_steps
 from explorer.app.setups import SetupRow
 from explorer.app.widgets.buttons import RaceButtons

@@ -1,20 +1,29 @@
-"""Files of a race: the buttons that save it, and the entry that opens a saved one."""
+"""Files of a race: the buttons that save it, the entry that opens one, and the stored one that the panel opens with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from explorer.app.race.lineup import OWN, Contender, Plan, RacePart
+import numpy as np
+
+from explorer.app.race.lineup import OWN, Contender, Lineup, Plan, RacePart
 from explorer.app.race.preparation import Start
 from explorer.app.roster import MOST
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import File, FileEntry
 from explorer.choices import ConfigError
+from explorer.config import Config
 from explorer.figures.palette import LegendEntry
-from explorer.figures.race import CURVES, Course
+from explorer.figures.race import CURVES, Course, Track
 from explorer.figures.race_maps import MAPS, layer_map
 from explorer.stopping import Stop
-from explorer.training.history import Record, Terms, load
+from explorer.training.history import History, Line, Outcome, Record, Terms, load
+from explorer.training.recipe import Recipe
+from explorer.training.tasks import Levels
 
 LARGEST_BYTES = 100_000_000
 """Largest file: two minutes at the rate at which a server lets a visitor send."""
@@ -140,3 +149,51 @@ def whole(race: Record) -> bytes:
     if not race.archive:
         raise ConfigError("race must have come to a stop, and be small enough, to be saved whole; got numbers alone")
     return race.archive
+
+
+# The first line-up's numbers, which come with the package; `python -m benchmarks.sample` runs that race and stores it.
+
+
+SAMPLE = Path(__file__).with_name("sample.json")
+FLOATS = ("final_loss", "ratio_first", "ratio_last")
+"""Fields of an outcome that may be nan, which JSON has not."""
+
+
+class Sample(NamedTuple):
+    """A stored race."""
+
+    version: str
+    """Version of the package that ran it."""
+    course: Course
+    outcomes: tuple[Outcome, ...]
+    lines: dict[str, Line]
+    """Text of each contender at the end."""
+
+
+def stored() -> Sample:
+    """The stored race."""
+    content = json.loads(SAMPLE.read_text(encoding="utf-8"))
+    lineup, plan = Lineup(), Plan(**content["plan"])
+    lineup.restore([Contender(**row | {"config": Config(**row["config"]), "recipe": Recipe(**row["recipe"])})
+                    for row in content["contenders"]])
+    outcomes = tuple(Outcome(**values | {name: np.nan for name in FLOATS if values[name] is None})
+                     for values in content["outcomes"])
+    tracks = [
+        Track(_sized(design, plan), _history(numbers), outcome.steps, outcome.reason, outcome.final_loss)
+        for design, numbers, outcome in zip(lineup.designs().values(), content["histories"], outcomes, strict=True)
+    ]
+    lines = {track.design.label: Line(*words) for track, words in zip(tracks, content["lines"], strict=True)}
+    return Sample(content["version"], Course(tuple(tracks), plan.steps, Levels(*content["levels"])), outcomes, lines)
+
+
+def _sized(design: LegendEntry, plan: Plan) -> LegendEntry:
+    """A design as it raced."""
+    return replace(design, config=design.config and plan.task.fit(plan.sized(design.config, own=False)))
+
+
+def _history(packed: Mapping[str, Any]) -> History:
+    history = History()
+    history.losses, history.steps = packed["losses"], packed["steps"]
+    for statistic, site, values in packed["values"]:
+        history.values[statistic, site] = list(np.array(values, dtype=np.float64))
+    return history

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from explorer.app.explore.question import Choose, Draw, Question
-from explorer.glossary.lessons import rows
+from explorer.glossary import rows
 from explorer.profile import Profile
 
 VERDICT = "verdict"

@@ -18,9 +18,7 @@ import anywidget
 import traitlets
 
 from explorer import plotlyjs
-from explorer.glossary import TERMS, cited, marks
-from explorer.glossary.lessons import LESSONS
-from explorer.glossary.papers import HOSTS
+from explorer.glossary import HOSTS, LESSONS, TERMS, cited, marks
 
 APP = Path(__file__).parent.parent
 SHARED = ("elements", "glossary", "parts", "address", "picture", "plotly", "search", "guess", "update")
