@@ -29,7 +29,7 @@ import numpy as np
 
 from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.logits import Logits, factors, key_factors, logits
+from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.tables import Sloped, Tables
@@ -54,32 +54,31 @@ class Attention(NamedTuple):
 def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
               ) -> tuple[State, Attention]:
     """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
-    place, keys = x.place, x.keys
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
-    law = logits(gains, x, keys, below, kept)
-    reading, lost, common = table.lookup(law.s, law.rho), None, values.keys.shared
-    overlap, alike, own = reading.overlap, law.alike, values.keys.own
+    place, (*_, shared, own) = x.place, values.keys
+    law = logits(gains, x, x.keys, below, kept)
+    overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
+    rho, alike, common, lost = law.rho, law.alike, shared, None
     if gains.sink is not None:
         lost = sinks(tuple(map(int, place.t)), gains.sink).lookup(law.s, law.common * law.bent)
-        reading = reading._replace(spread=np.maximum(reading.spread + lost.spread, 0.0),
-                                   crowding=reading.crowding + lost.crowding)
-        both = lost.together(law.rho, place.lift)
-        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** law.rho
+        spread, crowding = np.maximum(spread + lost.spread, 0.0), crowding + lost.crowding
+        both = lost.together(rho, place.lift)
+        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** rho
     if gains.cap or gains.sphere:
         alike = alike * law.bent
     alike = alike / (ONE + alike)
     # at ρ = 1 two rows crowd as one does
-    more = (alike * (reading.crowding - reading.spread)).take(place.smaller)
-    crowd = law.rho * (place.lift(alike * reading.spread) + law.rho * more)
-    y = common + own.take(place.smaller) * (overlap * place.ratio + crowd)
+    more = (alike * (crowding - spread))[place.smaller]
+    crowd = rho * (place.lift(alike * spread) + rho * more)
+    y = common + own[place.smaller] * (overlap * place.ratio + crowd)
     # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
-    uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
+    uneven_mean = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
-    alike_rows = place.average(law.rho)[1]
+    alike_rows = place.average(rho)[1]
     mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, mixed), Attention(law, own, values.keys.shared[0], x.scatter, overlap, lost)
+    return (_gated(gains, x, mixed) if gains.gate else mixed), Attention(law, own, shared[0], x.scatter, overlap, lost)
 
 
 def _gated(gains: Gains, x: State, mixed: State) -> State:
@@ -98,7 +97,7 @@ def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits 
     spread = logits(gains, x, keys, below, kept).std
     own = table.apart(x.y, 0 * spread)
     shared = keys.shared.copy()
-    shared[0] = np.maximum(keys.mean[0] - own, 0.0)
+    shared[0] = np.maximum(keys.mean - own, 0.0)
     law = logits(gains, x, keys._replace(shared=shared, own=own), below, kept)
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
@@ -199,9 +198,9 @@ BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "
 def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
     """Factors that turn overlaps of tokens into overlaps of their queries and keys, and the biases, see `Factors`."""
     mean = x[:, 0] @ place.prefix.T
-    every = (factor + 0 * mean for factor in factors(gains, mean, mean))
-    query, key, bias = (place.lift(next(every)) for _ in range(3))
-    return query, key, bias, next(every)
+    *parts, key_bias = gains.factors(mean, mean)
+    query, key, bias = (place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in parts)
+    return query, key, bias, key_bias
 
 
 def stack(rows: Sequence[Array]) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtbsv
 
 from explorer.profile import Array
-from explorer.schemes.placement import SITES, Part, Placement
+from explorer.schemes.placement import Part, Placement
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
@@ -73,21 +73,24 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
     if gains.period < 2 * n_layers and place.alike:
         past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
     for index in range(2 * n_layers):
-        attends = index % 2 == 0
-        before = x if attends or not gains.parallel else before
+        attends = not index % 2
+        if attends or not gains.parallel:
+            before = x
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
-        if attends and not gains.attends:
-            step = _absent(x)
-        else:
-            step = sublayer(gains, table, x, before, index, (below, kept, source) if attends else None, past)
-        if attends:
+        if not attends:
+            step = sublayer(gains, table, x, before, index, None, past)
+        elif gains.attends:
+            step = sublayer(gains, table, x, before, index, (below, kept, source), past)
             below, kept = step.attention.logits if step.attention else None, 1.0
             source = step.inside if source is None and gains.value_residual else source
+        else:
+            step = _absent(x)
         kept *= step.followed
-        total += step.added.mean.q if gains.profiled else 0.0
         steps.append(step)
         x = step.site
+        if gains.profiled:
+            total += step.added.mean.q
         if past:
             past.close(index, float(step.total[0]), x.mean)
         if not 1 / FINITE < x.mean.q < FINITE:
@@ -120,33 +123,31 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
         past: the overlaps with the sublayers below, where layers are copies of others.
     """
     placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
+    sites, softmax, follows, longer = placement.norms, None, 0.0, 0.0
     norms: dict[Part, Norm] = {}
-
-    def normed(name: str, x: State, scale: float = 1.0, lower: Array | None = None) -> State:
-        if name not in placement.norms:
-            return x
-        x, norms[SITES[name].part] = normalize(x, gains, widths[name], scale, lower)
-        return x
-
-    inside = normed("input", before.scaled(placement.reads**2), placement.scale**2)
-    softmax, follows, last, bias = None, 0.0, gains.out, gains.biases.out
+    inside = before.scaled(placement.reads**2)
+    if "input" in sites:
+        inside, norms["input"] = normalize(inside, gains, widths["input"], placement.scale**2)
     if below:
         lower, kept_from, source = below
-        values = _values(gains, inside, source)
-        if "heads" in placement.norms:
-            values = normed("heads", State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u))
+        values, last, bias = _values(gains, inside, source), gains.o, gains.biases.o
+        if "heads" in sites:
+            values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
+            values, norms["values"] = normalize(values, gains, widths["heads"])
         final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
-        last, bias = gains.o, gains.biases.o
     else:
-        final_input, follows = mlp(gains, inside, placement.has("last") and gains.centers)
-    if "read" in placement.norms:  # the last matrix makes lengths scatter by 2/d once more
+        final_input, follows = mlp(gains, inside, gains.centers and "read" in sites)
+        last, bias = gains.out, gains.biases.out
+        if gains.degree != 1 and not ("read" in sites or "output" in sites):
+            longer = lengths(gains, inside.w)[1]
+    if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
-        final_input = normed("read", final_input)
+        final_input, norms["last"] = normalize(final_input, gains, widths["read"])
         final_input.w = 2 / d
-    branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
-    added = normed("output", branch)
+    added = branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
+    if "output" in sites:
+        added, norms["output"] = normalize(branch, gains, widths["output"])
     skip, scale = gains.skip[index], gains.branch[index]
-    longer = lengths(gains, inside.w)[1] if not (below or placement.has("last", "output")) else 0.0
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
     y = stream.y + term.y
@@ -157,9 +158,9 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     if not past:
         site.mean = both
     kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
-    if "sum" in placement.norms:
+    if "sum" in sites:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
-        site = normed("sum", site, lower=rho)
+        site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
     return Step(placement, softmax, norms, inside, final_input, added, total, kept, followed, site)
 
 

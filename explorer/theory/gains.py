@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,17 @@ class Biases(NamedTuple):
     o: float = 0.0
     hidden: float = 0.0
     out: float = 0.0
+
+
+class Factors(NamedTuple):
+    """From tokens of one second moment to queries and keys: factors on second moments and overlaps, and the biases'
+    variances, all divided by what a QK-norm divides by.
+    """
+
+    query: Any
+    key: Any
+    query_bias: Any
+    key_bias: Any
 
 
 class Gains:
@@ -105,6 +116,7 @@ class Gains:
     def _logits(self, config: Config) -> None:
         """Constants of the queries and keys."""
         design = config.design
+        self._factors = Factors(self.q, self.k, self.biases.q, self.biases.k)
         self.qk_norm = design.normalizes_heads
         self.fixed = self.qk_norm and not design.joins
         """Each head's queries and keys are of one length."""
@@ -139,6 +151,14 @@ class Gains:
         self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
         """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of
         m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
+
+    def factors(self, q: Any, of_keys: Any) -> Factors:
+        """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
+        if not self.qk_norm:
+            return self._factors
+        query, key, query_bias, key_bias = self._factors
+        over, under = query * q + query_bias + self.epsilon, key * of_keys + key_bias + self.epsilon
+        return Factors(query / over, key / under, query_bias / over, key_bias / under)
 
     def keys(self, q: Real, rho: Real) -> Real:
         """Correlation of the keys of tokens that have these."""

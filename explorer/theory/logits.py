@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from explorer.profile import Array
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Factors, Gains
 from explorer.theory.gaussian import REACH, panels
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
@@ -75,26 +75,6 @@ class Logits(NamedTuple):
         return shrunk
 
 
-class Factors(NamedTuple):
-    """From tokens of one second moment to queries and keys: factors on second moments and overlaps, and the biases'
-    variances, all divided by what a QK-norm divides by.
-    """
-
-    query: Any
-    key: Any
-    query_bias: Any
-    key_bias: Any
-
-
-def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
-    """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
-    query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
-    if not gains.qk_norm:
-        return Factors(query[0], key[0], query[1], key[1])
-    over, under = (gain[0] * square + gain[1] + gains.epsilon for gain, square in ((query, q), (key, of_keys)))
-    return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
-
-
 def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float) -> Logits:
     """The logits of a layer's tokens.
 
@@ -103,15 +83,15 @@ def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
-    place, inherits = x.place, gains.adds
-    by = factors(gains, x.q, keys.mean[0])
-    query, rho = times(by.query, x.q), x.rho
+    place, inherits, turns, rho = x.place, gains.adds, x.place.turns, x.rho
+    by, single, own = gains.factors(x.q, keys.mean), place.ones[0], place.ones[0]
+    query, key, key_p = times(by.query, x.q), times(by.key, keys.own), np.maximum(keys.shared[0], ZERO)
+    key_p = times(by.key, key_p) + by.key_bias if gains.biases.k else times(by.key, key_p)
     if inherits or gains.biases.q:
         query, overlaps = query + by.query_bias, queries(place, by, x)
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
-    key, key_p = times(by.key, keys.own), times(by.key, np.maximum(keys.shared[0], ZERO)) + by.key_bias
-    crowd, turns, single, own = key * x.scatter, place.turns, place.ones[0], place.ones[0]
+    crowd = key * x.scatter
     if below and inherits == "qk":
         single = joint(key, below.key, below.single)
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p

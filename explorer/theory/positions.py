@@ -55,6 +55,8 @@ class Positions(NamedTuple):
     """`[position]`: average over all tokens."""
     prefix: Array
     """`[position, position]`: average over the keys of a row."""
+    key_pairs: Array
+    """`[position, position · position]`: average over the pairs of keys of a row."""
     suffix: Array
     """`[position, position]`: Σ of f(t)/t over the tokens t that see a key."""
     suffix_2: Array
@@ -117,8 +119,9 @@ class Positions(NamedTuple):
     def lift(self, x: Array) -> Array:
         """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
         root = np.sqrt(x)
-        product: Array = root.take(self.first, -1) * root.take(self.second, -1)
-        return product
+        if root.ndim == 1:  # numpy is slower where it must ask which axis
+            return np.asarray(root[self.first] * root[self.second])
+        return np.asarray(root.take(self.first, -1) * root.take(self.second, -1))
 
     def gather(self, given: Array) -> Array:
         """From rows to keys: `[2, pair]` to `[pair]`, the adjoint of averages over keys.
@@ -150,6 +153,7 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     else:
         t, share, visible = np.array([float(n)]), np.ones((n, 1)), np.full(n, float(n))
         last, start = np.array([n - 1]), np.array([0])
+    prefix = np.cumsum(share, 0)[last] / t[:, None]
     suffix, suffix_2 = (np.cumsum((share / visible[:, None] ** power)[::-1], 0)[::-1][start] for power in (1, 2))
     i, mean = np.arange(len(t)), share.mean(0)
     first, second = np.vstack([i, i[:, None] + 0 * i]), i + np.zeros((len(t) + 1, 1), dtype=int)
@@ -160,9 +164,9 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     collect = np.concatenate([suffix_2[:, None], suffix[:, :, None] * suffix[:, None]], 1)
     collect[:, 1 + i, i] -= suffix_2
     return Positions(
-        t, mean, np.cumsum(share, 0)[last] / t[:, None], suffix, suffix_2, collect.reshape(len(t), -1), first, second,
-        np.minimum(first, second), np.maximum(i, i[:, None]), np.ones(first.shape),
-        np.minimum(t[first], t) / np.maximum(t[first], t),
+        t, mean, prefix, (prefix[:, :, None] * prefix[:, None]).reshape(len(t), -1),
+        suffix, suffix_2, collect.reshape(len(t), -1), first, second, np.minimum(first, second),
+        np.maximum(i, i[:, None]), np.ones(first.shape), np.minimum(t[first], t) / np.maximum(t[first], t),
         averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others, share=share, sharp=np.ones(first.shape),
         alike=not causal,
