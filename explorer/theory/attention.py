@@ -33,7 +33,7 @@ from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.tables import Sloped, Tables
-from explorer.theory.tokens import ONE, TINY, State, scattered_by_attention
+from explorer.theory.tokens import ONE, TINY, State, keys_of, scattered, scattered_by_attention
 
 
 class Attention(NamedTuple):
@@ -56,8 +56,10 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
-    place, (*_, shared, own) = x.place, values.keys
-    law = logits(gains, x, x.keys, below, kept)
+    place, keys = x.place, keys_of(x)
+    *_, shared, own = keys if values is x else keys_of(values)
+    scatter = scattered(x, keys)
+    law = logits(gains, x, keys, scatter, below, kept)
     overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
     rho, alike, common, lost = law.rho, law.alike, shared, None
     if gains.sink is not None:
@@ -78,7 +80,7 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(rho)[1]
     mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return (_gated(gains, x, mixed) if gains.gate else mixed), Attention(law, own, shared[0], x.scatter, overlap, lost)
+    return (_gated(gains, x, mixed) if gains.gate else mixed), Attention(law, own, shared[0].copy(), scatter, overlap, lost)
 
 
 def _gated(gains: Gains, x: State, mixed: State) -> State:
@@ -93,19 +95,20 @@ def _gated(gains: Gains, x: State, mixed: State) -> State:
 def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
             ) -> tuple[State, Attention]:
     """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
-    place, keys = x.place, x.keys
-    spread = logits(gains, x, keys, below, kept).std
+    place, keys = x.place, keys_of(x)
+    scatter = scattered(x, keys)
+    spread = logits(gains, x, keys, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)
     shared = keys.shared.copy()
     shared[0] = np.maximum(keys.mean - own, 0.0)
-    law = logits(gains, x, keys._replace(shared=shared, own=own), below, kept)
+    law = logits(gains, x, keys._replace(shared=shared, own=own), scatter, below, kept)
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, squared = rows
     uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], x.scatter, law.rho, None)
+    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], scatter, law.rho, None)
 
 
 class Paths(NamedTuple):
@@ -146,23 +149,18 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
             lost, rows, overlap, jacobian, law.rho[:, 1:], np.maximum(common, 0.0) / np.maximum(own, TINY),
             lambda part: place.lift(part)[:, 1:])
         law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
-        gates["sink"] = _join(lost.shared / lost.square, taken)
+        gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
     apart = _different(longer, both - overlap * ratio)
-    value = np.stack([
-        _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
-    ], 1)
+    value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
     energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
-    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in layers])
-    jacobian = jacobian * law.slopes[:, 1:]
+    jacobian = jacobian * law.slopes[:, 1:] * place.lift(energy)[:, 1:]
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
-    along = law.own / gains.d_head
+    along, scatter = law.own / gains.d_head, stack([layer.scatter for layer in layers])
     by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
-    own = np.stack([
-        lifted * _join(by_row + by_common, jacobian * ratio),
-        place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0)),
-        lifted * _join(rows.jacobian_by_query + by_common, jacobian),
-    ], 1)
+    alike = place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
+    own = _kinds((energy * (by_row + by_common), jacobian * ratio), (alike[:, 0], alike[:, 1:]),
+                 (energy * (rows.jacobian_by_query + by_common), jacobian))
     # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen to be alike
     left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
     query, key, bias, key_bias = _by_logits(gains, place, x)
@@ -180,15 +178,15 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         key = scale * key * (query * x + bias)
         query = by_row
     first, pair = key[:, 0], key[:, 1:]
-    given = (_join(place.t * first, shorter * place.turns.rows * pair),
-             -_join(law.keys * _others(place.t, first), _different(longer, law.both * ratio * pair)))
+    given = _kinds((place.t * first, shorter * place.turns.rows * pair),
+                   (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)))
     value *= gains.v * gains.o
     if gains.gate:
         units = gains.gate.units(*(stack([getattr(state, name) for state in inside]) for name in ("square", "rho")))
         opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in mixed])
         value, own = value * opened[:, None], own * opened[:, None]
         gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
-    return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
+    return Paths(value, own, query, given, unbiased, gates)
 
 
 BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "both")
@@ -213,9 +211,13 @@ def _by_layer(rows: Sequence[Array]) -> Array:
     return rows[0][None] if all(row is rows[0] for row in rows) else stack(rows)
 
 
-def _join(same: Array, different: Array) -> Array:
-    """`[pair]` from a token with itself and from two."""
-    return np.concatenate([same[..., None, :], different], -2)
+def _kinds(*kinds: tuple[Array, Array]) -> Array:
+    """`[layer, kind, pair]`, each kind from a token with itself and from two."""
+    layers, n = kinds[0][0].shape
+    out = np.empty((layers, len(kinds), n + 1, n))
+    for kind, (same, different) in enumerate(kinds):
+        out[:, kind, 0], out[:, kind, 1:] = same, different
+    return out
 
 
 def _others(t: Array, x: Array) -> Array:

@@ -96,7 +96,8 @@ class Descent:
         self.final_input *= gains.last[:len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
         self.on_values = isotropic(gains, place, steps, "values")
-        self.on_sum, self.doubled = through(gains, place, [step.norms.get("sum") for step in steps])
+        sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
+        self.on_sum = dict(zip(sums, zip(*through(gains, place, [*sums.values()]), strict=True), strict=True)) if sums else {}
         inside = [step.inside for step in steps]
         square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
         self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
@@ -159,14 +160,14 @@ class Descent:
     def through_sum(self, index: int, along: Along) -> Array:
         """`[pair]`: factor through the norm on a sum. What points along the ones is removed, but of the sum's own mean,
         which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
-        norm, even = self.steps[index].norms.get("sum"), np.asarray(self.on_sum[index])
-        if self.gains.point or norm is None:
+        norm, (even, doubled) = self.steps[index].norms["sum"], self.on_sum[index]
+        if self.gains.point:
             return even
         ones, mean = (part / norm.width if self.gains.centers else 0.0
                       for part in (along.ones, 1 - self.steps[index].kept))
         if mean == 1:
             return np.zeros_like(even)
-        factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * self.doubled[index]) * even
+        factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * doubled) * even
         return factor
 
     def attention(self, layer: int, gradient: Array) -> Array:
@@ -213,37 +214,40 @@ class Descent:
         return Backward(site, total, branch, query, key, np.array(self.values[::-1]), alike, hidden, gates)
 
 
-def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:
-    """Factors through norms, `[sublayer, pair]`, 1 where there is none, `[sublayer, 1, 1]` if there are none at all: of
-    what they divide by, averaged over the scatter of the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what
-    points along the tokens, for two tokens lose what points along either.
+def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
+    """Factors through norms, `[norm, pair]`: of what they divide by, averaged over the scatter of the tokens' lengths as
+    in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens lose what points along either.
     """
-    even, doubled = np.ones((2, len(norms), *(place.ones.shape if any(norms) else (1, 1))))
-    at, known = [i for i, norm in enumerate(norms) if norm], [norm for norm in norms if norm]
-    if known and gains.point:
-        even[at] = [norm.slopes for norm in known]
-    elif known:
-        w, u = (np.array([getattr(norm, name) for norm in known])[:, None, None] for name in ("w", "u"))
-        square = stack([norm.rho for norm in known]) ** 2
-        lengths = 1 + w * (0.75 + 0.25 * square) + 0.75 * u
-        lengths[:, 0] += 0.25 * u[:, 0]
-        even[at], doubled[at] = lengths * place.lift(1 / stack([norm.q for norm in known])), 2 - square
-    return even, doubled
+    if gains.point:
+        even = np.array([norm.slopes for norm in norms])
+        return even, np.ones_like(even)
+    w, u = (np.array([getattr(norm, name) for norm in norms])[:, None, None] for name in ("w", "u"))
+    square = stack([norm.rho for norm in norms]) ** 2
+    even = 0.25 * w * square + (1 + 0.75 * w + 0.75 * u)
+    even[:, 0] += 0.25 * u[:, 0]
+    even *= place.lift(1 / stack([norm.q for norm in norms]))
+    return even, 2 - square
 
 
 def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:
-    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm.
+    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm,
+    `[sublayer, 1, 1]` if there are none at all.
 
     The norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
     variance, of which the ones have 1/d, too.
     """
-    norms = [step.norms.get(part) for step in steps]
-    even, doubled = through(gains, place, norms)
-    if gains.point or not any(norms):
-        return even
-    share = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
-    rest = 1 - gains.centers * share
-    out: Array = even * np.divide(rest - share * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
+    if not norms:
+        return np.ones((len(steps), 1, 1))
+    factor, doubled = through(gains, place, list(norms.values()))
+    if not gains.point:
+        share = np.array([1 / norm.width for norm in norms.values()])[:, None, None]
+        rest = 1 - gains.centers * share
+        factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * doubled)
+    if len(norms) == len(steps):
+        return factor
+    out = np.ones((len(steps), *place.ones.shape))
+    out[list(norms)] = factor
     return out
 
 

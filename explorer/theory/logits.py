@@ -75,11 +75,11 @@ class Logits(NamedTuple):
         return shrunk
 
 
-def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float) -> Logits:
+def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | None, kept: float) -> Logits:
     """The logits of a layer's tokens.
 
     Args:
-        keys: averages over the keys of each row.
+        keys: averages over the keys of each row, and next the scatter of their overlaps.
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
@@ -91,7 +91,7 @@ def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float
         query, overlaps = query + by.query_bias, queries(place, by, x)
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
-    crowd = key * x.scatter
+    crowd = key * scatter
     if below and inherits == "qk":
         single = joint(key, below.key, below.single)
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p

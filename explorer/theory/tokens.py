@@ -92,34 +92,6 @@ class State:
         square = (self.mean.q / (self.mean.q + bias)) ** 2
         return State(self.place, self.y + bias, self.v, square * self.w + (1 - square) * 2 / width, square * self.u)
 
-    @lazy
-    def keys(self) -> Keys:
-        """The tokens as keys of the rows that see them."""
-        y, prefix, shared = self.y, self.place.prefix, np.empty_like(self.y)
-        mean, tokens = self.q, y[1:]
-        if self.place.alike:
-            shared[:] = tokens
-        else:
-            mean, tokens = prefix.dot(mean), prefix.dot(tokens)
-            np.dot(tokens, prefix.T, out=shared[1:])
-            shared[0] = shared[1:].diagonal()
-        return Keys(mean, tokens, shared, np.maximum(mean - shared[0], ZERO))
-
-    @lazy
-    def scatter(self) -> Array:
-        """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance, and because
-        positions differ. Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² +
-        (E p)².
-        """
-        place = self.place
-        if place.alike:
-            return np.full_like(self.q, self.v)
-        (_, tokens, shared, own), p = self.keys, self.y[1:]
-        rows = (place.prefix * (tokens * tokens)).dot(place.ones[0])
-        varied = place.key_pairs.dot((p * p).ravel()) - (rows + rows) + shared[0] * shared[0]
-        total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + self.v, ONE)
-        return total
-
 
 class Keys(NamedTuple):
     """Averages over the keys that rows see."""
@@ -132,6 +104,32 @@ class Keys(NamedTuple):
     """`[pair]`: overlap of a row's keys with each other, and of two rows' keys."""
     own: Array
     """`[position]`: the part of the keys that a row sees which they do not share."""
+
+
+def keys_of(x: State) -> Keys:
+    """Tokens as keys of the rows that see them. Not kept with the tokens: what a stack keeps slows all that follows."""
+    y, prefix, shared = x.y, x.place.prefix, np.empty_like(x.y)
+    mean, tokens = x.q, y[1:]
+    if x.place.alike:
+        shared[:] = tokens
+    else:
+        mean, tokens = prefix.dot(mean), prefix.dot(tokens)
+        np.dot(tokens, prefix.T, out=shared[1:])
+        shared[0] = shared[1:].diagonal()
+    return Keys(mean, tokens, shared, np.maximum(mean - shared[0], ZERO))
+
+
+def scattered(x: State, keys: Keys) -> Array:
+    """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance, and because positions
+    differ. Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² + (E p)².
+    """
+    place, (_, tokens, shared, own) = x.place, keys
+    if place.alike:
+        return np.full_like(x.q, x.v)
+    p, rows = x.y[1:], (place.prefix * (tokens * tokens)).dot(place.ones[0])
+    varied = place.key_pairs.dot((p * p).ravel()) - (rows + rows) + shared[0] * shared[0]
+    total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
+    return total
 
 
 def correlation(y: Array, square: Array) -> Array:
