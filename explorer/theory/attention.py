@@ -80,7 +80,7 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(rho)[1]
     mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return (_gated(gains, x, mixed) if gains.gate else mixed), Attention(law, own, shared[0].copy(), scatter, overlap, lost)
+    return _gated(gains, x, mixed), Attention(law, own, shared[0].copy(), scatter, overlap, lost)
 
 
 def _gated(gains: Gains, x: State, mixed: State) -> State:
@@ -130,16 +130,15 @@ class Paths(NamedTuple):
     energy by the sink's logit over what W_O reads."""
 
 
-def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], inside: Sequence[State],
-          mixed: Sequence[State]) -> Paths:
-    """The factors of all layers' attention, of what it reads `inside` its branch; W_O reads `read`."""
+def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], x: Array,
+          correlations: Array, mixed: Array) -> Paths:
+    """The factors of all layers' attention, `[layer, pair]` of what it reads; W_O reads `mixed`."""
     laws = [layer.logits for layer in layers]
     law = laws[0]._replace(**{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK})
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
     longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
     overlap, square = (stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0))
     ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
-    x = stack([state.y for state in inside])
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
         lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
@@ -182,10 +181,10 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
                    (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)))
     value *= gains.v * gains.o
     if gains.gate:
-        units = gains.gate.units(*(stack([getattr(state, name) for state in inside]) for name in ("square", "rho")))
-        opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in mixed])
+        units = gains.gate.units(place.lift(x[:, 0]), correlations)
+        opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
+        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * mixed / opened
     return Paths(value, own, query, given, unbiased, gates)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.attention import paths, stack
-from explorer.theory.forward import Step
+from explorer.theory.forward import Step, Steps
 from explorer.theory.gains import Gains
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
@@ -57,7 +57,7 @@ ISOTROPIC, ACROSS = Along(1.0, 1.0), Along(0.0, 0.0)
 """A gradient that points everywhere alike, and one with nothing along its token, as that before a final norm."""
 
 
-def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overlap: float) -> tuple[Backward, float]:
+def run(gains: Gains, place: Positions, table: Tables, steps: Steps, overlap: float) -> tuple[Backward, float]:
     """The recursion from (1, `overlap`) after the last of the steps and its final norm, if the design has one.
 
     Returns:
@@ -67,7 +67,7 @@ def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overla
     gradient, unit, along = np.full_like(place.ratio, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
-        norm = normalize(steps[-1].site, gains, gains.d_model)[1]
+        norm = normalize(steps.last, gains, gains.d_model)[1]
         along = ISOTROPIC if gains.point else ACROSS
         gradient = gradient * (place.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
         unit = float(place.mean @ gradient[0])
@@ -84,7 +84,7 @@ class Descent:
     """The loop, from the last step to the first. A gradient is linear in the one after it: its factors are made of all
     layers' tokens at once, and the loop only multiplies."""
 
-    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: list[Step]) -> None:
+    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: Steps) -> None:
         self.gains, self.place, self.steps = gains, place, steps
         self.before = isotropic(gains, place, steps, "input")
         self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
@@ -97,10 +97,11 @@ class Descent:
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
         self.on_values = isotropic(gains, place, steps, "values")
         sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
-        self.on_sum = dict(zip(sums, zip(*through(gains, place, [*sums.values()]), strict=True), strict=True)) if sums else {}
-        inside = [step.inside for step in steps]
-        square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
-        self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
+        factors = zip(*through(gains, place, list(sums.values())), strict=True) if sums else ()
+        self.on_sum = dict(zip(sums, factors, strict=True))
+        """By sublayer: see `through`."""
+        units = gains.units(place.lift(steps.inside[1::2, 0]), steps.rho[1::2])
+        self.parts = [part(*units)[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
         slopes = sum(ratio * part for ratio, part in zip(gains.ratios, self.parts, strict=True))
         self.hidden = self.final_input[1::2] * (gains.out * gains.hidden * slopes)
@@ -109,7 +110,7 @@ class Descent:
         self.plain = not (gains.adds or gains.value_residual or gains.biases.v
                           or any(step.placement.has("values") for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
-            self.paths = paths(gains, place, table, layers, inside[::2], [step.final_input for step in steps[::2]])
+            self.paths = paths(gains, place, table, layers, steps.inside[::2], steps.rho[::2], steps.final_input[::2])
             self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.final_input[::2]
             self.given = last[:, None] * (self.paths.value + self.paths.key * self.paths.energy[:, 2:])
             self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
@@ -162,7 +163,7 @@ class Descent:
         which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
         norm, (even, doubled) = self.steps[index].norms["sum"], self.on_sum[index]
         if self.gains.point:
-            return even
+            return np.asarray(even)
         ones, mean = (part / norm.width if self.gains.centers else 0.0
                       for part in (along.ones, 1 - self.steps[index].kept))
         if mean == 1:
@@ -215,8 +216,8 @@ class Descent:
 
 
 def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
-    """Factors through norms, `[norm, pair]`: of what they divide by, averaged over the scatter of the tokens' lengths as
-    in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens lose what points along either.
+    """Factors through norms, `[norm, pair]`: of what they divide by, averaged over the scatter of the tokens' lengths
+    as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens lose what points along either.
     """
     if gains.point:
         even = np.array([norm.slopes for norm in norms])

@@ -41,34 +41,58 @@ FINITE = 1e70
 
 
 class Step(NamedTuple):
-    """One sublayer, as the backward recursion needs it."""
+    """One sublayer, as the backward recursion needs it; its overlaps are in `Steps`."""
 
     placement: Placement
     attention: Attention | None
     """None at an MLP."""
     norms: Mapping[Part, Norm]
     """The sublayer's norms, by the signal that they stand on."""
-    inside: State
-    """The branch's input, after its norm where there is one."""
-    final_input: State
-    """Input of that matrix."""
-    added: State
-    """The branch's term of the sum, after the norm where there is one."""
-    total: Array
-    """`[position]`: second moment of skip · x + branch · F(x), before a norm on it."""
+    added: Tokens
+    """Law of the branch's term of the sum, after the norm where there is one."""
+    site: Tokens
+    """Law of the output of the sublayer."""
     kept: float
     """The stream's part of the sum's second moment."""
     followed: float
     """Factor on deviations of overlaps through the sublayer."""
-    site: State
-    """Output of the sublayer."""
     present: bool = True
     """Whether the design has the sublayer."""
 
 
-def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> list[Step]:
+class Steps(list[Step]):
+    """The sublayers, and arrays of them all: read at once, and the loop's own arrays make room for the next layer's."""
+
+    def __init__(self, count: int, first: State) -> None:
+        pairs, self.last = first.place.ones.shape, first
+        """The output of the last sublayer."""
+        self.inside, self.rho, self.final_input, self.added, self.site = np.empty((5, count, *pairs))
+        """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its correlations; the input of
+        the branch's last matrix; the branch's term of the sum, after its norm; and the output of the sublayer."""
+        self.total = np.empty((count, pairs[1]))
+        """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on it."""
+
+    def note(self, step: Step, inside: State, final_input: State, added: State, total: Array, site: State) -> None:
+        """Adds a sublayer."""
+        at = len(self)
+        self.inside[at], self.rho[at], self.final_input[at] = inside.y, inside.rho, final_input.y
+        self.added[at], self.total[at], self.site[at], self.last = added.y, total, site.y, site
+        self.append(step)
+
+    def cover(self) -> None:
+        """Cuts what follows the first sublayer whose second moments or logits are beyond their ranges."""
+        total = self.total[:len(self)]
+        fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
+        if attends := [step.attention.logits.s for step in self if step.attention]:
+            fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
+        del self[len(self) if fine.all() else int(fine.argmin()):]
+        for name in ("inside", "rho", "final_input", "added", "site"):
+            setattr(self, name, getattr(self, name)[:len(self)])
+
+
+def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> Steps:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
-    x, steps, total = first, [], first.mean.q
+    x, steps, total = first, Steps(2 * n_layers, first), first.mean.q
     below, kept, before, source, past = None, 1.0, first, None, None
     if gains.period < 2 * n_layers and place.alike:
         past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
@@ -79,49 +103,46 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
         if not attends:
-            step = sublayer(gains, table, x, before, index, None, past)
+            inside, step = sublayer(gains, table, steps, before, None, past)
         elif gains.attends:
-            step = sublayer(gains, table, x, before, index, (below, kept, source), past)
+            inside, step = sublayer(gains, table, steps, before, (below, kept, source), past)
             below, kept = step.attention.logits if step.attention else None, 1.0
-            source = step.inside if source is None and gains.value_residual else source
+            source = inside if source is None and gains.value_residual else source
         else:
-            step = _absent(x)
+            step = _absent(steps)
         kept *= step.followed
-        steps.append(step)
-        x = step.site
+        x = steps.last
         if gains.profiled:
-            total += step.added.mean.q
+            total += step.added.q
         if past:
-            past.close(index, float(step.total[0]), x.mean)
-        if not 1 / FINITE < x.mean.q < FINITE:
+            past.close(index, float(steps.total[index, 0]), x.mean)
+        if not 1 / FINITE < step.site.q < FINITE:
             break
-    return steps[:_covered(steps)]
+    steps.cover()
+    return steps
 
 
-def _absent(x: State) -> Step:
+def _absent(steps: Steps) -> Step:
     """The step of a sublayer that is not there."""
-    nothing = State(x.place, np.zeros_like(x.y))
-    return Step(Placement(), None, {}, x, nothing, nothing, x.q, 1.0, 1.0, x, present=False)
+    x, nothing = steps.last, State(steps.last.place, np.zeros_like(steps.last.y))
+    step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
+    steps.note(step, x, nothing, nothing, x.q, x)
+    return step
 
 
-def _covered(steps: list[Step]) -> int:
-    """Number of sublayers up to which second moments and logits are within their ranges."""
-    sums = stack([step.total for step in steps])
-    fine = (sums.min(1) > 1 / LARGEST) & (sums.max(1) < LARGEST)
-    if attends := [step.attention.logits.s for step in steps if step.attention]:
-        fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
-    return len(steps) if fine.all() else int(fine.argmin())
-
-
-def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, index: int,
-             below: tuple[Logits | None, float, State | None] | None, past: Overlaps | None = None) -> Step:
+def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
+             below: tuple[Logits | None, float, State | None] | None, past: Overlaps | None = None
+             ) -> tuple[State, Step]:
     """One branch, of what was `before` it, and its way back into the stream.
 
     Args:
         below: of attention the logits below it, what is kept of deviations of overlaps, and the tokens whose values it
             mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of others.
+    Returns:
+        the branch's input, and the step, which is noted in `steps`.
     """
+    x, index = steps.last, len(steps)
     placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
     sites, softmax, follows, longer = placement.norms, None, 0.0, 0.0
     norms: dict[Part, Norm] = {}
@@ -157,11 +178,14 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     site = State(x.place, y, both.v, both.w, both.u)
     if not past:
         site.mean = both
-    kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
+    q, total = site.mean.q, site.q
+    kept = skip**2 * x.mean.q / q if q > 0 else 0.0
     if "sum" in sites:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
         site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
-    return Step(placement, softmax, norms, inside, final_input, added, total, kept, followed, site)
+    step = Step(placement, softmax, norms, added.mean, site.mean, kept, followed)
+    steps.note(step, inside, final_input, added, total, site)
+    return inside, step
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
