@@ -7,7 +7,7 @@ profile: where that has other numbers, as with layers that are copies of one ano
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
@@ -43,44 +43,29 @@ class Law(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The sublayers of a design as far as its prediction goes."""
+    """The sublayers of a design as far as its prediction goes; arrays over them."""
 
-    places: tuple[Placement, ...]
+    places: Sequence[Placement]
     reset: Array
-    """Whether a norm stands on the sum; as all that follow by sublayer."""
-    skip: Array
-    """Factor on the stream's second moment."""
-    branch: Array
-    """Factor on the branch's second moment."""
-    before: Array
-    """Second moment of the stream before the sublayer."""
+    """Whether a norm stands on the sum."""
+    silent: Array
+    """Whether the branch adds nothing."""
     after: Array
-    """Second moment of the stream after the sublayer."""
-    output: Array
-    """Second moment of the branch's output, before `branch`."""
+    """Second moment of the stream after the sublayer; and next, by the law of its sum or norm."""
+    expected: Array
     gradient: Array
-    """Mean squared gradient before the sublayer, over that after it."""
-
-    @property
-    def total(self) -> Array:
-        """Second moment of the sum, before any norm on it."""
-        return self.skip * self.before + self.branch * self.output
-
-    @property
-    def silent(self) -> Array:
-        """Whether the branch adds nothing."""
-        return self.branch * self.output == 0
+    """Mean squared gradient before the sublayer, over that after it; and next, what the stream alone passes."""
+    least: Array
 
     def among(self, chosen: Array) -> Steps:
         """Some of them."""
-        places = tuple(compress(self.places, chosen.tolist()))
-        return Steps(places, *(values[chosen] for values in self[1:]))
+        return Steps(list(compress(self.places, chosen)), *(values[chosen] for values in self[1:]))
 
-    def law(self, words: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str] | None:
-        """The key and formula that all of them have; each kind of sublayer is asked once."""
+    def law(self, words: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:
+        """The key and formula that all of them have, or none; each kind of sublayer is asked once."""
         laws = (words(*kind) for kind in dict.fromkeys(zip(self.places, self.silent.tolist(), strict=True)))
-        first = next(laws, None)
-        return first if all(law == first for law in laws) else None
+        first = next(laws, ("", ""))
+        return first if all(law == first for law in laws) else ("", "")
 
 
 def _steps(predicted: Profile, config: Config) -> Steps:
@@ -90,10 +75,11 @@ def _steps(predicted: Profile, config: Config) -> Steps:
                        if ("second_moment", site) in predicted.values], order="F")
     q, gradients = (line if design.attends else line[::2] for line in (q, gradients))
     places = design.sublayers if design.attends else design.sublayers[1::2]
-    reset = {place.norms: place.has("sum") for place in design.kinds}
     skip, branch = (np.array([getattr(place, name) for place in places]) ** 2 for name in ("skip", "branch"))
-    every = Steps(tuple(places), np.array([reset[place.norms] for place in places]), skip, branch, q[:-1], q[1:], output,
-                  gradients[:-1] / gradients[1:])
+    normed = {place.norms: place.has("sum") for place in design.kinds}
+    reset, total = np.array([normed[place.norms] for place in places]), skip * q[:-1] + branch * output
+    every = Steps(places, reset, branch * output == 0, q[1:], np.where(reset, 1.0, total),
+                  gradients[:-1] / gradients[1:], skip / np.where(reset, total, 1.0))
     return every.among(np.isfinite(q[1:]))
 
 
@@ -109,22 +95,21 @@ def _times(factor: float, symbol: str) -> str:
     return symbol if factor == 1 else f"{number(factor)} {symbol}"
 
 
-def _alike(predicted: Array, expected: Array | float) -> bool:
+def _alike(predicted: Array, expected: Array) -> bool:
     return bool(np.allclose(predicted, expected, rtol=TOLERANCE, atol=0))
 
 
 def _second_moment(predicted: Profile, config: Config) -> Law | None:
     """The law of each sum, or the norms that reset it, where the predicted numbers follow it."""
     steps = _steps(predicted, config)
-    if not steps.places or not _alike(steps.after, np.where(steps.reset, 1.0, steps.total)):
+    if not steps.places or not _alike(steps.after, steps.expected):
         return None
     if steps.reset.all():
         return Law("norms")
-    if not (found := steps.among(~steps.reset).law(_growth)):
-        return None
-    key, law = found
+    key, law = steps.among(np.logical_not(steps.reset)).law(_growth)
     reset = int(steps.reset.sum())
-    return Law(f"{key}_on_others" if reset else key, {"law": law, "reset": reset, "sums": len(steps.places)})
+    values = {"law": law, "reset": reset, "sums": len(steps.places)}
+    return Law(f"{key}_on_others" if reset else key, values) if key else None
 
 
 def _growth(place: Placement, silent: bool) -> tuple[str, str]:
@@ -143,14 +128,10 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
         return None
     steps = _steps(predicted, config)
     steps = steps.among(np.isfinite(steps.gradient))
-    # what the stream alone passes
-    least = steps.skip / np.where(steps.reset, steps.total, 1.0)
-    follows = (_alike(steps.gradient, least) if steps.silent.all()
-               else np.all(steps.gradient >= least * (1 - TOLERANCE)))
-    if not follows or not (found := steps.law(_passed)):
-        return None
-    key, law = found
-    return Law(key, {"law": law})
+    follows = (_alike(steps.gradient, steps.least) if steps.silent.all()
+               else np.all(steps.gradient >= steps.least * (1 - TOLERANCE)))
+    key, law = steps.law(_passed)
+    return Law(key, {"law": law}) if key and follows else None
 
 
 def _passed(place: Placement, silent: bool) -> tuple[str, str]:

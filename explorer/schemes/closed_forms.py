@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_TURN = 2 * math.pi
-_ONE, _PI = np.array(1.0), np.array(math.pi)
-"""Arrays, for numpy takes them sooner than floats."""
+_TURN, _ONE, _PI = 2 * math.pi, np.array(1.0), np.array(math.pi)
+"""The last two are arrays, for numpy takes them sooner than floats."""
 
 
 class Kernel(NamedTuple):

@@ -161,14 +161,16 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
     own = _kinds((energy * (by_row + by_common), jacobian * ratio), (alike[:, 0], alike[:, 1:]),
                  (energy * (rows.jacobian_by_query + by_common), jacobian))
     # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen to be alike
-    left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
-    query, key, bias, key_bias = _by_logits(gains, place, x)
+    left = np.stack([key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    mean = x[:, 0] @ place.prefix.T
+    *factors, key_bias = gains.factors(mean, mean)
+    query, key, bias = (place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors)
     scale = place.sharp
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         lone = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = scale * query * key_factors(place, law.key, lone, law.keys, law.both)
+        unbiased[:, 0] = scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -190,14 +192,6 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
 
 BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "both")
 """Fields of `Logits` that the way back reads, of every layer."""
-
-
-def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Factors that turn overlaps of tokens into overlaps of their queries and keys, and the biases, see `Factors`."""
-    mean = x[:, 0] @ place.prefix.T
-    *parts, key_bias = gains.factors(mean, mean)
-    query, key, bias = (place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in parts)
-    return query, key, bias, key_bias
 
 
 def stack(rows: Sequence[Array]) -> Array:

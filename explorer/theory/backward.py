@@ -72,12 +72,12 @@ def run(gains: Gains, place: Positions, table: Tables, steps: Steps, overlap: fl
         gradient = gradient * (place.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
         unit = float(place.mean @ gradient[0])
         gradient = gradient / unit
-    descent = Descent(gains, place, table, steps)
-    sites = [gradient]
+    descent, sites = Descent(gains, place, table, steps), np.empty((len(steps) + 1, *gradient.shape))
+    sites[-1] = gradient
     for index in range(len(steps) - 1, -1, -1):
         gradient, along = descent.sublayer(index, gradient, along)
-        sites.append(gradient)
-    return descent.record(stack(sites[::-1])), unit
+        sites[index] = gradient
+    return descent.record(sites), unit
 
 
 class Descent:
@@ -132,7 +132,8 @@ class Descent:
         norms = step.norms
         if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
-        self.totals.append(gradient)
+        if self.on_sum:
+            self.totals.append(gradient)
         inner = self.attention(index // 2, gradient) if step.attention else (
             self.hidden[index // 2] * gradient if step.present else np.zeros_like(gradient))
         skip = self.skip[index]
@@ -194,7 +195,7 @@ class Descent:
 
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
-        gains, total = self.gains, stack(self.totals[::-1])
+        gains, total = self.gains, stack(self.totals[::-1]) if self.on_sum else site[1:]
         branch, final_input = self.branch * total, self.final_input * total
         after = gains.out * gains.d_model / gains.d_mlp * final_input[1::2]
         hidden = {name: after * part for name, part in zip(gains.readers, self.parts, strict=True)}
@@ -220,8 +221,7 @@ def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Arra
     as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens lose what points along either.
     """
     if gains.point:
-        even = np.array([norm.slopes for norm in norms])
-        return even, np.ones_like(even)
+        return (even := np.array([norm.slopes for norm in norms])), np.ones_like(even)
     w, u = (np.array([getattr(norm, name) for norm in norms])[:, None, None] for name in ("w", "u"))
     square = stack([norm.rho for norm in norms]) ** 2
     even = 0.25 * w * square + (1 + 0.75 * w + 0.75 * u)

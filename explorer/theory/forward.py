@@ -102,14 +102,11 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
             before = x
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
-        if not attends:
-            inside, step = sublayer(gains, table, steps, before, None, past)
-        elif gains.attends:
-            inside, step = sublayer(gains, table, steps, before, (below, kept, source), past)
+        inside, step = _absent(steps) if attends and not gains.attends else sublayer(
+            gains, table, steps, before, (below, kept, source) if attends else None, past)
+        if attends:
             below, kept = step.attention.logits if step.attention else None, 1.0
             source = inside if source is None and gains.value_residual else source
-        else:
-            step = _absent(steps)
         kept *= step.followed
         x = steps.last
         if gains.profiled:
@@ -122,12 +119,12 @@ def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, f
     return steps
 
 
-def _absent(steps: Steps) -> Step:
-    """The step of a sublayer that is not there."""
+def _absent(steps: Steps) -> tuple[State, Step]:
+    """As `sublayer`, of one that is not there."""
     x, nothing = steps.last, State(steps.last.place, np.zeros_like(steps.last.y))
     step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
     steps.note(step, x, nothing, nothing, x.q, x)
-    return step
+    return x, step
 
 
 def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
@@ -159,8 +156,7 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
     else:
         final_input, follows = mlp(gains, inside, gains.centers and "read" in sites)
         last, bias = gains.out, gains.biases.out
-        if gains.degree != 1 and not ("read" in sites or "output" in sites):
-            longer = lengths(gains, inside.w)[1]
+        longer = 0.0 if "read" in sites or "output" in sites else lengths(gains, inside.w)[1]
     if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
         final_input, norms["last"] = normalize(final_input, gains, widths["read"])

@@ -54,17 +54,6 @@ class Biases(NamedTuple):
     out: float = 0.0
 
 
-class Factors(NamedTuple):
-    """From tokens of one second moment to queries and keys: factors on second moments and overlaps, and the biases'
-    variances, all divided by what a QK-norm divides by.
-    """
-
-    query: Any
-    key: Any
-    query_bias: Any
-    key_bias: Any
-
-
 class Gains:
     """One config in the theory's terms. A gain is fan_in · Var W: the factor on the second moment."""
 
@@ -116,7 +105,6 @@ class Gains:
     def _logits(self, config: Config) -> None:
         """Constants of the queries and keys."""
         design = config.design
-        self._factors = Factors(self.q, self.k, self.biases.q, self.biases.k)
         self.qk_norm = design.normalizes_heads
         self.fixed = self.qk_norm and not design.joins
         """Each head's queries and keys are of one length."""
@@ -152,13 +140,14 @@ class Gains:
         """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of
         m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
 
-    def factors(self, q: Any, of_keys: Any) -> Factors:
-        """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
+    def factors(self, q: Any, of_keys: Any) -> tuple[Any, Any, Any, Any]:
+        """From tokens of second moment q to queries, and of `of_keys` to keys: the two factors on second moments and
+        overlaps, and the biases' two variances, all divided by what a QK-norm divides by.
+        """
         if not self.qk_norm:
-            return self._factors
-        query, key, query_bias, key_bias = self._factors
-        over, under = query * q + query_bias + self.epsilon, key * of_keys + key_bias + self.epsilon
-        return Factors(query / over, key / under, query_bias / over, key_bias / under)
+            return self.q, self.k, self.biases.q, self.biases.k
+        over, under = self.q * q + self.biases.q + self.epsilon, self.k * of_keys + self.biases.k + self.epsilon
+        return self.q / over, self.k / under, self.biases.q / over, self.biases.k / under
 
     def keys(self, q: Real, rho: Real) -> Real:
         """Correlation of the keys of tokens that have these."""

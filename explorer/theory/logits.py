@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from explorer.profile import Array
-from explorer.theory.gains import Factors, Gains
+from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, panels
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
@@ -84,11 +84,12 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
     place, inherits, turns, rho = x.place, gains.adds, x.place.turns, x.rho
-    by, single, own = gains.factors(x.q, keys.mean), place.ones[0], place.ones[0]
-    query, key, key_p = times(by.query, x.q), times(by.key, keys.own), np.maximum(keys.shared[0], ZERO)
-    key_p = times(by.key, key_p) + by.key_bias if gains.biases.k else times(by.key, key_p)
+    by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
+    query, single, own = times(by_query, x.q), place.ones[0], place.ones[0]
+    key, key_p = times(by_key, keys.own), times(by_key, np.maximum(keys.shared[0], ZERO))
+    key_p = key_p + key_bias if gains.biases.k else key_p
     if inherits or gains.biases.q:
-        query, overlaps = query + by.query_bias, queries(place, by, x)
+        query, overlaps = query + query_bias, queries(x, by_query, query_bias)
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
     crowd = key * scatter
@@ -98,7 +99,7 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
         crowd = crowd + kept * below.crowd
     scale, turned = place.sharp, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
-    apart = key_factors(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    apart = key_factors(gains, place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
     # where turns are fast, keys may even oppose each other a little
     same = np.maximum(turns.keys, ZERO) * scaled if turned else scaled
     shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
@@ -118,21 +119,23 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
     return Logits(query, key, key_p, crowd, covariance, shared, alike, own, single, s, *bent)
 
 
-def queries(place: Positions, by: Factors, x: State) -> Array:
-    """`[pair]`: overlaps of the tokens' queries."""
-    factor, bias = (place.lift(part + ZERO * x.q) for part in (by.query, by.query_bias))
-    overlaps: Array = factor * x.square * x.rho + bias
-    return overlaps
+def queries(x: State, factor: Any, bias: Any) -> Array:
+    """`[pair]`: overlaps of the tokens' queries; see `Gains.factors`."""
+    factor, bias = (x.place.lift(part + ZERO * x.q) for part in (factor, bias))
+    return np.asarray(factor * x.square * x.rho + bias)
 
 
-def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
+def key_factors(gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
     """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
 
     Args:
         own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
         keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
     """
-    out, shared = place.lift(own), place.lift(p)[..., 1:, :]
+    out = place.lift(own)
+    if place.turns is STILL and not gains.cap and gains.sink is None:  # all that keys share drops out
+        return out
+    shared = place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p
     out[..., 1:, :] = place.turns.rows * (out[..., 1:, :] + shared) - both * shared
     return out

@@ -71,8 +71,7 @@ def within(gains: Gains, place: Positions, steps: Steps, back: Backward) -> dict
     """`own` of `norms`."""
     def pairs(x: Array, delta: Array) -> Array:
         """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens, each with itself among them."""
-        energy: Array = np.einsum("lij,lij,ij->l", x, delta, place.total)
-        return energy
+        return np.asarray(np.einsum("lij,lij,ij->l", x, delta, place.total))
 
     inside, final_input = steps.inside, steps.final_input
     own = {
@@ -226,8 +225,7 @@ class Others:
         weights = np.einsum("k,i,j->kij", pairs, self.place.mean, self.place.mean)
 
         def total(x: Array) -> Array:
-            summed: Array = np.einsum("lkij,kij->l", x, weights)
-            return summed
+            return np.asarray(np.einsum("lkij,kij->l", x, weights))
 
         joined, units = self.join[:, None] * after, self.out[:, 0, 0] * gains.d_model / gains.d_mlp
         last = np.stack([self.o, self.out], 1).ravel()
@@ -291,5 +289,4 @@ class Others:
 def _pair(place: Positions, x: Any) -> Array:
     """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
     root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
-    product: Array = root[:, :, None] * root[:, None, :]
-    return product
+    return np.asarray(root[:, :, None] * root[:, None, :])

@@ -134,7 +134,7 @@ class Positions(NamedTuple):
         out: Array = np.empty_like(key)
         out[0] = self.collect.dot(key.ravel())
         alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
-        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone.take(self.later), out=out[1:])
+        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone[self.later], out=out[1:])
         return out
 
 

@@ -127,12 +127,11 @@ class Recursion:
         every = self._moments(np.concatenate([self.first.y[None], steps.site, steps.added]),
                               [self.first.mean, *(step.site for step in steps), *(step.added for step in steps)])
         end = 1 + len(steps)
-        parts = dict(zip((*STREAM, *BRANCHES), (slice(1), slice(1, end, 2), slice(2, end, 2), slice(end, None, 2),
-                                                slice(end + 1, None, 2)), strict=True))
+        parts = slice(1), slice(1, end, 2), slice(2, end, 2), slice(end, None, 2), slice(end + 1, None, 2)
         values: dict[Key, Array] = {}
         for name, law in LAWS.items():  # each of all sites in one stroke
-            column = law(self.config, every)
-            values |= {(name, site): column[part] for site, part in parts.items() if site in STATISTICS[name].sites}
+            sites = zip((*STREAM, *BRANCHES), map(law(self.config, every).__getitem__, parts), strict=True)
+            values |= {(name, site): column for site, column in sites if site in STATISTICS[name].sites}
         return values
 
     def logits(self) -> dict[Key, Array]:
@@ -219,5 +218,4 @@ class Recursion:
         others = self.place.others
         weights = np.array([self.place.averages[0].reshape(others.shape), others])
         # einsum, for BLAS starts threads where arrays are a little larger
-        means: Array = np.einsum("...ij,kij->k...", y, weights)
-        return means
+        return np.asarray(np.einsum("...ij,kij->k...", y, weights))

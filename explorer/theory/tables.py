@@ -132,8 +132,7 @@ class Tables:
             `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys; then `[position]`,
             `spread`, `crowding` and `unevenness` as in `softmax.Row`.
         """
-        cells = self._cells(s[self._place.first] * s[self._place.second], rho)
-        _, low, x, _ = cells
+        _, low, x, _ = cells = self._cells(s[self._place.first] * s[self._place.second], rho)
         overlap, rows = np.exp(_between(self._pairs[0], *cells)), self._along(self._read, low[0], x[0])
         if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
@@ -154,7 +153,7 @@ class Tables:
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
         """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell, in [0, 1]."""
-        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
+        square = np.fmin(square, MOST)  # where the tables end, and for what is not a number
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low, k = np.floor(x), np.floor(r)
         return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k

@@ -36,11 +36,6 @@ class Tokens(NamedTuple):
     """Relative variance of the squared length as rows of attention differ: scatter that two tokens do not share."""
 
     @property
-    def own(self) -> float:
-        """The part of a token that it does not share with the others."""
-        return max(self.q - self.p, 0.0)
-
-    @property
     def rho(self) -> float:
         """Correlation of two tokens, in [0, 1]."""
         return min(max(self.p / self.q, 0.0), 1.0) if self.q > 0 else 0.0
@@ -220,7 +215,7 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     out = State(x.place, kernel.overlaps(*units)[1])
     slopes = square * kernel.slopes(*units)[1]
     (q, p, *_), chance, overlap = out.mean, 1 / width, x.place.average(slopes)[1]
-    follows = min(overlap * x.mean.own / max(q - p, 1e-300), 1.0)
+    follows = min(overlap * max(x.mean.q - x.mean.p, 0.0) / max(q - p, 1e-300), 1.0)
     out.v, out.w = chance + max(x.v - chance, 0.0) * follows**2, x.w * min((1 - q) ** 2, 1.0)
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
