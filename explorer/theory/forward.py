@@ -61,7 +61,10 @@ class Step(NamedTuple):
 
 
 class Steps(list[Step]):
-    """The sublayers, and arrays of them all: read at once, and the loop's own arrays make room for the next layer's."""
+    """The sublayers, and overlaps of all of them as arrays, which the statistics and the way back read at once.
+
+    What is copied into them needs no array of its own, so that the next sublayer finds room in the processor's cache.
+    """
 
     def __init__(self, count: int, first: State) -> None:
         pairs, self.last = first.place.ones.shape, first
@@ -80,7 +83,7 @@ class Steps(list[Step]):
         self.append(step)
 
     def cover(self) -> None:
-        """Cuts what follows the first sublayer whose second moments or logits are beyond their ranges."""
+        """Cuts off the sublayers from the first one on whose second moments or logits are beyond their ranges."""
         total = self.total[:len(self)]
         fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
         if attends := [step.attention.logits.s for step in self if step.attention]:
