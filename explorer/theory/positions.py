@@ -178,7 +178,9 @@ def place(config: Config, scale: float) -> Positions:
     causal = config.causal and config.design.attends
     axis = positions(config.n_ctx, causal, whole=causal and bool(bias_slopes(config)))
     rows = np.square(config.design.row_factors)[axis.t.astype(int) - 1] if causal else axis.ones[0]
-    return axis._replace(turns=_turns(config, axis), sharp=scale * axis.lift(rows))
+    theta, turned = config.design.angles, config.design.rotated / config.d_head
+    turns = _turns(config.n_ctx, causal, theta, turned) if theta else STILL
+    return axis._replace(turns=turns, sharp=scale * axis.lift(rows))
 
 
 def bias_slopes(config: Config) -> tuple[float, ...]:
@@ -186,12 +188,13 @@ def bias_slopes(config: Config) -> tuple[float, ...]:
     return config.design.slopes if config.n_ctx <= LONGEST else ()
 
 
-def _turns(config: Config, axis: Positions) -> Turns:
-    """The mean cosines of a config: row t sees t keys; two rows share those of the shorter one."""
-    theta = config.design.angles
-    if not theta:
-        return STILL
-    turned, weight, n = config.design.rotated / config.d_head, axis.share, config.n_ctx
+@lru_cache(maxsize=64)
+def _turns(n: int, causal: bool, theta: tuple[float, ...], turned: float) -> Turns:
+    """The mean cosines of turns by these angles of a part of a head's coordinates, cached: row t sees t keys; two rows
+    share those of the shorter one.
+    """
+    axis = positions(n, causal)
+    weight = axis.share
     phase = np.exp(1j * np.outer(np.arange(n), theta))  # [token, angle]
     t = np.arange(1.0, n + 1)[:, None]
     energy = np.abs(np.cumsum(phase, 0)) ** 2
