@@ -102,7 +102,7 @@ class Keys(NamedTuple):
 
 
 def keys_of(x: State) -> Keys:
-    """Tokens as keys of the rows that see them. Not kept with the tokens: what a stack keeps slows all that follows."""
+    """Tokens as keys of the rows that see them."""
     y, prefix, shared = x.y, x.place.prefix, np.empty_like(x.y)
     mean, tokens = x.q, y[1:]
     if x.place.alike:
