@@ -7,7 +7,8 @@ profile: where that has other numbers, as with layers that are copies of one ano
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -41,46 +42,45 @@ class Law(NamedTuple):
     values: Mapping[str, object] = MappingProxyType({})
 
 
-class Step(NamedTuple):
-    """One sublayer of a design, as predicted."""
+class Steps(NamedTuple):
+    """The sublayers of a design as far as its prediction goes; arrays over them."""
 
-    place: Placement
-    skip: float
-    """Factor on the stream's second moment."""
-    branch: float
-    """Factor on the branch's second moment."""
-    before: float
-    """Second moment of the stream before the sublayer."""
-    after: float
-    """Second moment of the stream after the sublayer."""
-    output: float
-    """Second moment of the branch's output, before `branch`."""
-    gradient: float
-    """Mean squared gradient before the sublayer, over that after it."""
+    places: Sequence[Placement]
+    reset: Array
+    """Whether a norm stands on the sum."""
+    silent: Array
+    """Whether the branch adds nothing."""
+    after: Array
+    """Second moment of the stream after the sublayer; and next, by the law of its sum or norm."""
+    expected: Array
+    gradient: Array
+    """Mean squared gradient before the sublayer, over that after it; and next, what the stream alone passes."""
+    least: Array
 
-    @property
-    def total(self) -> float:
-        """Second moment of the sum, before any norm on it."""
-        return self.skip * self.before + self.branch * self.output
+    def among(self, chosen: Array) -> Steps:
+        """Some of them."""
+        return Steps(list(compress(self.places, chosen)), *(values[chosen] for values in self[1:]))
 
-    @property
-    def silent(self) -> bool:
-        """Whether the branch adds nothing."""
-        return self.branch * self.output == 0
+    def law(self, words: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:
+        """The key and formula that all of them have, or none; each kind of sublayer is asked once."""
+        laws = (words(*kind) for kind in dict.fromkeys(zip(self.places, self.silent.tolist(), strict=True)))
+        first = next(laws, ("", ""))
+        return first if all(law == first for law in laws) else ("", "")
 
 
-def _steps(predicted: Profile, config: Config) -> Iterator[Step]:
-    """The sublayers as far as the prediction goes."""
+def _steps(predicted: Profile, config: Config) -> Steps:
+    design = config.design
     q, gradients = (_along(predicted, name, config) for name in ("second_moment", "activation_gradient"))
     output = np.ravel([predicted.values["second_moment", site][0] for site in ("attn_out", "mlp_out")
                        if ("second_moment", site) in predicted.values], order="F")
-    first = 0 if config.design.attends else 1
-    q, gradients = (line if config.design.attends else line[::2] for line in (q, gradients))
-    for place, index in enumerate(range(first, 2 * config.n_layers, 1 + first)):
-        if np.isfinite(q[place + 1]):
-            sublayer = config.design.sublayers[index]
-            yield Step(sublayer, sublayer.skip**2, sublayer.branch**2, q[place], q[place + 1], output[place],
-                       gradients[place] / gradients[place + 1])
+    q, gradients = (line if design.attends else line[::2] for line in (q, gradients))
+    places = design.sublayers if design.attends else design.sublayers[1::2]
+    skip, branch = (np.array([getattr(place, name) for place in places]) ** 2 for name in ("skip", "branch"))
+    normed = {place.norms: place.has("sum") for place in design.kinds}
+    reset, total = np.array([normed[place.norms] for place in places]), skip * q[:-1] + branch * output
+    every = Steps(places, reset, branch * output == 0, q[1:], np.where(reset, 1.0, total),
+                  gradients[:-1] / gradients[1:], skip / np.where(reset, total, 1.0))
+    return every.among(np.isfinite(q[1:]))
 
 
 def _along(predicted: Profile, statistic: str, config: Config) -> Array:
@@ -95,60 +95,56 @@ def _times(factor: float, symbol: str) -> str:
     return symbol if factor == 1 else f"{number(factor)} {symbol}"
 
 
-def _alike(predicted: list[float], expected: list[float]) -> bool:
+def _alike(predicted: Array, expected: Array) -> bool:
     return bool(np.allclose(predicted, expected, rtol=TOLERANCE, atol=0))
 
 
 def _second_moment(predicted: Profile, config: Config) -> Law | None:
     """The law of each sum, or the norms that reset it, where the predicted numbers follow it."""
-    steps = list(_steps(predicted, config))
-    reset, free = ([step for step in steps if step.place.has("sum") is normed] for normed in (True, False))
-    laws = {_growth(step) for step in free}
-    follows = (_alike([step.after for step in reset], [1.0] * len(reset))
-               and _alike([step.after for step in free], [step.total for step in free]))
-    if not steps or not follows or len(laws) > 1:
+    steps = _steps(predicted, config)
+    if not steps.places or not _alike(steps.after, steps.expected):
         return None
-    if not free:
+    if steps.reset.all():
         return Law("norms")
-    key, law = laws.pop()
-    return Law(f"{key}_on_others" if reset else key, {"law": law, "reset": len(reset), "sums": len(steps)})
+    key, law = steps.among(np.logical_not(steps.reset)).law(_growth)
+    reset = int(steps.reset.sum())
+    values = {"law": law, "reset": reset, "sums": len(steps.places)}
+    return Law(f"{key}_on_others" if reset else key, values) if key else None
 
 
-def _growth(step: Step) -> tuple[str, str]:
+def _growth(place: Placement, silent: bool) -> tuple[str, str]:
     """Key of the law of a sum without a norm, and its formula."""
-    skip, branch = _times(step.skip, "q_(l−1)"), _times(step.branch, "E F²")
-    if step.silent:
+    skip, branch = _times(place.skip**2, "q_(l−1)"), _times(place.branch**2, "E F²")
+    if silent:
         return "zero_branch", f"q_l = {skip}"
-    return ("adds", f"q_l = {skip} + {branch}") if step.skip else ("no_residual", f"q_l = {branch}")
+    return ("adds", f"q_l = {skip} + {branch}") if place.skip else ("no_residual", f"q_l = {branch}")
 
 
 def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
     """The law of the way back, of designs whose sublayers all have the same."""
-    steps = [step for step in _steps(predicted, config) if np.isfinite(step.gradient)]
-    laws = {_passed(step) for step in steps}
     design = config.design
-    other = (design.point, design.inherits, config.value_residual, design.profiled, design.stream.parallel,
-             design.stream.mixes, any(step.place.has("values", "last", "skip") for step in steps))
-    if len(laws) != 1 or any(other):
+    if (design.point or design.inherits or config.value_residual or design.profiled or design.stream.parallel
+            or design.stream.mixes or any(place.has("values", "last", "skip") for place in design.kinds)):
         return None
-    # what the stream alone passes
-    least = [step.skip / (step.total if step.place.has("sum") else 1.0) for step in steps]
-    passed = [step.gradient for step in steps]
-    follows = (_alike(passed, least) if all(step.silent for step in steps)
-               else np.all(np.array(passed) >= np.array(least) * (1 - TOLERANCE)))
-    key, law = laws.pop()
-    return Law(key, {"law": law}) if follows else None
+    steps = _steps(predicted, config)
+    steps = steps.among(np.isfinite(steps.gradient))
+    follows = (_alike(steps.gradient, steps.least) if steps.silent.all()
+               else np.all(steps.gradient >= steps.least * (1 - TOLERANCE)))
+    key, law = steps.law(_passed)
+    return Law(key, {"law": law}) if key and follows else None
 
 
-def _passed(step: Step) -> tuple[str, str]:
+def _passed(place: Placement, silent: bool) -> tuple[str, str]:
     """Key and formula of the gradient before a sublayer, from that after it."""
-    branch = "" if step.silent else _times(step.branch, "χ / q_(l−1)" if step.place.has("input") else "χ")
-    factor = " + ".join(filter(None, [number(step.skip) if step.skip else "", branch]))
+    skip, branch = place.skip**2, ""
+    if not silent:
+        branch = _times(place.branch**2, "χ / q_(l−1)" if place.has("input") else "χ")
+    factor = " + ".join(filter(None, [number(skip) if skip else "", branch]))
     factor = {"1": "", "χ": " χ"}.get(factor, f" ({factor})")
     keys = {(False, False): "passes", (True, False): "norm_on_sum", (False, True): "norm_on_branch",
             (True, True): "norm_on_both"}
-    normed_sum = step.place.has("sum")
-    key = keys[normed_sum, bool(step.place.has("output") and branch)]
+    normed_sum = place.has("sum")
+    key = keys[normed_sum, bool(place.has("output") and branch)]
     return key, f"γ_(l−1) = γ_l{factor}{' / q' if normed_sum else ''}"
 
 

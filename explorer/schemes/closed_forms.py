@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_TURN = 2 * math.pi
+_TURN, _ONE, _PI = 2 * math.pi, np.array(1.0), np.array(math.pi)
+"""The last two are arrays, for numpy takes them sooner than floats."""
 
 
 class Kernel(NamedTuple):
@@ -36,8 +37,8 @@ def relu(factor: float) -> Kernel:
         return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
 
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
-        half = factor * q / 2
-        return half, half * (np.sqrt(1 - rho * rho) + rho * (np.pi - np.arccos(rho))) / np.pi
+        half = factor / 2 * q
+        return half, half * (np.sqrt(_ONE - rho * rho) + rho * (_PI - np.arccos(rho))) / _PI
 
     return Kernel(overlaps, slopes)
 

@@ -29,11 +29,11 @@ import numpy as np
 
 from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.logits import Logits, factors, key_factors, logits
+from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.tables import Sloped, Tables
-from explorer.theory.tokens import ONE, TINY, State, scattered_by_attention
+from explorer.theory.tokens import ONE, TINY, State, keys_of, scattered, scattered_by_attention
 
 
 class Attention(NamedTuple):
@@ -54,32 +54,33 @@ class Attention(NamedTuple):
 def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
               ) -> tuple[State, Attention]:
     """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
-    place, keys = x.place, x.keys
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
-    law = logits(gains, x, keys, below, kept)
-    reading, lost, common = table.lookup(law.s, law.rho), None, values.keys.shared
-    overlap, alike, own = reading.overlap, law.alike, values.keys.own
+    place, keys = x.place, keys_of(x)
+    *_, shared, own = keys if values is x else keys_of(values)
+    scatter = scattered(x, keys)
+    law = logits(gains, x, keys, scatter, below, kept)
+    overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
+    rho, alike, common, lost = law.rho, law.alike, shared, None
     if gains.sink is not None:
         lost = sinks(tuple(map(int, place.t)), gains.sink).lookup(law.s, law.common * law.bent)
-        reading = reading._replace(spread=np.maximum(reading.spread + lost.spread, 0.0),
-                                   crowding=reading.crowding + lost.crowding)
-        both = lost.together(law.rho, place.lift)
-        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** law.rho
+        spread, crowding = np.maximum(spread + lost.spread, 0.0), crowding + lost.crowding
+        both = lost.together(rho, place.lift)
+        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** rho
     if gains.cap or gains.sphere:
         alike = alike * law.bent
     alike = alike / (ONE + alike)
     # at ρ = 1 two rows crowd as one does
-    more = (alike * (reading.crowding - reading.spread)).take(place.smaller)
-    crowd = law.rho * (place.lift(alike * reading.spread) + law.rho * more)
-    y = common + own.take(place.smaller) * (overlap * place.ratio + crowd)
+    more = (alike * (crowding - spread))[place.smaller]
+    crowd = rho * (place.lift(alike * spread) + rho * more)
+    y = common + own[place.smaller] * (overlap * place.ratio + crowd)
     # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
-    uneven_mean = float(place.mean.dot(reading.unevenness * uneven * uneven)) / gains.n_heads
+    uneven_mean = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
-    alike_rows = place.average(law.rho)[1]
+    alike_rows = place.average(rho)[1]
     mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, mixed), Attention(law, own, values.keys.shared[0], x.scatter, overlap, lost)
+    return _gated(gains, x, mixed), Attention(law, own, shared[0].copy(), scatter, overlap, lost)
 
 
 def _gated(gains: Gains, x: State, mixed: State) -> State:
@@ -94,19 +95,20 @@ def _gated(gains: Gains, x: State, mixed: State) -> State:
 def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
             ) -> tuple[State, Attention]:
     """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
-    place, keys = x.place, x.keys
-    spread = logits(gains, x, keys, below, kept).std
+    place, keys = x.place, keys_of(x)
+    scatter = scattered(x, keys)
+    spread = logits(gains, x, keys, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)
     shared = keys.shared.copy()
-    shared[0] = np.maximum(keys.mean[0] - own, 0.0)
-    law = logits(gains, x, keys._replace(shared=shared, own=own), below, kept)
+    shared[0] = np.maximum(keys.mean - own, 0.0)
+    law = logits(gains, x, keys._replace(shared=shared, own=own), scatter, below, kept)
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, squared = rows
     uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], x.scatter, law.rho, None)
+    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], scatter, law.rho, None)
 
 
 class Paths(NamedTuple):
@@ -128,16 +130,15 @@ class Paths(NamedTuple):
     energy by the sink's logit over what W_O reads."""
 
 
-def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], inside: Sequence[State],
-          mixed: Sequence[State]) -> Paths:
-    """The factors of all layers' attention, of what it reads `inside` its branch; W_O reads `read`."""
+def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], x: Array,
+          correlations: Array, mixed: Array) -> Paths:
+    """The factors of all layers' attention, `[layer, pair]` of what it reads; W_O reads `mixed`."""
     laws = [layer.logits for layer in layers]
     law = laws[0]._replace(**{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK})
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
     longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
     overlap, square = (stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0))
     ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
-    x = stack([state.y for state in inside])
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
         lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
@@ -147,32 +148,29 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
             lost, rows, overlap, jacobian, law.rho[:, 1:], np.maximum(common, 0.0) / np.maximum(own, TINY),
             lambda part: place.lift(part)[:, 1:])
         law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
-        gates["sink"] = _join(lost.shared / lost.square, taken)
+        gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
     apart = _different(longer, both - overlap * ratio)
-    value = np.stack([
-        _join(place.t * square, shorter * overlap), _join(_others(place.t, kept - square), apart),
-    ], 1)
+    value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
     energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
-    lifted, scatter = place.lift(energy), stack([layer.scatter for layer in layers])
-    jacobian = jacobian * law.slopes[:, 1:]
+    jacobian = jacobian * law.slopes[:, 1:] * place.lift(energy)[:, 1:]
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
-    along = law.own / gains.d_head
+    along, scatter = law.own / gains.d_head, stack([layer.scatter for layer in layers])
     by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
-    own = np.stack([
-        lifted * _join(by_row + by_common, jacobian * ratio),
-        place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0)),
-        lifted * _join(rows.jacobian_by_query + by_common, jacobian),
-    ], 1)
+    alike = place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
+    own = _kinds((energy * (by_row + by_common), jacobian * ratio), (alike[:, 0], alike[:, 1:]),
+                 (energy * (rows.jacobian_by_query + by_common), jacobian))
     # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen to be alike
-    left = np.stack([key_factors(place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
-    query, key, bias, key_bias = _by_logits(gains, place, x)
+    left = np.stack([key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    mean = x[:, 0] @ place.prefix.T
+    *factors, key_bias = gains.factors(mean, mean)
+    query, key, bias = (place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors)
     scale = place.sharp
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         lone = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = scale * query * key_factors(place, law.key, lone, law.keys, law.both)
+        unbiased[:, 0] = scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -181,27 +179,19 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         key = scale * key * (query * x + bias)
         query = by_row
     first, pair = key[:, 0], key[:, 1:]
-    given = (_join(place.t * first, shorter * place.turns.rows * pair),
-             -_join(law.keys * _others(place.t, first), _different(longer, law.both * ratio * pair)))
+    given = _kinds((place.t * first, shorter * place.turns.rows * pair),
+                   (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)))
     value *= gains.v * gains.o
     if gains.gate:
-        units = gains.gate.units(*(stack([getattr(state, name) for state in inside]) for name in ("square", "rho")))
-        opened, inputs = gains.gate.kernel.overlaps(*units)[1], stack([state.y for state in mixed])
+        units = gains.gate.units(place.lift(x[:, 0]), correlations)
+        opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * inputs / opened
-    return Paths(value, own, query, np.stack(given, 1), unbiased, gates)
+        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * mixed / opened
+    return Paths(value, own, query, given, unbiased, gates)
 
 
 BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "both")
 """Fields of `Logits` that the way back reads, of every layer."""
-
-
-def _by_logits(gains: Gains, place: Positions, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Factors that turn overlaps of tokens into overlaps of their queries and keys, and the biases, see `Factors`."""
-    mean = x[:, 0] @ place.prefix.T
-    every = (factor + 0 * mean for factor in factors(gains, mean, mean))
-    query, key, bias = (place.lift(next(every)) for _ in range(3))
-    return query, key, bias, next(every)
 
 
 def stack(rows: Sequence[Array]) -> Array:
@@ -214,9 +204,13 @@ def _by_layer(rows: Sequence[Array]) -> Array:
     return rows[0][None] if all(row is rows[0] for row in rows) else stack(rows)
 
 
-def _join(same: Array, different: Array) -> Array:
-    """`[pair]` from a token with itself and from two."""
-    return np.concatenate([same[..., None, :], different], -2)
+def _kinds(*kinds: tuple[Array, Array]) -> Array:
+    """`[layer, kind, pair]`, each kind from a token with itself and from two."""
+    layers, n = kinds[0][0].shape
+    out = np.empty((layers, len(kinds), n + 1, n))
+    for kind, (same, different) in enumerate(kinds):
+        out[:, kind, 0], out[:, kind, 1:] = same, different
+    return out
 
 
 def _others(t: Array, x: Array) -> Array:

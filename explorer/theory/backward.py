@@ -16,7 +16,7 @@ import numpy as np
 from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.attention import paths, stack
-from explorer.theory.forward import Step
+from explorer.theory.forward import Step, Steps
 from explorer.theory.gains import Gains
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
@@ -57,7 +57,7 @@ ISOTROPIC, ACROSS = Along(1.0, 1.0), Along(0.0, 0.0)
 """A gradient that points everywhere alike, and one with nothing along its token, as that before a final norm."""
 
 
-def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overlap: float) -> tuple[Backward, float]:
+def run(gains: Gains, place: Positions, table: Tables, steps: Steps, overlap: float) -> tuple[Backward, float]:
     """The recursion from (1, `overlap`) after the last of the steps and its final norm, if the design has one.
 
     Returns:
@@ -67,24 +67,24 @@ def run(gains: Gains, place: Positions, table: Tables, steps: list[Step], overla
     gradient, unit, along = np.full_like(place.ratio, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
-        norm = normalize(steps[-1].site, gains, gains.d_model)[1]
+        norm = normalize(steps.last, gains, gains.d_model)[1]
         along = ISOTROPIC if gains.point else ACROSS
         gradient = gradient * (place.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
         unit = float(place.mean @ gradient[0])
         gradient = gradient / unit
-    descent = Descent(gains, place, table, steps)
-    sites = [gradient]
+    descent, sites = Descent(gains, place, table, steps), np.empty((len(steps) + 1, *gradient.shape))
+    sites[-1] = gradient
     for index in range(len(steps) - 1, -1, -1):
         gradient, along = descent.sublayer(index, gradient, along)
-        sites.append(gradient)
-    return descent.record(stack(sites[::-1])), unit
+        sites[index] = gradient
+    return descent.record(sites), unit
 
 
 class Descent:
     """The loop, from the last step to the first. A gradient is linear in the one after it: its factors are made of all
     layers' tokens at once, and the loop only multiplies."""
 
-    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: list[Step]) -> None:
+    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: Steps) -> None:
         self.gains, self.place, self.steps = gains, place, steps
         self.before = isotropic(gains, place, steps, "input")
         self.before *= np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None] ** 2
@@ -96,10 +96,12 @@ class Descent:
         self.final_input *= gains.last[:len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
         self.on_values = isotropic(gains, place, steps, "values")
-        self.on_sum, self.doubled = through(gains, place, [step.norms.get("sum") for step in steps])
-        inside = [step.inside for step in steps]
-        square, rho = (stack([getattr(state, name) for state in inside[1::2]]) for name in ("square", "rho"))
-        self.parts = [part(*gains.units(square, rho))[1] for part in gains.kernel.parts]
+        sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
+        factors = zip(*through(gains, place, list(sums.values())), strict=True) if sums else ()
+        self.on_sum = dict(zip(sums, factors, strict=True))
+        """By sublayer: see `through`."""
+        units = gains.units(place.lift(steps.inside[1::2, 0]), steps.rho[1::2])
+        self.parts = [part(*units)[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
         slopes = sum(ratio * part for ratio, part in zip(gains.ratios, self.parts, strict=True))
         self.hidden = self.final_input[1::2] * (gains.out * gains.hidden * slopes)
@@ -108,7 +110,7 @@ class Descent:
         self.plain = not (gains.adds or gains.value_residual or gains.biases.v
                           or any(step.placement.has("values") for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
-            self.paths = paths(gains, place, table, layers, inside[::2], [step.final_input for step in steps[::2]])
+            self.paths = paths(gains, place, table, layers, steps.inside[::2], steps.rho[::2], steps.final_input[::2])
             self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.final_input[::2]
             self.given = last[:, None] * (self.paths.value + self.paths.key * self.paths.energy[:, 2:])
             self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
@@ -130,7 +132,8 @@ class Descent:
         norms = step.norms
         if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
-        self.totals.append(gradient)
+        if self.on_sum:
+            self.totals.append(gradient)
         inner = self.attention(index // 2, gradient) if step.attention else (
             self.hidden[index // 2] * gradient if step.present else np.zeros_like(gradient))
         skip = self.skip[index]
@@ -159,14 +162,14 @@ class Descent:
     def through_sum(self, index: int, along: Along) -> Array:
         """`[pair]`: factor through the norm on a sum. What points along the ones is removed, but of the sum's own mean,
         which the norm has removed, only the branch's part, 1 − `kept`, is fresh."""
-        norm, even = self.steps[index].norms.get("sum"), np.asarray(self.on_sum[index])
-        if self.gains.point or norm is None:
-            return even
+        norm, (even, doubled) = self.steps[index].norms["sum"], self.on_sum[index]
+        if self.gains.point:
+            return np.asarray(even)
         ones, mean = (part / norm.width if self.gains.centers else 0.0
                       for part in (along.ones, 1 - self.steps[index].kept))
         if mean == 1:
             return np.zeros_like(even)
-        factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * self.doubled[index]) * even
+        factor: Array = ((1 - ones) / (1 - mean) - along.token / norm.width / (1 - mean) * doubled) * even
         return factor
 
     def attention(self, layer: int, gradient: Array) -> Array:
@@ -192,7 +195,7 @@ class Descent:
 
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
-        gains, total = self.gains, stack(self.totals[::-1])
+        gains, total = self.gains, stack(self.totals[::-1]) if self.on_sum else site[1:]
         branch, final_input = self.branch * total, self.final_input * total
         after = gains.out * gains.d_model / gains.d_mlp * final_input[1::2]
         hidden = {name: after * part for name, part in zip(gains.readers, self.parts, strict=True)}
@@ -213,37 +216,39 @@ class Descent:
         return Backward(site, total, branch, query, key, np.array(self.values[::-1]), alike, hidden, gates)
 
 
-def through(gains: Gains, place: Positions, norms: Sequence[Norm | None]) -> tuple[Array, Array]:
-    """Factors through norms, `[sublayer, pair]`, 1 where there is none, `[sublayer, 1, 1]` if there are none at all: of
-    what they divide by, averaged over the scatter of the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what
-    points along the tokens, for two tokens lose what points along either.
+def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
+    """Factors through norms, `[norm, pair]`: of what they divide by, averaged over the scatter of the tokens' lengths
+    as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for two tokens lose what points along either.
     """
-    even, doubled = np.ones((2, len(norms), *(place.ones.shape if any(norms) else (1, 1))))
-    at, known = [i for i, norm in enumerate(norms) if norm], [norm for norm in norms if norm]
-    if known and gains.point:
-        even[at] = [norm.slopes for norm in known]
-    elif known:
-        w, u = (np.array([getattr(norm, name) for norm in known])[:, None, None] for name in ("w", "u"))
-        square = stack([norm.rho for norm in known]) ** 2
-        lengths = 1 + w * (0.75 + 0.25 * square) + 0.75 * u
-        lengths[:, 0] += 0.25 * u[:, 0]
-        even[at], doubled[at] = lengths * place.lift(1 / stack([norm.q for norm in known])), 2 - square
-    return even, doubled
+    if gains.point:
+        return (even := np.array([norm.slopes for norm in norms])), np.ones_like(even)
+    w, u = (np.array([getattr(norm, name) for norm in norms])[:, None, None] for name in ("w", "u"))
+    square = stack([norm.rho for norm in norms]) ** 2
+    even = 0.25 * w * square + (1 + 0.75 * w + 0.75 * u)
+    even[:, 0] += 0.25 * u[:, 0]
+    even *= place.lift(1 / stack([norm.q for norm in norms]))
+    return even, 2 - square
 
 
 def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:
-    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm.
+    """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction; 1 without a norm,
+    `[sublayer, 1, 1]` if there are none at all.
 
     The norm removes what points along the token, and along the ones if it centers, 1/d each; it then divides by the
     variance, of which the ones have 1/d, too.
     """
-    norms = [step.norms.get(part) for step in steps]
-    even, doubled = through(gains, place, norms)
-    if gains.point or not any(norms):
-        return even
-    share = np.array([1 / norm.width if norm else 0.0 for norm in norms])[:, None, None]
-    rest = 1 - gains.centers * share
-    out: Array = even * np.divide(rest - share * doubled, rest, out=np.zeros_like(even), where=rest > 0)
+    norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
+    if not norms:
+        return np.ones((len(steps), 1, 1))
+    factor, doubled = through(gains, place, list(norms.values()))
+    if not gains.point:
+        share = np.array([1 / norm.width for norm in norms.values()])[:, None, None]
+        rest = 1 - gains.centers * share
+        factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * doubled)
+    if len(norms) == len(steps):
+        return factor
+    out = np.ones((len(steps), *place.ones.shape))
+    out[list(norms)] = factor
     return out
 
 

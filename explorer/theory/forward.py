@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtbsv
 
 from explorer.profile import Array
-from explorer.schemes.placement import SITES, Part, Placement
+from explorer.schemes.placement import Part, Placement
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
@@ -41,112 +41,133 @@ FINITE = 1e70
 
 
 class Step(NamedTuple):
-    """One sublayer, as the backward recursion needs it."""
+    """One sublayer, as the backward recursion needs it; its overlaps are in `Steps`."""
 
     placement: Placement
     attention: Attention | None
     """None at an MLP."""
     norms: Mapping[Part, Norm]
     """The sublayer's norms, by the signal that they stand on."""
-    inside: State
-    """The branch's input, after its norm where there is one."""
-    final_input: State
-    """Input of that matrix."""
-    added: State
-    """The branch's term of the sum, after the norm where there is one."""
-    total: Array
-    """`[position]`: second moment of skip · x + branch · F(x), before a norm on it."""
+    added: Tokens
+    """Law of the branch's term of the sum, after the norm where there is one."""
+    site: Tokens
+    """Law of the output of the sublayer."""
     kept: float
     """The stream's part of the sum's second moment."""
     followed: float
     """Factor on deviations of overlaps through the sublayer."""
-    site: State
-    """Output of the sublayer."""
     present: bool = True
     """Whether the design has the sublayer."""
 
 
-def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> list[Step]:
+class Steps(list[Step]):
+    """The sublayers, and overlaps of all of them as arrays, which the statistics and the way back read at once.
+
+    What is copied into them needs no array of its own, so that the next sublayer finds room in the processor's cache.
+    """
+
+    def __init__(self, count: int, first: State) -> None:
+        pairs, self.last = first.place.ones.shape, first
+        """The output of the last sublayer."""
+        self.inside, self.rho, self.final_input, self.added, self.site = np.empty((5, count, *pairs))
+        """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its correlations; the input of
+        the branch's last matrix; the branch's term of the sum, after its norm; and the output of the sublayer."""
+        self.total = np.empty((count, pairs[1]))
+        """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on it."""
+
+    def note(self, step: Step, inside: State, final_input: State, added: State, total: Array, site: State) -> None:
+        """Adds a sublayer."""
+        at = len(self)
+        self.inside[at], self.rho[at], self.final_input[at] = inside.y, inside.rho, final_input.y
+        self.added[at], self.total[at], self.site[at], self.last = added.y, total, site.y, site
+        self.append(step)
+
+    def cover(self) -> None:
+        """Cuts off the sublayers from the first one on whose second moments or logits are beyond their ranges."""
+        total = self.total[:len(self)]
+        fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
+        if attends := [step.attention.logits.s for step in self if step.attention]:
+            fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
+        del self[len(self) if fine.all() else int(fine.argmin()):]
+        for name in ("inside", "rho", "final_input", "added", "site"):
+            setattr(self, name, getattr(self, name)[:len(self)])
+
+
+def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> Steps:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
-    x, steps, total = first, [], first.mean.q
+    x, steps, total = first, Steps(2 * n_layers, first), first.mean.q
     below, kept, before, source, past = None, 1.0, first, None, None
     if gains.period < 2 * n_layers and place.alike:
         past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
     for index in range(2 * n_layers):
-        attends = index % 2 == 0
-        before = x if attends or not gains.parallel else before
+        attends = not index % 2
+        if attends or not gains.parallel:
+            before = x
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
-        if attends and not gains.attends:
-            step = _absent(x)
-        else:
-            step = sublayer(gains, table, x, before, index, (below, kept, source) if attends else None, past)
+        inside, step = _absent(steps) if attends and not gains.attends else sublayer(
+            gains, table, steps, before, (below, kept, source) if attends else None, past)
         if attends:
             below, kept = step.attention.logits if step.attention else None, 1.0
-            source = step.inside if source is None and gains.value_residual else source
+            source = inside if source is None and gains.value_residual else source
         kept *= step.followed
-        total += step.added.mean.q if gains.profiled else 0.0
-        steps.append(step)
-        x = step.site
+        x = steps.last
+        if gains.profiled:
+            total += step.added.q
         if past:
-            past.close(index, float(step.total[0]), x.mean)
-        if not 1 / FINITE < x.mean.q < FINITE:
+            past.close(index, float(steps.total[index, 0]), x.mean)
+        if not 1 / FINITE < step.site.q < FINITE:
             break
-    return steps[:_covered(steps)]
+    steps.cover()
+    return steps
 
 
-def _absent(x: State) -> Step:
-    """The step of a sublayer that is not there."""
-    nothing = State(x.place, np.zeros_like(x.y))
-    return Step(Placement(), None, {}, x, nothing, nothing, x.q, 1.0, 1.0, x, present=False)
+def _absent(steps: Steps) -> tuple[State, Step]:
+    """As `sublayer`, of one that is not there."""
+    x, nothing = steps.last, State(steps.last.place, np.zeros_like(steps.last.y))
+    step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
+    steps.note(step, x, nothing, nothing, x.q, x)
+    return x, step
 
 
-def _covered(steps: list[Step]) -> int:
-    """Number of sublayers up to which second moments and logits are within their ranges."""
-    sums = stack([step.total for step in steps])
-    fine = (sums.min(1) > 1 / LARGEST) & (sums.max(1) < LARGEST)
-    if attends := [step.attention.logits.s for step in steps if step.attention]:
-        fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
-    return len(steps) if fine.all() else int(fine.argmin())
-
-
-def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, index: int,
-             below: tuple[Logits | None, float, State | None] | None, past: Overlaps | None = None) -> Step:
+def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
+             below: tuple[Logits | None, float, State | None] | None, past: Overlaps | None = None
+             ) -> tuple[State, Step]:
     """One branch, of what was `before` it, and its way back into the stream.
 
     Args:
         below: of attention the logits below it, what is kept of deviations of overlaps, and the tokens whose values it
             mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of others.
+    Returns:
+        the branch's input, and the step, which is noted in `steps`.
     """
+    x, index = steps.last, len(steps)
     placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
+    sites, softmax, follows, longer = placement.norms, None, 0.0, 0.0
     norms: dict[Part, Norm] = {}
-
-    def normed(name: str, x: State, scale: float = 1.0, lower: Array | None = None) -> State:
-        if name not in placement.norms:
-            return x
-        x, norms[SITES[name].part] = normalize(x, gains, widths[name], scale, lower)
-        return x
-
-    inside = normed("input", before.scaled(placement.reads**2), placement.scale**2)
-    softmax, follows, last, bias = None, 0.0, gains.out, gains.biases.out
+    inside = before.scaled(placement.reads**2)
+    if "input" in sites:
+        inside, norms["input"] = normalize(inside, gains, widths["input"], placement.scale**2)
     if below:
         lower, kept_from, source = below
-        values = _values(gains, inside, source)
-        if "heads" in placement.norms:
-            values = normed("heads", State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u))
+        values, last, bias = _values(gains, inside, source), gains.o, gains.biases.o
+        if "heads" in sites:
+            values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
+            values, norms["values"] = normalize(values, gains, widths["heads"])
         final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
-        last, bias = gains.o, gains.biases.o
     else:
-        final_input, follows = mlp(gains, inside, placement.has("last") and gains.centers)
-    if "read" in placement.norms:  # the last matrix makes lengths scatter by 2/d once more
+        final_input, follows = mlp(gains, inside, gains.centers and "read" in sites)
+        last, bias = gains.out, gains.biases.out
+        longer = 0.0 if "read" in sites or "output" in sites else lengths(gains, inside.w)[1]
+    if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
-        final_input = normed("read", final_input)
+        final_input, norms["last"] = normalize(final_input, gains, widths["read"])
         final_input.w = 2 / d
-    branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
-    added = normed("output", branch)
+    added = branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
+    if "output" in sites:
+        added, norms["output"] = normalize(branch, gains, widths["output"])
     skip, scale = gains.skip[index], gains.branch[index]
-    longer = lengths(gains, inside.w)[1] if not (below or placement.has("last", "output")) else 0.0
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
     y = stream.y + term.y
@@ -156,11 +177,14 @@ def sublayer(gains: Gains, table: Tables | Sloped, x: State, before: State, inde
     site = State(x.place, y, both.v, both.w, both.u)
     if not past:
         site.mean = both
-    kept, total = skip**2 * x.mean.q / site.mean.q if site.mean.q > 0 else 0.0, site.q
-    if "sum" in placement.norms:
+    q, total = site.mean.q, site.q
+    kept = skip**2 * x.mean.q / q if q > 0 else 0.0
+    if "sum" in sites:
         rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
-        site = normed("sum", site, lower=rho)
-    return Step(placement, softmax, norms, inside, final_input, added, total, kept, followed, site)
+        site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
+    step = Step(placement, softmax, norms, added.mean, site.mean, kept, followed)
+    steps.note(step, inside, final_input, added, total, site)
+    return inside, step
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:

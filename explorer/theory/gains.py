@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -139,6 +139,15 @@ class Gains:
         self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
         """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of
         m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
+
+    def factors(self, q: Any, of_keys: Any) -> tuple[Any, Any, Any, Any]:
+        """From tokens of second moment q to queries, and of `of_keys` to keys: the two factors on second moments and
+        overlaps, and the biases' two variances, all divided by what a QK-norm divides by.
+        """
+        if not self.qk_norm:
+            return self.q, self.k, self.biases.q, self.biases.k
+        over, under = self.q * q + self.biases.q + self.epsilon, self.k * of_keys + self.biases.k + self.epsilon
+        return self.q / over, self.k / under, self.biases.q / over, self.biases.k / under
 
     def keys(self, q: Real, rho: Real) -> Real:
         """Correlation of the keys of tokens that have these."""

@@ -75,50 +75,31 @@ class Logits(NamedTuple):
         return shrunk
 
 
-class Factors(NamedTuple):
-    """From tokens of one second moment to queries and keys: factors on second moments and overlaps, and the biases'
-    variances, all divided by what a QK-norm divides by.
-    """
-
-    query: Any
-    key: Any
-    query_bias: Any
-    key_bias: Any
-
-
-def factors(gains: Gains, q: Any, of_keys: Any) -> Factors:
-    """The factors for queries of tokens of second moment q, and keys of tokens of second moment `of_keys`."""
-    query, key = (gains.q, gains.biases.q), (gains.k, gains.biases.k)
-    if not gains.qk_norm:
-        return Factors(query[0], key[0], query[1], key[1])
-    over, under = (gain[0] * square + gain[1] + gains.epsilon for gain, square in ((query, q), (key, of_keys)))
-    return Factors(query[0] / over, key[0] / under, query[1] / over, key[1] / under)
-
-
-def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float) -> Logits:
+def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | None, kept: float) -> Logits:
     """The logits of a layer's tokens.
 
     Args:
-        keys: averages over the keys of each row.
+        keys: averages over the keys of each row, and next the scatter of their overlaps.
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
-    place, inherits = x.place, gains.adds
-    by = factors(gains, x.q, keys.mean[0])
-    query, rho = times(by.query, x.q), x.rho
+    place, inherits, turns, rho = x.place, gains.adds, x.place.turns, x.rho
+    by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
+    query, single, own = times(by_query, x.q), place.ones[0], place.ones[0]
+    key, key_p = times(by_key, keys.own), times(by_key, np.maximum(keys.shared[0], ZERO))
+    key_p = key_p + key_bias if gains.biases.k else key_p
     if inherits or gains.biases.q:
-        query, overlaps = query + by.query_bias, queries(place, by, x)
+        query, overlaps = query + query_bias, queries(x, by_query, query_bias)
         rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
-    key, key_p = times(by.key, keys.own), times(by.key, np.maximum(keys.shared[0], ZERO)) + by.key_bias
-    crowd, turns, single, own = key * x.scatter, place.turns, place.ones[0], place.ones[0]
+    crowd = key * scatter
     if below and inherits == "qk":
         single = joint(key, below.key, below.single)
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
         crowd = crowd + kept * below.crowd
     scale, turned = place.sharp, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
-    apart = key_factors(place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    apart = key_factors(gains, place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
     # where turns are fast, keys may even oppose each other a little
     same = np.maximum(turns.keys, ZERO) * scaled if turned else scaled
     shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
@@ -138,21 +119,23 @@ def logits(gains: Gains, x: State, keys: Keys, below: Logits | None, kept: float
     return Logits(query, key, key_p, crowd, covariance, shared, alike, own, single, s, *bent)
 
 
-def queries(place: Positions, by: Factors, x: State) -> Array:
-    """`[pair]`: overlaps of the tokens' queries."""
-    factor, bias = (place.lift(part + ZERO * x.q) for part in (by.query, by.query_bias))
-    overlaps: Array = factor * x.square * x.rho + bias
-    return overlaps
+def queries(x: State, factor: Any, bias: Any) -> Array:
+    """`[pair]`: overlaps of the tokens' queries; see `Gains.factors`."""
+    factor, bias = (x.place.lift(part + ZERO * x.q) for part in (factor, bias))
+    return np.asarray(factor * x.square * x.rho + bias)
 
 
-def key_factors(place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
+def key_factors(gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
     """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
 
     Args:
         own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
         keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
     """
-    out, shared = place.lift(own), place.lift(p)[..., 1:, :]
+    out = place.lift(own)
+    if place.turns is STILL and not gains.cap and gains.sink is None:  # all that keys share drops out
+        return out
+    shared = place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p
     out[..., 1:, :] = place.turns.rows * (out[..., 1:, :] + shared) - both * shared
     return out

@@ -16,7 +16,7 @@ carried on as a small change; attention mixes that of single pairs away, and pas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -24,9 +24,8 @@ import numpy as np
 from explorer.config import Config
 from explorer.profile import Array
 from explorer.schemes.placement import Part
-from explorer.theory.attention import stack
 from explorer.theory.backward import Backward
-from explorer.theory.forward import Step
+from explorer.theory.forward import Steps
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import BIGRAM, FREQUENT, coincidence, followings, loss_gradient, own_share
 from explorer.theory.positions import Positions
@@ -68,19 +67,17 @@ def norms(config: Config, gains: Gains, own: dict[str, Array], across: dict[str,
     return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
 
-def within(gains: Gains, place: Positions, steps: Sequence[Step], back: Backward) -> dict[str, Array]:
+def within(gains: Gains, place: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
     """`own` of `norms`."""
     def pairs(x: Array, delta: Array) -> Array:
         """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens, each with itself among them."""
-        energy: Array = np.einsum("lij,lij,ij->l", x, delta, place.total)
-        return energy
+        return np.asarray(np.einsum("lij,lij,ij->l", x, delta, place.total))
 
-    inside, final_input, added = (stack([getattr(step, name).y for step in steps])
-                                  for name in ("inside", "final_input", "added"))
+    inside, final_input = steps.inside, steps.final_input
     own = {
         **{name: pairs(inside[1::2], delta) for name, delta in back.hidden.items()},
         "W_out": pairs(final_input[1::2], back.branch[1::2]),
-        "alpha": pairs(added, back.total),
+        "alpha": pairs(steps.added, back.total),
     }
     if gains.attends:
         x = inside[::2]
@@ -101,7 +98,7 @@ def within(gains: Gains, place: Positions, steps: Sequence[Step], back: Backward
     return own
 
 
-def across(config: Config, gains: Gains, place: Positions, steps: Sequence[Step], last: Tokens, alike: Array,
+def across(config: Config, gains: Gains, place: Positions, steps: Steps, last: Tokens, alike: Array,
            length: Array, bent: float) -> dict[str, Array]:
     """`across` of `norms`: terms of other sequences; none under the linear loss.
 
@@ -127,14 +124,14 @@ class Others:
     A pair here is `[position, position]`. Through a branch F and its sum p → stay · p + join · F(enter · p).
     """
 
-    def __init__(self, config: Config, gains: Gains, place: Positions, steps: Sequence[Step]) -> None:
+    def __init__(self, config: Config, gains: Gains, place: Positions, steps: Steps) -> None:
         self.config, self.gains, self.place = config, gains, place
         self.o, self.out = gains.o * gains.last[::2], gains.out * gains.last[1::2]
         """`[layer, 1, 1]`: gains of W_O and W_out."""
         self._links(steps)
-        self._gate(steps[::2])
+        self._gate(steps)
         centered = gains.centers and any(step.placement.has("last") for step in steps[1::2])
-        square = gains.hidden * _pair(place, [step.inside.q for step in steps[1::2]]) + gains.biases.hidden
+        square = gains.hidden * _pair(place, steps.inside[1::2, 0]) + gains.biases.hidden
         # from the embedding: half of a token is its character's, half its position's; or all of it its character's
         size, part = config.input_second_moment, config.design.token_part
         p: Array = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
@@ -170,7 +167,7 @@ class Others:
         self.mlp: Array = self.join[1::2] * self.out * gains.hidden * self.slopes * self.enter[1::2]
         """Through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
 
-    def _links(self, steps: Sequence[Step]) -> None:
+    def _links(self, steps: Steps) -> None:
         """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier, `reach` leads from the
         values' input, or from hidden units, to what the branch's last matrix reads."""
         gains, unit = self.gains, np.ones_like(self.place.mean)
@@ -186,7 +183,7 @@ class Others:
             self.enter[::2], self.stay[::2], self.added[::2] = 0.0, 1.0, 0.0
         self.join = branch * self.added
 
-    def _gate(self, steps: Sequence[Step]) -> None:
+    def _gate(self, steps: Steps) -> None:
         """Sinks and gates: factors on overlaps of mixed values; `gate` is through gates, over what W_O reads."""
         gains = self.gains
         self.gate = np.zeros_like(self.reach[::2])
@@ -194,8 +191,7 @@ class Others:
         if lost:
             self.reach[::2] *= _pair(self.place, np.square(lost))
         if gains.gate:
-            units = gains.gate.units(*(np.array([getattr(step.inside, name)[1:] for step in steps])
-                                       for name in ("square", "rho")))
+            units = gains.gate.units(_pair(self.place, steps.inside[::2, 0]), steps.rho[::2, 1:])
             opened = gains.gate.kernel.overlaps(*units)[1]
             self.reach[::2] *= opened
             self.gate += self.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
@@ -229,8 +225,7 @@ class Others:
         weights = np.einsum("k,i,j->kij", pairs, self.place.mean, self.place.mean)
 
         def total(x: Array) -> Array:
-            summed: Array = np.einsum("lkij,kij->l", x, weights)
-            return summed
+            return np.asarray(np.einsum("lkij,kij->l", x, weights))
 
         joined, units = self.join[:, None] * after, self.out[:, 0, 0] * gains.d_model / gains.d_mlp
         last = np.stack([self.o, self.out], 1).ravel()
@@ -294,5 +289,4 @@ class Others:
 def _pair(place: Positions, x: Any) -> Array:
     """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
     root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
-    product: Array = root[:, :, None] * root[:, None, :]
-    return product
+    return np.asarray(root[:, :, None] * root[:, None, :])

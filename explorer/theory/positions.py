@@ -55,6 +55,8 @@ class Positions(NamedTuple):
     """`[position]`: average over all tokens."""
     prefix: Array
     """`[position, position]`: average over the keys of a row."""
+    key_pairs: Array
+    """`[position, position · position]`: average over the pairs of keys of a row."""
     suffix: Array
     """`[position, position]`: Σ of f(t)/t over the tokens t that see a key."""
     suffix_2: Array
@@ -117,8 +119,9 @@ class Positions(NamedTuple):
     def lift(self, x: Array) -> Array:
         """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
         root = np.sqrt(x)
-        product: Array = root.take(self.first, -1) * root.take(self.second, -1)
-        return product
+        if root.ndim == 1:  # numpy is slower where it must ask which axis
+            return np.asarray(root[self.first] * root[self.second])
+        return np.asarray(root.take(self.first, -1) * root.take(self.second, -1))
 
     def gather(self, given: Array) -> Array:
         """From rows to keys: `[2, pair]` to `[pair]`, the adjoint of averages over keys.
@@ -131,7 +134,7 @@ class Positions(NamedTuple):
         out: Array = np.empty_like(key)
         out[0] = self.collect.dot(key.ravel())
         alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
-        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone.take(self.later), out=out[1:])
+        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone[self.later], out=out[1:])
         return out
 
 
@@ -150,6 +153,7 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     else:
         t, share, visible = np.array([float(n)]), np.ones((n, 1)), np.full(n, float(n))
         last, start = np.array([n - 1]), np.array([0])
+    prefix = np.cumsum(share, 0)[last] / t[:, None]
     suffix, suffix_2 = (np.cumsum((share / visible[:, None] ** power)[::-1], 0)[::-1][start] for power in (1, 2))
     i, mean = np.arange(len(t)), share.mean(0)
     first, second = np.vstack([i, i[:, None] + 0 * i]), i + np.zeros((len(t) + 1, 1), dtype=int)
@@ -160,9 +164,9 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     collect = np.concatenate([suffix_2[:, None], suffix[:, :, None] * suffix[:, None]], 1)
     collect[:, 1 + i, i] -= suffix_2
     return Positions(
-        t, mean, np.cumsum(share, 0)[last] / t[:, None], suffix, suffix_2, collect.reshape(len(t), -1), first, second,
-        np.minimum(first, second), np.maximum(i, i[:, None]), np.ones(first.shape),
-        np.minimum(t[first], t) / np.maximum(t[first], t),
+        t, mean, prefix, (prefix[:, :, None] * prefix[:, None]).reshape(len(t), -1),
+        suffix, suffix_2, collect.reshape(len(t), -1), first, second, np.minimum(first, second),
+        np.maximum(i, i[:, None]), np.ones(first.shape), np.minimum(t[first], t) / np.maximum(t[first], t),
         averages.reshape(2, -1), others,
         total=n * averages[0] + n * (n - 1) * others, share=share, sharp=np.ones(first.shape),
         alike=not causal,
@@ -174,7 +178,9 @@ def place(config: Config, scale: float) -> Positions:
     causal = config.causal and config.design.attends
     axis = positions(config.n_ctx, causal, whole=causal and bool(bias_slopes(config)))
     rows = np.square(config.design.row_factors)[axis.t.astype(int) - 1] if causal else axis.ones[0]
-    return axis._replace(turns=_turns(config, axis), sharp=scale * axis.lift(rows))
+    theta, turned = config.design.angles, config.design.rotated / config.d_head
+    turns = _turns(config.n_ctx, causal, theta, turned) if theta else STILL
+    return axis._replace(turns=turns, sharp=scale * axis.lift(rows))
 
 
 def bias_slopes(config: Config) -> tuple[float, ...]:
@@ -182,12 +188,13 @@ def bias_slopes(config: Config) -> tuple[float, ...]:
     return config.design.slopes if config.n_ctx <= LONGEST else ()
 
 
-def _turns(config: Config, axis: Positions) -> Turns:
-    """The mean cosines of a config: row t sees t keys; two rows share those of the shorter one."""
-    theta = config.design.angles
-    if not theta:
-        return STILL
-    turned, weight, n = config.design.rotated / config.d_head, axis.share, config.n_ctx
+@lru_cache(maxsize=64)
+def _turns(n: int, causal: bool, theta: tuple[float, ...], turned: float) -> Turns:
+    """The mean cosines of turns by these angles of a part of a head's coordinates, cached: row t sees t keys; two rows
+    share those of the shorter one.
+    """
+    axis = positions(n, causal)
+    weight = axis.share
     phase = np.exp(1j * np.outer(np.arange(n), theta))  # [token, angle]
     t = np.arange(1.0, n + 1)[:, None]
     energy = np.abs(np.cumsum(phase, 0)) ** 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import bias_slopes, place
 from explorer.theory.sink import Sunk, drain
 from explorer.theory.tables import Sloped, sloped, tables
-from explorer.theory.tokens import State, normalize
+from explorer.theory.tokens import State, Tokens, normalize
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -122,22 +123,24 @@ class Recursion:
 
     def stream(self) -> dict[Key, Array]:
         """Statistics of the embedding, and of the sublayers and branches that are covered."""
-        parts = [[self.first], *([getattr(step, name) for step in self.steps[start::2]]
-                                 for name in ("site", "added") for start in (0, 1))]
-        every, ends = self._moments([state for part in parts for state in part]), np.cumsum(list(map(len, parts)))
+        steps = self.steps
+        every = self._moments(np.concatenate([self.first.y[None], steps.site, steps.added]),
+                              [self.first.mean, *(step.site for step in steps), *(step.added for step in steps)])
+        end = 1 + len(steps)
+        parts = slice(1), slice(1, end, 2), slice(2, end, 2), slice(end, None, 2), slice(end + 1, None, 2)
         values: dict[Key, Array] = {}
         for name, law in LAWS.items():  # each of all sites in one stroke
-            columns = zip((*STREAM, *BRANCHES), np.split(law(self.config, every), ends[:-1]), strict=True)
-            values |= {(name, site): column for site, column in columns if site in STATISTICS[name].sites}
+            sites = zip((*STREAM, *BRANCHES), map(law(self.config, every).__getitem__, parts), strict=True)
+            values |= {(name, site): column for site, column in sites if site in STATISTICS[name].sites}
         return values
 
     def logits(self) -> dict[Key, Array]:
         """Statistics of the readout's logits of the stream after each layer that is covered; none without a readout."""
-        design, steps = self.config.design, self.steps[1::2]
-        if not design.predicts_text or not steps:
+        design, steps = self.config.design, self.steps
+        if not design.predicts_text or len(steps) < 2:
             return {}
-        kept = np.array(np.cumprod([step.kept for step in self.steps])[1::2], np.float64)
-        return laws.output_logits(self.config, self._moments([step.site for step in steps]),
+        kept = np.array(np.cumprod([step.kept for step in steps])[1::2], np.float64)
+        return laws.output_logits(self.config, self._moments(steps.site[1::2], [step.site for step in steps[1::2]]),
                                   design.tied * design.token_part * kept)
 
     def rows(self) -> Rows:
@@ -149,7 +152,7 @@ class Recursion:
         laws = [layer.logits for layer in layers]
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
         s, std, variance, common = map(stack, zip(*columns, strict=True))
-        tokens = stack([step.inside.y for step in self.steps[::2]])
+        tokens = self.steps.inside[::2]
         (q, p), lengths = self._means(tokens), tokens[:, 0]
         # the part of the keys that the last row's logits tell apart, and the share of it by turns
         rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
@@ -182,7 +185,7 @@ class Recursion:
         if isinstance(self.table, Sloped):
             return {}
         config, gains, place, steps = self.config, self.gains, self.place, self.steps
-        site, bent, length = steps[-1].site, 1.0, np.ones_like(place.mean)
+        site, bent, length = steps.last, 1.0, np.ones_like(place.mean)
         norm = normalize(site, gains, config.d_model) if gains.final else None
         if norm and gains.point:
             site, bent = norm[0], float(1 / (place.mean @ norm[1].square))
@@ -198,14 +201,13 @@ class Recursion:
         return {**{("activation_gradient", at): column for at, column in stream.items()},
                 **{("parameter_gradient", name): column for name, column in weights.items()}}
 
-    def _moments(self, states: list[State]) -> Moments:
-        """The law of the tokens at some sites.
+    def _moments(self, y: Array, laws: Sequence[Tokens]) -> Moments:
+        """The law of the tokens at some sites, `[site, pair]`.
 
         The overlaps of fresh coordinates scatter by 1/d by chance; only what is beyond is correlation of coordinates.
         """
-        y, n = stack([state.y for state in states]), self.config.n_ctx
-        q, p = self._means(y)
-        v, w = np.array([(x.v, x.w + x.u) for x in states]).T
+        n, (q, p) = self.config.n_ctx, self._means(y)
+        v, w = np.array([(x.v, x.w + x.u) for x in laws]).T
         chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
         squares = np.einsum("lij,lij,ij->l", y, y, self.place.total)
         tokens, others = map(self.place.at_tokens, (y[:, 0], self.place.with_others(y)))
@@ -216,5 +218,4 @@ class Recursion:
         others = self.place.others
         weights = np.array([self.place.averages[0].reshape(others.shape), others])
         # einsum, for BLAS starts threads where arrays are a little larger
-        means: Array = np.einsum("...ij,kij->k...", y, weights)
-        return means
+        return np.asarray(np.einsum("...ij,kij->k...", y, weights))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,16 +98,6 @@ softmax = lru_cache(maxsize=256)(Softmax)
 """The statistics for one row length and head width, kept."""
 
 
-class Reading(NamedTuple):
-    """Averages that the forward recursion reads, names as in `softmax.Row`, arrays by position but for the first."""
-
-    overlap: Array
-    """`[pair]` (see `Positions`): Y2 of a row, Y11 of two rows over the shorter one's keys."""
-    spread: Array
-    crowding: Array
-    unevenness: Array
-
-
 class Tables:
     """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays.
 
@@ -136,14 +125,19 @@ class Tables:
         self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
         self._row = np.arange(len(place.t)) * FINE_X
 
-    def lookup(self, s: Array, rho: Array) -> Reading:
-        """The rows of all positions, `[position]` of s, and pairs of them, `[pair]` of ρ."""
-        cells = self._cells(s, rho)
-        overlap, rows = np.exp(_between(self._pairs[0], cells)), self._along(self._read, cells.low[0], cells.x[0])
+    def lookup(self, s: Array, rho: Array) -> tuple[Array, Array, Array, Array]:
+        """Averages that the forward recursion reads, of rows `[position]` of s and pairs of rows `[pair]` of ρ.
+
+        Returns:
+            `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys; then `[position]`,
+            `spread`, `crowding` and `unevenness` as in `softmax.Row`.
+        """
+        _, low, x, _ = cells = self._cells(s[self._place.first] * s[self._place.second], rho)
+        overlap, rows = np.exp(_between(self._pairs[0], *cells)), self._along(self._read, low[0], x[0])
         if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
             rows, overlap = rows * tail, overlap * self._place.lift((1 - (1 - square) * tail) / square)
-        return Reading(overlap, *rows)
+        return overlap, *rows
 
     def rows(self, s: Array) -> Row:
         """Single rows, `[..., position]`."""
@@ -154,14 +148,15 @@ class Tables:
 
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`."""
-        return _between(self._pairs[1], self._cells(s, rho))
-
-    def _cells(self, s: Array, rho: Array) -> Cells:
         square = s.take(self._place.first, -1) * s.take(self._place.second, -1)
-        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
+        return _between(self._pairs[1], *self._cells(square, rho))
+
+    def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
+        """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell, in [0, 1]."""
+        square = np.fmin(square, MOST)  # where the tables end, and for what is not a number
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low, k = np.floor(x), np.floor(r)
-        return Cells(self._first + (low * NODES_R + k).astype(int), low, x - low, r - k)
+        return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k
 
     def _along(self, table: Array, low: Array, x: Array) -> Array:
         """Linear in √x, `[value, ..., position]`."""
@@ -170,18 +165,9 @@ class Tables:
         return along
 
 
-class Cells(NamedTuple):
-    """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell, in [0, 1]."""
-
-    at: NDArray[np.intp]
-    low: Array
-    x: Array
-    r: Array
-
-
 ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
 """`Row` of a row with all its weight on one key."""
-IN_LOOP = [Row._fields.index(name) for name in Reading._fields[1:]]
+IN_LOOP = [Row._fields.index(name) for name in ("spread", "crowding", "unevenness")]
 ONE, NODES_R, CELLS_R = np.array(1.0), np.array(float(FINE_R)), np.array(FINE_R - 1.0)
 CELLS_X = np.array((FINE_X - 1) / math.sqrt(float(X[-1])))
 LEAST, MOST = np.array(0.0), np.array(S_MAX**2)
@@ -194,10 +180,10 @@ def _steps(values: Array, axis: int) -> Array:
     return steps
 
 
-def _between(table: Array, cells: Cells) -> Array:
+def _between(table: Array, at: NDArray[np.intp], _: Array, x: Array, r: Array) -> Array:
     """Linear in √x and in r within a cell."""
-    value, in_x, in_r, mixed = table.take(cells.at, 1, mode="clip")
-    between: Array = value + cells.x * in_x + cells.r * (in_r + cells.x * mixed)
+    value, in_x, in_r, mixed = table.take(at, 1, mode="clip")
+    between: Array = value + x * in_x + r * (in_r + x * mixed)
     return between
 
 

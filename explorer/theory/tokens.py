@@ -36,11 +36,6 @@ class Tokens(NamedTuple):
     """Relative variance of the squared length as rows of attention differ: scatter that two tokens do not share."""
 
     @property
-    def own(self) -> float:
-        """The part of a token that it does not share with the others."""
-        return max(self.q - self.p, 0.0)
-
-    @property
     def rho(self) -> float:
         """Correlation of two tokens, in [0, 1]."""
         return min(max(self.p / self.q, 0.0), 1.0) if self.q > 0 else 0.0
@@ -92,42 +87,44 @@ class State:
         square = (self.mean.q / (self.mean.q + bias)) ** 2
         return State(self.place, self.y + bias, self.v, square * self.w + (1 - square) * 2 / width, square * self.u)
 
-    @lazy
-    def keys(self) -> Keys:
-        """The tokens as keys of the rows that see them."""
-        prefix, mean, shared = self.place.prefix, self.y, np.empty_like(self.y)
-        if self.place.alike:
-            shared[:] = mean[1]
-        else:
-            mean = self.y.dot(prefix.T)
-            shared[1:] = prefix.dot(mean[1:])
-            shared[0] = shared[1:].diagonal()
-        return Keys(mean, shared, np.maximum(mean[0] - shared[0], ZERO))
-
-    @lazy
-    def scatter(self) -> Array:
-        """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance, and because
-        positions differ. Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² +
-        (E p)².
-        """
-        if self.place.alike:
-            return np.full_like(self.q, self.v)
-        (mean, shared, own), p, prefix = self.keys, self.y[1:], self.place.prefix.T
-        rows = mean[1:] * mean[1:]
-        varied = self.place.ones[0].dot(prefix * ((p * p).dot(prefix) - (rows + rows))) + shared[0] * shared[0]
-        total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + self.v, ONE)
-        return total
-
 
 class Keys(NamedTuple):
     """Averages over the keys that rows see."""
 
     mean: Array
-    """`[pair]`: of second moments, by row; of overlaps with a token, `[token, row]`."""
+    """`[position]`: of the keys' second moments, by row."""
+    tokens: Array
+    """`[position, position]`: of the overlaps of a row's keys with a token, `[row, token]`."""
     shared: Array
     """`[pair]`: overlap of a row's keys with each other, and of two rows' keys."""
     own: Array
     """`[position]`: the part of the keys that a row sees which they do not share."""
+
+
+def keys_of(x: State) -> Keys:
+    """Tokens as keys of the rows that see them."""
+    y, prefix, shared = x.y, x.place.prefix, np.empty_like(x.y)
+    mean, tokens = x.q, y[1:]
+    if x.place.alike:
+        shared[:] = tokens
+    else:
+        mean, tokens = prefix.dot(mean), prefix.dot(tokens)
+        np.dot(tokens, prefix.T, out=shared[1:])
+        shared[0] = shared[1:].diagonal()
+    return Keys(mean, tokens, shared, np.maximum(mean - shared[0], ZERO))
+
+
+def scattered(x: State, keys: Keys) -> Array:
+    """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance, and because positions
+    differ. Over the keys of a row, of p_ij less the means over i and over j: E p² − 2 E_i (E_j p)² + (E p)².
+    """
+    place, (_, tokens, shared, own) = x.place, keys
+    if place.alike:
+        return np.full_like(x.q, x.v)
+    p, rows = x.y[1:], (place.prefix * (tokens * tokens)).dot(place.ones[0])
+    varied = place.key_pairs.dot((p * p).ravel()) - (rows + rows) + shared[0] * shared[0]
+    total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
+    return total
 
 
 def correlation(y: Array, square: Array) -> Array:
@@ -175,15 +172,17 @@ def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Arr
     """
     if gains.point:
         return _bend(x, gains.point, width, scale)
-    place, q, rho = x.place, x.q + gains.epsilon, x.rho
+    place, rho, w, u, q = x.place, x.rho, x.w, x.u, x.q + gains.epsilon
     scale = 0.0 if gains.centers and width == 1 else scale  # a single coordinate is its mean
-    square = times(scale, place.lift(x.q / q))
+    square = place.lift(x.q / q)
+    if scale != 1:
+        square *= scale
     if lower is None:
-        lower = rho if not (x.w or x.u) else np.minimum(  # a token with itself stays at 1
-            rho * (rho * rho * (x.w / 4) + (0.75 * x.u + (1 - x.w / 4))), ONE)
+        lower = rho if not (w or u) else np.minimum(  # a token with itself stays at 1
+            rho * (rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))), ONE)
     out = State(place, square * lower, x.v)
     out.square, out.rho = square, lower
-    return out, Norm(q, width, x.w, x.u, rho)
+    return out, Norm(q, width, w, u, rho)
 
 
 def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
@@ -216,7 +215,7 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     out = State(x.place, kernel.overlaps(*units)[1])
     slopes = square * kernel.slopes(*units)[1]
     (q, p, *_), chance, overlap = out.mean, 1 / width, x.place.average(slopes)[1]
-    follows = min(overlap * x.mean.own / max(q - p, 1e-300), 1.0)
+    follows = min(overlap * max(x.mean.q - x.mean.p, 0.0) / max(q - p, 1e-300), 1.0)
     out.v, out.w = chance + max(x.v - chance, 0.0) * follows**2, x.w * min((1 - q) ** 2, 1.0)
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
@@ -237,12 +236,12 @@ def add(x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0)
     Returns:
         the sum, and how far deviations of the first's overlaps survive in it.
     """
-    a, b, q = x.own, y.own, x.q + y.q
-    both, square = max(a + b, 1e-150), max(q * q, 1e-300)
-    v = (a * a * x.v + b * b * y.v + 2 * a * b * (1 / d_model + follows * x.v)) / (both * both)
-    w = (x.w * x.q**2 + y.w * y.q**2 + (4 / d_model + 2 * longer) * x.q * y.q) / square
-    u = (x.u * x.q**2 + y.u * y.q**2) / square
-    return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / both
+    (q_x, p_x, v_x, w_x, u_x), (q_y, p_y, v_y, w_y, u_y) = x, y
+    a, b, q = max(q_x - p_x, 0.0), max(q_y - p_y, 0.0), q_x + q_y
+    both, square, of_x, of_y = max(a + b, 1e-150), max(q * q, 1e-300), q_x**2, q_y**2
+    v = (a * a * v_x + b * b * v_y + 2 * a * b * (1 / d_model + follows * v_x)) / (both * both)
+    w = (w_x * of_x + w_y * of_y + (4 / d_model + 2 * longer) * q_x * q_y) / square
+    return Tokens(q, p_x + p_y, v, w, (u_x * of_x + u_y * of_y) / square), (a + follows * b) / both
 
 
 def passed(gains: Gains, x: Tokens) -> tuple[float, float]:

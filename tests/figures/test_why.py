@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from string import Formatter
@@ -13,6 +14,7 @@ import pytest
 
 from explorer.config import Config, ConfigError, preset
 from explorer.figures.why import LAWS, SENTENCES, WHYS, Why, why
+from explorer.numbers import number
 from explorer.profile import Profile
 from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
@@ -204,3 +206,22 @@ def test_each_sentence_of_the_table_holds_for_some_design_and_has_no_other_place
             assert fields <= set(law.values), (name, law.key)
     assert not any(SENTENCES[name] for name in SENTENCES.keys() - LAWS.keys()), "laws that no design is asked for"
     assert not any(WHYS[name].words for name in LAWS), "words that hold for every design, beside laws that do not"
+
+
+@pytest.mark.parametrize("name", ["second_moment", "activation_gradient"])
+def test_a_kind_of_sublayer_is_put_into_words_once_however_deep_the_design(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def noted(value: float) -> str:
+        asked.append(value)
+        return number(value)
+
+    monkeypatch.setattr(sys.modules[why.__module__], "number", noted)
+    profiles = [predict(Config(n_layers=n, alpha=0.3)) for n in (2, 40)]
+    counts = []
+    for profile in profiles:
+        asked.clear()
+        assert why(name, profile).words
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0, counts

@@ -97,7 +97,7 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     (gradient,) = torch.autograd.grad((out * direction).sum(), x)
     steps = run(known, place, table, 1, law(n, 1.0, rho, d))
     total, _ = Descent(known, place, table, steps).sublayer(0, np.array([[1.0], [0.0]]), ISOTROPIC)
-    return float(out.detach().square().mean()), float(steps[0].added.q[0]), float(gradient.square().mean()), total[0, 0]
+    return float(out.detach().square().mean()), float(steps[0].added.q), float(gradient.square().mean()), total[0, 0]
 
 
 Component = Callable[[Case, np.random.Generator], tuple[float, ...]]

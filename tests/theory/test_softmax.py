@@ -27,7 +27,8 @@ def pair(s: float, rho: float, n: int) -> Pair:
 
 def in_loop(n: int, d_head: int, fixed_length: bool, s: float, rho: float = 1.0) -> np.ndarray:
     """Y2 and Y11 as the forward recursion reads them."""
-    return tables(n, False, d_head, fixed_length).lookup(np.array([s]), np.array([[1.0], [rho]])).overlap[:, 0]
+    overlap, *_ = tables(n, False, d_head, fixed_length).lookup(np.array([s]), np.array([[1.0], [rho]]))
+    return overlap[:, 0]
 
 
 def close(sample: np.ndarray, expected: float, sigmas: float = 4.5) -> bool:
@@ -193,15 +194,15 @@ def test_tables_of_positions_are_the_single_ones(causal: bool) -> None:
     place, table = positions(64, causal), tables(64, causal, 32, False)
     s, rho = np.linspace(0.3, 3.0, len(place.t)), np.full(place.ones.shape, 0.4)
     rho[0] = 1.0
-    reading, rows, jacobian = table.lookup(s, rho), table.rows(s), table.jacobian(s, rho)
+    (overlap, _, crowding, _), rows, jacobian = table.lookup(s, rho), table.rows(s), table.jacobian(s, rho)
     if causal:
         assert np.array(rows)[:3, 0] == pytest.approx((0, 1, 1))  # the first token sees itself alone
     for i in {min(3, len(s) - 1), len(s) - 1}:
         one = softmax(int(place.t[i]), 32).rows(s[i : i + 1])
         assert (rows.square[i], rows.entropy[i]) == pytest.approx((one.square[0], one.entropy[0]), rel=3e-3)
-        assert (reading.overlap[0, i], reading.crowding[i]) == pytest.approx((one.square[0], one.crowding[0]), rel=3e-3)
+        assert (overlap[0, i], crowding[i]) == pytest.approx((one.square[0], one.crowding[0]), rel=3e-3)
         y11, j11 = softmax(int(place.t[i]), 32).pairs(s[i : i + 1], np.full(1, 0.4))
-        assert (reading.overlap[1 + i, i], jacobian[1 + i, i]) == pytest.approx((y11[0], j11[0]), rel=3e-3)
+        assert (overlap[1 + i, i], jacobian[1 + i, i]) == pytest.approx((y11[0], j11[0]), rel=3e-3)
 
 
 def test_what_rows_give_to_keys_is_the_adjoint_of_the_average_over_keys() -> None:
