@@ -32,9 +32,17 @@ IN_SIGHT = """(field) => {
 }"""
 """What lies on top in the middle of each: a thing that is covered, or out of the window, is not in sight."""
 OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) => {
-  const tools = card.querySelector('.ex-chart-tools').getBoundingClientRect();
-  return tools.width === 0 || tools.bottom > card.querySelector('.ex-chart-plot').getBoundingClientRect().top;
+  const box = (node) => node.getBoundingClientRect(), tools = box(card.querySelector('.ex-chart-tools'));
+  const covered = (node) => {
+    const { top, right, bottom, left, height } = box(node);
+    const inked = node.matches('.xtick') ? bottom - height / 5 : bottom; // digits end at their baseline
+    return tools.bottom > top && tools.top < inked && tools.right > left && tools.left < right;
+  };
+  const drawn = [...card.querySelectorAll(':is(.nsewdrag, .xtick, .ytick, .xtitle, .ytitle)')];
+  return tools.width === 0 || !drawn.length || drawn.some(covered);
 }).length + document.querySelectorAll('.modebar-btn').length"""
+"""Charts whose buttons are missing or cover an axis or what it spans, and buttons of plotly's own. (Where a pointer can
+hover, they lie in the drawing's corner, beside the axis' title; under a finger, above the drawing.)"""
 PLOTS = """() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => {
   const { bottom, width, height } = plot.getBoundingClientRect();
   return { bottom, shape: width / height };
