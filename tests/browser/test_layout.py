@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from explorer.figures.palette import HUES
 
+from .conftest import in_voila
 from .dashboard import CHARTS, Dashboard, wait_until_still
 
 SCROLLED = """() => {
@@ -118,6 +119,7 @@ def test_verdict_and_a_chart_stay_in_sight_while_a_slider_is_moved(dashboard: Da
     assert seen, "what stays in sight gives way to the other charts"
 
 
+@in_voila
 def test_the_buttons_of_a_chart_lie_beside_the_drawing(dashboard: Dashboard) -> None:
     dashboard.page.locator(".ex-chart-plot").first.hover()
     assert dashboard.page.evaluate(OVERLAPS) == 0
@@ -130,14 +132,14 @@ def test_the_buttons_of_a_chart_lie_beside_the_drawing(dashboard: Dashboard) -> 
     dashboard.page.wait_for_function(f"(before) => ({RANGES})()[0] === before", arg=before)
 
 
+@in_voila
 def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path) -> None:
     dashboard.page.get_by_role("button", name="Pin the current design").click()
     dashboard.page.get_by_role("button", name="Remove Pre-LN").wait_for()
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "post")
     legends = dashboard.page.locator(".ex-chart-legend:visible")
-    count = 2 if dashboard.host == "voila" else len(CHARTS) - 1  # none has a small picture, or the pattern of a design
-    expect(legends).to_have_text(["Pre-LNPost-LN (now)"] * count)
+    expect(legends).to_have_text(["Pre-LNPost-LN (now)"] * 2)  # a small picture has none
     for title in (CHARTS[0], CHARTS[4]):
         card = dashboard.page.locator(".ex-chart").filter(has=dashboard.page.get_by_role("heading", name=title))
         if is_small := (enlarge := card.get_by_role("button", name="Enlarge")).is_visible():
@@ -158,10 +160,9 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
             card.get_by_role("button", name="Shrink").click()
 
 
+@in_voila  # JupyterLab's own frame decides how high an output is
 @pytest.mark.parametrize(("width", "height"), [(2560, 1440), (1920, 1080)])
 def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int) -> None:
-    if dashboard.host == "lab":
-        pytest.skip("JupyterLab's own frame decides how high an output is")
     dashboard.page.set_viewport_size({"width": width, "height": height})
     wait_until_still(dashboard.page)
     plots = dashboard.page.evaluate(PLOTS)
@@ -169,6 +170,7 @@ def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int)
     assert all(1 < plot["shape"] < 2.5 for plot in plots)
 
 
+@in_voila
 def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: Dashboard) -> None:
     with dashboard.redrawn():
         dashboard.choose("statistic", "kurtosis")
@@ -176,6 +178,7 @@ def test_plots_of_a_row_line_up_whatever_stands_above_and_below_them(dashboard: 
     assert bottoms[::2] == bottoms[1::2]
 
 
+@in_voila
 def test_a_phone_shows_powers_of_ten_whole_above_a_slider_of_one_line(dashboard: Dashboard) -> None:
     narrow(dashboard)
     with dashboard.redrawn():

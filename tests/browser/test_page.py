@@ -160,6 +160,7 @@ def test_a_refusal_is_said_and_the_last_good_charts_stay(dashboard: Dashboard) -
     assert dashboard.dots("Second moment")["x"][-1] == 6
 
 
+@in_voila
 def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> None:
     dashboard.page.locator(".ex-chart-plot").first.hover()
     tools = dashboard.page.locator(".ex-chart-tools button, .ex-save-menu button")
