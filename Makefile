@@ -5,6 +5,9 @@ INSTALLED := .venv/.installed
 TESTS := .venv/.installed-tests
 PEERS := .venv-peers
 
+# Where a container sets it, each of some hundred processes of the tests would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run lab test check bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where

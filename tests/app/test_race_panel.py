@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import psutil
@@ -325,28 +323,6 @@ def test_a_race_stands_still_when_its_time_is_up_and_goes_on(open_race: Open, mo
     assert before < page.panel.race.step < LONG
     page.press("stop")
     page.until("idle", "Stopped at step ")
-
-
-ALONE = """
-import os, sys, time
-from explorer.app.dashboard import dashboard
-page = dashboard()
-page.show("race")
-panel = page.panels["race"]
-panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})
-panel.bar.handle("start", [])
-while panel.phase != "idle":
-    time.sleep(0.01)
-print(panel.status.text, len(panel.race.frame()) > 100, len(panel.race.archive) > 1000, "torch" in sys.modules, sep=";")
-sys.stdout.flush()
-os._exit(0)
-"""
-"""Runs a race on a page that is displayed nowhere."""
-
-
-def test_a_page_runs_a_race_without_torch() -> None:
-    said = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True, check=True)
-    assert said.stdout == "Finished at step 7 of 7;True;True;False\n"
 
 
 def test_close_ends_a_race_that_runs(open_race: Open) -> None:

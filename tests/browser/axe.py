@@ -35,11 +35,12 @@ RAW = """() => {
 """Text, in legends and lists too, in which a formula stands as it was typed: W_Q, 2^(−l/2)."""
 
 
-def look(page: Page, path: tuple[str, ...], **options: object) -> str:
-    """What axe has to say of the page in these tabs; empty where it has nothing."""
+def look(page: Page, path: tuple[str, ...], within: str = "html", **options: object) -> str:
+    """What axe has to say of a part of the page in these tabs; empty where it has nothing."""
     for title in path:
         page.get_by_role("tab", name=title, exact=True).click()
     page.evaluate(WITHOUT_DRAWINGS)
-    found = Axe().run(page, {"exclude": [[".ex-chart-plot"]]}, {"resultTypes": ["violations"], **options})
+    context = {"include": [[within]], "exclude": [[".ex-chart-plot"]]}
+    found = Axe().run(page, context, {"resultTypes": ["violations"], **options})
     page.evaluate(WITH_DRAWINGS)
     return str(found.generate_report()) if found.violations_count else ""

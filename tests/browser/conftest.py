@@ -115,7 +115,7 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Pat
 @pytest.fixture(scope="session")
 def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a standalone Voilà that serves the page."""
-    with server(["serve"], tmp_path_factory.mktemp("voila") / "log") as address:
+    with server(["serve"], tmp_path_factory.mktemp("voila") / "log", EXPLORER_PROCESSES="2") as address:
         yield address
 
 

@@ -14,6 +14,7 @@ from explorer.app.dashboard import PANELS
 
 from .axe import RAW, SHARED, look
 from .dashboard import Dashboard
+from .test_no_torch import SMALL
 
 MUTE = """() => [...document.querySelectorAll('input[type=range][aria-valuetext]')]
   .filter((range) => !/\\d/.test(range.getAttribute('aria-valuetext'))).map((range) => range.ariaLabel)"""
@@ -35,7 +36,7 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     """A page with every tab open, a design pinned and every fold unfolded."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
-    page.goto(voila)
+    page.goto(f"{voila}/{SMALL}")
     visit.wait_until_drawn()
     page.get_by_role("button", name="Pin the current design").click()
     page.get_by_role("button", name="Sweep Init variance").click()
@@ -44,7 +45,7 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.locator(".ex-lesson-cards a").first.wait_for()
     page.get_by_role("tab", name=PANELS["map"].title, exact=True).click()
     page.locator(".ex-map .ex-chart-plot .main-svg").first.wait_for()
-    page.locator(".ex-map").get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator(".ex-map .ex-status")).to_have_attribute("data-state", "idle")
     page.get_by_role("tab", name=PANELS["race"].title, exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
     page.get_by_role("tab", name=PANELS["yours"].title, exact=True).click()
@@ -68,13 +69,14 @@ def test_axe_finds_nothing(page: Page, path: tuple[str, ...]) -> None:
 
 def test_axe_finds_nothing_in_a_list_that_is_searched(page: Page) -> None:
     page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
-    search = page.locator("[data-field=preset] input:visible")  # the map has one as well
+    within = "[data-field=preset]"
+    search = page.locator(f"{within} input:visible")  # the map has one as well
     search.click()
     for query in ("", "norm", "no such design"):
         search.fill(query)
-        assert look(page, ()) == "", query
+        assert look(page, (), within) == "", query
     page.emulate_media(color_scheme="dark")
-    assert look(page, (), runOnly=["color-contrast"]) == ""
+    assert look(page, (), within, runOnly=["color-contrast"]) == ""
     page.emulate_media(color_scheme="light")
     page.keyboard.press("Escape")
 

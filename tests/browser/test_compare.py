@@ -12,6 +12,8 @@ from explorer.figures.palette import HUES
 from .conftest import in_voila
 from .dashboard import CHARTS, Dashboard, wait_until_still
 
+pytestmark = in_voila
+
 LAYERED = CHARTS[:5]
 COLORS = """(title) => {
   const heading = [...document.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
@@ -56,6 +58,14 @@ def compared(dashboard: Dashboard) -> Compared:
     return Compared(dashboard)
 
 
+@pytest.fixture
+def shallow(compared: Compared) -> Compared:
+    """At a depth that is soon measured, for tests of many designs."""
+    with compared.dashboard.redrawn():
+        compared.dashboard.write("n_layers", "3")
+    return compared
+
+
 def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(compared: Compared) -> None:
     compared.pin()
     expect(compared.pinned("Pre-LN")).to_contain_text("same as now")
@@ -73,24 +83,27 @@ def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(comp
     expect(compared.page.get_by_role("button", name="Pin the current design")).to_be_focused()
 
 
-@in_voila
-def test_six_designs_keep_their_hues_and_a_seventh_is_refused_in_words(compared: Compared) -> None:
+def test_six_designs_keep_their_hues_and_a_seventh_is_refused_in_words(shallow: Compared) -> None:
     for name in ("post_ln", "peri_ln", "inverse_sqrt_depth", "qk_norm", "pre_ln"):
-        compared.preset(name)
-        compared.pin()
-    with compared.dashboard.redrawn():
-        compared.dashboard.write("alpha", "0.5")
-    compared.wait_for_hues(*HUES)
-    compared.pin()
-    expect(compared.page.locator(".ex-pin-said")).to_have_text(
+        shallow.preset(name)
+        shallow.pin()
+    with shallow.dashboard.redrawn():
+        shallow.dashboard.write("alpha", "0.5")
+    shallow.wait_for_hues(*HUES)
+    shallow.pin()
+    expect(shallow.page.locator(".ex-pin-said")).to_have_text(
         "At most 6 designs are compared, this one and 5 pins: remove one first."
     )
-    compared.press("Remove", "Peri-LN")
-    compared.wait_for_hues(*HUES[:2], *HUES[3:])
-    compared.pin()
-    with compared.dashboard.redrawn():
-        compared.dashboard.write("alpha", "0.25")
-    compared.wait_for_hues(*HUES)
+    shallow.press("Remove", "Peri-LN")
+    shallow.wait_for_hues(*HUES[:2], *HUES[3:])
+    shallow.pin()
+    with shallow.dashboard.redrawn():
+        shallow.dashboard.write("alpha", "0.25")
+    shallow.wait_for_hues(*HUES)
+    shallow.page.set_viewport_size({"width": 390, "height": 844})
+    wait_until_still(shallow.page)
+    for box in (shallow.page.locator(".ex-root").first, *shallow.pins.all()):
+        assert box.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0, "six designs fit a telephone"
 
 
 def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
@@ -119,7 +132,6 @@ def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
     assert compared.dashboard.entry("n_layers").input_value() == "12"
 
 
-@in_voila
 def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -> None:
     shown = compared.dashboard.control("preset").get_by_role("combobox")
     expect(shown).to_have_value("Pre-LN")
@@ -149,33 +161,32 @@ FIRST_DOT = """() => {
 }"""
 
 
-def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compared) -> None:
+def test_designs_are_compared_in_a_table_and_a_slider_is_swept(shallow: Compared) -> None:
     """Two pins make a table that scrolls in its card on a telephone; a sweep has dots, and a click on one is a move."""
-    page = compared.page
+    page = shallow.page
     table = page.locator(".ex-compare")
     expect(table).to_be_hidden()
-    compared.pin()
-    compared.preset("post_ln")
-    compared.pin()
-    compared.preset("rezero")
+    shallow.pin()
+    shallow.preset("post_ln")
+    shallow.pin()
+    shallow.preset("rezero")
     expect(table.locator("thead th[scope=col]")).to_have_text([re.compile("^ *ReZero now"), " Pre-LN", " Post-LN"])
     table.locator("summary").click()
     row = table.get_by_role("row", name="Norm placement")
     expect(row.locator("td")).to_have_text(["none", "pre", "post"])
     expect(table.get_by_role("row", name="Verdict").get_by_role("img")).to_have_count(3)
-    if compared.dashboard.host == "voila":
-        page.set_viewport_size({"width": 390, "height": 844})
-        wait_until_still(page)
-        frame = table.get_by_role("region")
-        assert frame.evaluate("(node) => node.scrollWidth > node.clientWidth")
-        left = "(node) => node.querySelector('tbody th[scope=row]').getBoundingClientRect().left"
-        before = frame.evaluate(left)
-        frame.evaluate("(node) => { node.scrollLeft = 100; }")
-        assert frame.evaluate(left) == before, "the first column stays"
-        assert page.evaluate("document.querySelector('.ex-root').scrollWidth <= innerWidth")
-        page.set_viewport_size({"width": 1440, "height": 1000})
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait_until_still(page)
+    frame = table.get_by_role("region")
+    assert frame.evaluate("(node) => node.scrollWidth > node.clientWidth")
+    left = "(node) => node.querySelector('tbody th[scope=row]').getBoundingClientRect().left"
+    before = frame.evaluate(left)
+    frame.evaluate("(node) => { node.scrollLeft = 100; }")
+    assert frame.evaluate(left) == before, "the first column stays"
+    assert page.evaluate("document.querySelector('.ex-root').scrollWidth <= innerWidth")
+    page.set_viewport_size({"width": 1440, "height": 1000})
     sweep = page.get_by_role("button", name="Sweep Residual α")
-    compared.dashboard.choose("preset", "pre_ln")
+    shallow.dashboard.choose("preset", "pre_ln")
     sweep.focus()
     page.keyboard.press("Enter")
     expect(sweep).to_have_attribute("aria-pressed", "true")
@@ -183,22 +194,7 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(compared: Compare
     page.locator(".ex-sweep-card").scroll_into_view_if_needed()
     wait_until_still(page)  # a click into a chart that is being drawn is lost
     page.mouse.click(*page.evaluate(FIRST_DOT))
-    expect(compared.dashboard.entry("alpha")).to_have_value("0")
+    expect(shallow.dashboard.entry("alpha")).to_have_value("0")
     page.get_by_role("button", name="Close the sweep").press("Enter")
     expect(page.locator(".ex-sweep-card .ex-chart")).to_have_count(0)
     expect(sweep).to_be_focused()
-
-
-def test_six_designs_fit_a_telephone(compared: Compared) -> None:
-    if compared.dashboard.host != "voila":  # JupyterLab's own frame wants more room than a telephone has
-        compared.page.set_viewport_size({"width": 900, "height": 900})
-    else:
-        compared.page.set_viewport_size({"width": 390, "height": 844})
-    for name in ("post_ln", "peri_ln", "inverse_sqrt_depth", "qk_norm", "pre_ln"):
-        compared.preset(name)
-        compared.pin()
-    expect(compared.pins).to_have_count(5)
-    root = compared.page.locator(".ex-root").first
-    assert root.evaluate("(root) => root.scrollWidth - root.clientWidth") == 0
-    for chip in compared.pins.all():
-        assert chip.evaluate("(chip) => chip.scrollWidth - chip.clientWidth") == 0

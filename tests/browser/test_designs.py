@@ -124,6 +124,7 @@ def test_a_choice_says_what_it_changed(designs: Designs) -> None:
     expect(designs.changes).to_have_count(0)
 
 
+@in_voila
 def test_under_a_finger_on_a_telephone(designs: Designs) -> None:
     narrow(designs.dashboard)
     page, session = designs.page, designs.page.context.new_cdp_session(designs.page)

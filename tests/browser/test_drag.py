@@ -74,7 +74,6 @@ def whole(dashboard: Dashboard) -> list[str]:
 @in_voila
 @pytest.mark.parametrize(("field", "steps"), [
     ("init_variance", [1, 1, 1, 1, -1, 1, 1]), ("n_layers", [1, 1, -1, 1, -4, -1, -1, 5]),
-    ("alpha", [1, 1, 1, 1, -1, 1]),
 ])
 def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, steps):
     start = whole(dashboard)  # plotly's first drawing of all lacks a shift of some words that any later one has
@@ -87,6 +86,7 @@ def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, s
     assert moved != start
 
 
+@in_voila
 def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard):
     page, slider = dashboard.page, dashboard.slider("init_variance")
     page.wait_for_function("!document.documentElement.hasAttribute('data-unanswered')")
@@ -101,6 +101,7 @@ def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard)
         page.wait_for_function("heard.at(-1) === 'false'")
 
 
+@in_voila
 def test_beside_a_pinned_design_as_well(dashboard):
     dashboard.page.get_by_role("button", name="Pin the current design").click()  # which is drawn already
     whole(dashboard)

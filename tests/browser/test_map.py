@@ -12,7 +12,7 @@ from .dashboard import Dashboard
 
 LINK = ("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
         "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
-        "&map.x_count=14&map.y_to=12&map.y_count=12")
+        "&map.x_count=8&map.y_to=12&map.y_count=12")
 DOTS = """() => {
   const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];
   const dots = traces.find((trace) => trace.mode === 'markers' && trace.name === 'measured');
@@ -52,14 +52,14 @@ def test_theory_comes_first_and_then_dots_until_somebody_stops(visit: Dashboard)
     page.wait_for_function(f"() => ({DOTS})() > 4")
     press(visit, "Stop")
     expect(status(visit)).to_have_attribute("data-state", "paused")
-    expect(status(visit)).to_contain_text(re.compile(r"Stopped.*of 336 cells"))
+    expect(status(visit)).to_contain_text(re.compile(r"Stopped.*of 192 cells"))
     found = page.evaluate(DOTS)
-    assert 4 < found < 168
+    assert 4 < found < 96
     press(visit, "Resume")
     page.wait_for_function(f"() => ({DOTS})() > {found}")
     expect(status(visit)).to_have_attribute("data-state", "idle")
-    expect(status(visit)).to_contain_text("Measured 14 × 12 cells")
-    page.wait_for_function(f"() => ({DOTS})() === 168")
+    expect(status(visit)).to_contain_text("Measured 8 × 12 cells")
+    page.wait_for_function(f"() => ({DOTS})() === 96")
 
 
 def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(visit: Dashboard) -> None:
@@ -74,18 +74,18 @@ def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(visit: Dash
     expect(status(visit)).to_contain_text("Refused: Across from must be a finite number between 0 and 4")
     press(visit, "Undo")
     expect(entry).to_have_value("0")
-    expect(status(visit)).to_contain_text("Predicted 14 × 12 cells")
+    expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
 
 
 def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(visit: Dashboard) -> None:
     page = visit.page
-    x, y = page.evaluate(CELL, [0.81, 12])
+    x, y = page.evaluate(CELL, [0.86, 12])
     page.mouse.move(x, y)
     page.locator(".ex-map .hoverlayer .hovertext").wait_for()
     page.mouse.click(x, y)
     tab = page.locator(".ex-header [role=tab][aria-selected=true]").first
     expect(tab).to_have_text("Explore")
-    expect(visit.entry("alpha").first).to_have_value("0.808")
+    expect(visit.entry("alpha").first).to_have_value("0.857")
     expect(visit.entry("n_layers").first).to_have_value("12")
     page.locator(".ex-tool", has_text="Undo").click()
     expect(tab).to_have_text("Map")
@@ -96,4 +96,4 @@ def test_a_reload_computes_the_same_map_again(visit: Dashboard) -> None:
     page = visit.page
     page.reload()
     expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
-    expect(status(visit)).to_contain_text("Predicted 14 × 12 cells")
+    expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -133,28 +133,6 @@ def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: P
     page.close()
 
 
-POLAR = ("""import explorer as ex, plotly.graph_objects as go
-around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
-ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)
-""",)
-
-
-def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(
-    browser: Browser, folder: Path, address: str,
-) -> None:
-    """A figure of a person's own may be of any trace, and of another one at each move."""
-    written(folder, "polar.ipynb", POLAR)
-    page = opened(browser, address, "polar.ipynb")
-    page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first.click()
-    page.keyboard.press("Shift+Enter")
-    switch, lines = page.get_by_role("checkbox", name="flat"), page.locator(".ex-chart-plot .js-line")
-    for layer in ("scatterlayer", "polarlayer", "scatterlayer"):
-        expect(page.locator(f".ex-chart-plot .{layer} .js-line")).to_have_count(1)
-        expect(lines).to_have_count(1)
-        switch.click()
-    page.close()
-
-
 def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path, address: str) -> None:
     """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
     for name in ("first.ipynb", "second.ipynb"):
@@ -196,23 +174,46 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
     page.close()
 
 
-def test_a_record_that_is_restored_is_shown(browser: Browser, folder: Path, address: str) -> None:
-    link = ("?tab=race&n_layers=4&d_model=32&statistic=kurtosis&pin=,n_layers:2,d_model:32,name:Short&race.steps=50")
-    restore = f"page.open_link({link!r})"
-    written(folder, "record.ipynb", [ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage", restore])
-    page = opened(browser, address, "record.ipynb")
+LINK = "?tab=race&n_layers=4&d_model=32&statistic=kurtosis&pin=,n_layers:2,d_model:32,name:Short&race.steps=50"
+POLAR = """import plotly.graph_objects as go
+around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
+ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)"""
+
+
+@pytest.fixture(scope="module")
+def several(browser: Browser, folder: Path, address: str) -> Iterator[Dashboard]:
+    """A notebook with a page, a link that it is to open, and a live figure."""
+    page_cell = ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage"
+    written(folder, "several.ipynb", [page_cell, f"page.open_link({LINK!r})", POLAR])
+    page = opened(browser, address, "several.ipynb")
     visit = Dashboard(page, "lab")
-    for number in (1, 2):
+    for number in (1, 2, 3):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
         page.keyboard.press("Shift+Enter")
         page.wait_for_function(HAS_RUN, arg=number)
+    yield visit
+    visit.must_be_clean()
+    page.close()
+
+
+def test_a_record_that_is_restored_is_shown(several: Dashboard) -> None:
+    page = several.page
     expect(page.locator(".jp-OutputArea-output pre", has_text="[]")).to_have_count(1)
     expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
-    expect(visit.entry("steps")).to_have_value("50")
+    expect(several.entry("steps")).to_have_value("50")
     page.get_by_role("tab", name="Explore").click()
     expect(page.locator(".ex-status-text:visible", has_text="Measured 4 layers of width 32")).to_be_visible()
     expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
     expect(page.locator(".ex-chart-title").first).to_have_text("Kurtosis of features")
-    expect(visit.control("statistic").locator("select").first).to_have_value("kurtosis")
-    visit.must_be_clean()
-    page.close()
+    expect(several.control("statistic").locator("select").first).to_have_value("kurtosis")
+
+
+def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(several: Dashboard) -> None:
+    """A figure of a person's own may be of any trace, and of another one at each move."""
+    live = several.page.locator(".ex-live")
+    live.scroll_into_view_if_needed()
+    switch, lines = live.get_by_role("checkbox", name="flat"), live.locator(".ex-chart-plot .js-line")
+    for layer in ("scatterlayer", "polarlayer", "scatterlayer"):
+        expect(live.locator(f".ex-chart-plot .{layer} .js-line")).to_have_count(1)
+        expect(lines).to_have_count(1)
+        switch.click()

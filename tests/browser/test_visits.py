@@ -48,8 +48,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
-    """A server of this file's own, since some of it might go down."""
-    with server(["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE)) as running:
+    """A server of this file's own, since some of it might go down; it looks at its kernels every second."""
+    with server(["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE), EXPLORER_LOOK_SECONDS="1") as running:
         yield running
 
 
@@ -83,7 +83,7 @@ def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> Non
     end = time.monotonic() + SOON
     while not (waiting := kernels(address)) and time.monotonic() < end:
         time.sleep(0.2)
-    time.sleep(GRACE + 8)  # the manager looks every five seconds
+    time.sleep(GRACE + 4)
     assert processes(arrive(address))[0].pid in waiting
 
 
@@ -238,7 +238,7 @@ def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
             pass
     with enter(address, kernel) as visit:
         assert answers(visit)
-        time.sleep(GRACE + 6)
+        time.sleep(GRACE + 3)
         assert answers(visit), "the kernel of an open page has ended"
     assert seconds_until_gone(kernel) < SOON
 
@@ -275,7 +275,7 @@ def test_reload_ends_the_old_kernel_and_staying_does_not(visit_after: Dashboard,
 
     page.once("dialog", stay)
     page.evaluate("() => { setTimeout(() => location.reload()); }")
-    page.wait_for_timeout(1000 * (GRACE + 6))
+    page.wait_for_timeout(1000 * (GRACE + 3))
     assert asked == ["beforeunload"]
     assert len(processes(kernel)) == 1
     visit.reset()

@@ -13,6 +13,8 @@ from explorer.own.probe import probe
 from .conftest import Pages, in_voila
 from .dashboard import Dashboard
 
+pytestmark = in_voila
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _alone(pages: Pages) -> Iterator[None]:
@@ -37,13 +39,11 @@ def bring(panel: Locator, text: str) -> None:
     entry.set_input_files({"name": "mine.json", "mimeType": "application/json", "buffer": text.encode()})
 
 
-@in_voila
 def test_torchs_own_encoder_is_the_example(panel: Locator) -> None:
     expect(panel.locator(".ex-verdict")).to_contain_text("All 12 layers start as copies of one another.")
     expect(panel.locator(".ex-verdict code").first).to_contain_text("block.apply(init)")
 
 
-@in_voila
 def test_a_profile_is_drawn_beside_its_twin(panel: Locator) -> None:
     bring(panel, probe(*example.net()).to_json())
     expect(panel.locator(".ex-status")).to_contain_text("This is Net, from mine.json")
@@ -52,7 +52,6 @@ def test_a_profile_is_drawn_beside_its_twin(panel: Locator) -> None:
     expect(panel.locator(".ex-chart-plot:visible")).to_have_count(6)
 
 
-@in_voila
 def test_a_file_that_is_no_profile_is_refused(panel: Locator) -> None:
     bring(panel, '{"origin": "<img src=x onerror=alert(1)>"}')
     expect(panel.locator(".ex-file [role=status]")).to_contain_text("Refused: mine.json: a profile must be what")

@@ -104,7 +104,7 @@ def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Mod
     assert gradients_grow(watch.readings) is None
 
 
-@pytest.mark.parametrize(("make", "lr", "momentum"), [(SGD, 1.0, 0.0), (sgd(0.3), 0.3, 0.0), (MOMENTUM, 0.1, 0.9)])
+@pytest.mark.parametrize(("make", "lr", "momentum"), [(SGD, 1.0, 0.0), (MOMENTUM, 0.1, 0.9)])
 def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(
         make: Callable[[nn.Module], Optimizer], lr: float, momentum: float) -> None:
     watch = trained(make, constant, 1000)
@@ -113,7 +113,7 @@ def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(
     assert ratio == pytest.approx(math.sqrt(2 * 0.01 * (1 - momentum) / lr), rel=0.05)
 
 
-@pytest.mark.parametrize("make", [sgd(), sgd(0.1, momentum=0.9), adamw()], ids=["sgd", "momentum", "adamw"])
+@pytest.mark.parametrize("make", [sgd(), adamw()], ids=["sgd", "adamw"])
 def test_a_gradient_that_grows_as_the_rate_decays_is_explained(make: Callable[[nn.Module], Optimizer]) -> None:
     watch = trained(make, falling)
     told = [one for one in watch.diagnose() if one.meaning == MEANING]
@@ -141,8 +141,7 @@ def test_with_the_decay_multiplied_by_the_rate_too_it_stays_level(make: Callable
     assert gradients_grow(corrected.readings) is None
 
 
-@pytest.mark.parametrize("rate", [constant, falling])
-@pytest.mark.parametrize("make", [sgd(), adamw()], ids=["sgd", "adamw"])
+@pytest.mark.parametrize(("make", "rate"), [(sgd(), falling), (adamw(), constant)], ids=["sgd", "adamw"])
 def test_a_gradient_that_grows_for_another_reason_is_not(
         make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float]) -> None:
     watch = trained(make, rate, 1000, loud=lambda done: 5.0 if done > 0.8 else 1.0)

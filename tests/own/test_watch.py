@@ -276,8 +276,7 @@ def test_an_optimizer_may_be_named() -> None:
     assert steps(watch) == [0, 2]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize(("backend", "inplace"), [("eager", False), ("aot_eager", True)])
 def test_a_model_may_be_compiled_after(backend: str, inplace: bool) -> None:
     frames = []
     for compiled in (False, True):

@@ -61,7 +61,7 @@ def two() -> Iterator[Pool]:
 def pool(two: Pool, monkeypatch: pytest.MonkeyPatch) -> Pool:
     """Two workers of this process, whatever this machine has."""
     monkeypatch.setattr("explorer.tasks.place", lambda: two)
-    monkeypatch.setattr("explorer.limits.processors", lambda: 2)
+    monkeypatch.setenv("EXPLORER_PROCESSES", "2")
     return two
 
 

@@ -85,7 +85,7 @@ def test_a_worker_killed_once_is_no_matter(pool: Pool, client: Client) -> None:
 def test_stale_work_stops(pool: Pool, client: Client) -> None:
     """Both workers are free for another task long before the stale ones would have ended."""
     client.wait_for_workers(2, timeout=SOON)
-    stale = [Asked(pool, task(DEEP.replace(seed=seed, batch_size=32))) for seed in (7, 8)]
+    stale = [Asked(pool, task(DEEP.replace(seed=seed, batch_size=16))) for seed in (7, 8)]
     for asked in stale:
         asked.begun()
         asked.ticket.cancel()
@@ -94,7 +94,7 @@ def test_stale_work_stops(pool: Pool, client: Client) -> None:
     after = time.monotonic() - begun
     assert pool.computed == 1
     begun = time.monotonic()
-    assert Asked(pool, task(DEEP.replace(seed=7, batch_size=32))).last().result
+    assert Asked(pool, task(DEEP.replace(seed=7, batch_size=16))).last().result
     assert after < (time.monotonic() - begun) / 2
 
 
