@@ -69,8 +69,8 @@ BEFORE_DOTS = """() => [...document.querySelectorAll('.ex-chart-why p')].flatMap
   .map((dot) => dot.previousSibling.checkVisibility())"""
 """Whether a dot between a chart's lesson and its paper has the lesson before it."""
 TITLED_BELOW = """() => [...document.querySelectorAll('.ex-chart-plot')].every((plot) => {
-  const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part).getBoundingClientRect());
-  return title.width > 0 && title.top >= area.bottom;
+  const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part)?.getBoundingClientRect());
+  return title?.width > 0 && title.top >= area.bottom; // a small picture has none, until it is drawn for paper
 })"""
 """Whether each chart's axis is named below it: plotly places words by their size, which it must be able to measure."""
 

@@ -170,7 +170,7 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
 
 def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voila: str) -> None:
     """The others are not made while a slider is dragged."""
-    page = browser.new_page(viewport={"width": 1100, "height": 700})  # too narrow for small pictures, which rest, too
+    page = browser.new_page(viewport={"width": 900, "height": 700})  # too narrow for small pictures, which rest, too
     visit = Dashboard(page, "voila")
     sent: list[bytes] = []
     page.on("websocket", lambda socket: socket.on(
