@@ -25,7 +25,7 @@ class Room(NamedTuple):
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, Room] = {
     ".": Room(2071, 17),
-    "app": Room(8146, 86),
+    "app": Room(8147, 86),
     "diagnosis": Room(1091, 9),
     "export": Room(507, 5),
     "figures": Room(2196, 16),

@@ -61,9 +61,9 @@ def example() -> Profile:
     return profile
 
 
-LESSONS_LEAD = ("A lesson takes a question from the first broken line of code to exercises that check "
-        "themselves, and opens as a page of its own. As notebooks to be changed, lessons are in "
-        "<code>notebooks/</code>, which <code>explorer lab</code> opens.")
+LESSONS_LEAD = ("A lesson takes a question from the first broken line of code to exercises that check themselves, and "
+                "opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which "
+                "<code>explorer lab</code> opens.")
 
 
 def lessons() -> Part:

@@ -57,8 +57,9 @@ function simplify(data, layout) {
   Object.assign(layout, { title: undefined, showlegend: false, margin });
   layout.font.size = 12;
   for (const name of axisNames(layout)) layout[name].title = undefined;
-  const across = layout.xaxis, most = Math.floor((layout.width - margin.l - margin.r) / LABEL_ROOM);
-  if (across.dtick && across.range[1] - across.range[0] > most * across.dtick) delete across.dtick;
+  const across = layout.xaxis ?? {}, [from, to] = across.range ?? []; // a figure of a person's own may have neither
+  const most = Math.floor((layout.width - margin.l - margin.r) / LABEL_ROOM);
+  if (!(to - from <= most * across.dtick)) delete across.dtick;
   across.nticks = Math.min(across.nticks ?? most, most);
   for (const trace of data) {
     if (trace.type === "heatmap") trace.showscale = false;
