@@ -68,7 +68,7 @@ class Steps(list[Step]):
 
     def __init__(self, count: int, first: State) -> None:
         pairs, self.last = first.place.ones.shape, first
-        """The output of the last sublayer."""
+        """The output of the last sublayer that was added, covered or not."""
         self.inside, self.rho, self.final_input, self.added, self.site = np.empty((5, count, *pairs))
         """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its correlations; the input of
         the branch's last matrix; the branch's term of the sum, after its norm; and the output of the sublayer."""

@@ -132,8 +132,8 @@ class Tables:
             `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys; then `[position]`,
             `spread`, `crowding` and `unevenness` as in `softmax.Row`.
         """
-        _, low, x, _ = cells = self._cells(s[self._place.first] * s[self._place.second], rho)
-        overlap, rows = np.exp(_between(self._pairs[0], *cells)), self._along(self._read, low[0], x[0])
+        at, low, x, r = self._cells(s[self._place.first] * s[self._place.second], rho)
+        overlap, rows = np.exp(_between(self._pairs[0], at, x, r)), self._along(self._read, low[0], x[0])
         if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
             rows, overlap = rows * tail, overlap * self._place.lift((1 - (1 - square) * tail) / square)
@@ -148,12 +148,12 @@ class Tables:
 
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`."""
-        square = s.take(self._place.first, -1) * s.take(self._place.second, -1)
-        return _between(self._pairs[1], *self._cells(square, rho))
+        at, _, x, r = self._cells(s.take(self._place.first, -1) * s.take(self._place.second, -1), rho)
+        return _between(self._pairs[1], at, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
         """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell, in [0, 1]."""
-        square = np.fmin(square, MOST)  # where the tables end, and for what is not a number
+        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low, k = np.floor(x), np.floor(r)
         return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k
@@ -180,7 +180,7 @@ def _steps(values: Array, axis: int) -> Array:
     return steps
 
 
-def _between(table: Array, at: NDArray[np.intp], _: Array, x: Array, r: Array) -> Array:
+def _between(table: Array, at: NDArray[np.intp], x: Array, r: Array) -> Array:
     """Linear in √x and in r within a cell."""
     value, in_x, in_r, mixed = table.take(at, 1, mode="clip")
     between: Array = value + x * in_x + r * (in_r + x * mixed)
