@@ -56,7 +56,7 @@ define environment
 $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; got " + sys.version.split()[0])'
 $(PYTHON) -m venv $(1)
 if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
-	uv pip install --quiet --python $(1)/bin/python --torch-backend auto -c constraints.txt torch || true; fi
+	uv pip install --quiet --compile-bytecode --python $(1)/bin/python --torch-backend auto -c constraints.txt torch || true; fi
 $(call package,$(1))
 endef
 package = $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(2)'

@@ -104,6 +104,7 @@ def served(*options: str) -> Iterator[str]:
     command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None  # noqa: S101 (for the type checker: it is a pipe)
+        server.stdout.readline()  # it says that it starts
         server.stdout.readline()  # it says where
         try:
             yield f"http://localhost:{port}/"

@@ -51,7 +51,8 @@ FLOORS = {
     "app": 14,
     "lessons": 15,
     "serve": 15,
-    "__main__": 16,
+    "command": 16,
+    "__main__": 17,
 }
 """Rooms by floor: a room is a module, or a package with all its modules."""
 

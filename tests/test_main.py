@@ -29,13 +29,13 @@ SMALL = {"n_layers": 2, "d_model": 16, "n_ctx": 8, "n_seeds": 1}
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of one command, run in this process."""
+    """Exit code, standard output without a server's first line, and standard error of one command, run here."""
     try:
         code = main(arguments)
     except SystemExit as ended:  # argparse's way out
         code = int(ended.code or 0)
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, captured.out.removeprefix("Starting …\n"), captured.err
 
 
 @pytest.fixture
@@ -184,6 +184,38 @@ def test_any_notebook_server_of_the_environment_sends_plotly(tmp_path: Path) -> 
             server.terminate()
 
 
+@pytest.mark.parametrize("command", ["serve", "lab"])
+def test_a_server_says_that_it_starts_before_it_imports_anything(command: str) -> None:
+    without = "import sys; sys.modules['explorer.command'] = None"
+    program = f"{without}; from explorer.__main__ import main; main(['{command}'])"
+    started = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert started.stdout == "Starting …\n"
+    assert "ModuleNotFoundError" in started.stderr
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--help"], ["lab", "-h"], ["measure", "--help"]])
+def test_help_is_no_start(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = answer(capsys, *arguments)
+    assert out.startswith("usage: explorer")
+
+
+def imports_lark(statement: str) -> bool:
+    """Whether a new process that runs a statement ends with lark, which compiles the grammar of IRIs, imported."""
+    program = f"import sys; {statement}; print('lark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip() == "True"
+
+
+def test_servers_start_without_compiling_a_grammar() -> None:
+    assert not imports_lark("import explorer.serve; explorer.serve._prepare(); import explorer.serve.server")
+    assert not imports_lark("import explorer.serve; explorer.serve._prepare(); import jupyterlab.labapp")
+
+
+def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None:
+    """When this fails, `explorer.serve` need not keep it from it any longer."""
+    assert imports_lark("import nbformat")
+
+
 def test_serve_says_where_finds_plotly_below_its_address_and_ends_with_ctrl_c() -> None:
     """As behind a proxy that hands on what is below an address; a page is open when it ends."""
     port = free_port()
@@ -195,6 +227,7 @@ def test_serve_says_where_finds_plotly_below_its_address_and_ends_with_ctrl_c() 
     signal.signal(signal.SIGINT, before)
     try:
         assert server.stdout is not None
+        assert server.stdout.readline() == "Starting …\n"
         assert server.stdout.readline() == (
             f"Transformer Signal Explorer is at http://localhost:{port}/else/where/ (Ctrl-C stops it)\n")
         with pytest.raises(HTTPError, match="403"):  # no file of the folder is for visitors, least of all the notebook

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import webbrowser
@@ -280,7 +281,12 @@ def _prepare() -> None:
     """Puts our settings and template on Jupyter's paths, whichever way the package was installed.
 
     And has threads share what they have freed: with a store each, as glibc gives them, a kernel grew by 1 MB a move.
+
+    And keeps jsonschema, which Jupyter checks its files with, from its checks of IRIs: it would compile their grammar
+    for two processor-seconds as soon as it is imported, and no file of Jupyter's has an IRI to check. For Python a
+    module that is None in `sys.modules` is one that is not installed, which jsonschema does without.
     """
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     for variable in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH"):
         known = os.environ.get(variable)

@@ -366,7 +366,7 @@ def test_few_open_files_are_said_and_make_fewer_pages(tmp_path: Path) -> None:
     with subprocess.Popen(["bash", "-c", limited], stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
-            assert [running.stdout.readline() for _ in range(2)][1] == (
+            assert [running.stdout.readline() for _ in range(3)][2] == (
                 "Open files are limited to 512 (ulimit -n), which is too few for 40 pages\n")
         finally:
             running.terminate()
