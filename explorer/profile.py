@@ -129,7 +129,7 @@ STATISTICS: dict[str, Statistic] = {
                   marks={1.0: "all tokens alike", 0.0: "unrelated"}, reference="input"),
         Statistic("max_abs", "Largest |x|", "max |x|",
                   "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
-                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.x.abs().flatten(1).amax(1),
+                  (*STREAM, *BRANCHES), "input units", lambda signal: signal.largest,
                   "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite.",
                   # √(2 ln M) of M = 32,768 unit normal numbers, the default's 2 × 64 × 256
                   (4.6, "unit normal"), log=True, marks={65504.0: "float16 ends"}),
@@ -191,7 +191,7 @@ STATISTICS: dict[str, Statistic] = {
                   (1.0, "unit logits"), log=True, marks={1.0: "unit logits"}, root=True),
         Statistic("output_logit_largest", "Output logits, largest", "max |z|",
                   "largest of these logits, without its sign, over batch, token and character", ("logits",), "logit",
-                  lambda signal: signal.x.abs().flatten(1).amax(1),
+                  lambda signal: signal.largest,
                   "The largest of the readout's logits of each layer's stream, without its sign.",
                   # √(2 ln M) of M = 13,184 unit normal numbers, the default's 2 × 64 tokens of 103 characters
                   (4.4, "unit normal"), log=True),

@@ -101,7 +101,7 @@ class Gradients:
         for owner in (*owners, *layer.biases.values()):
             owner.grad = None
         self.after_layer(layer.layer - 1)
-        if self.ends and layer.layer > 1 and no_number(gradient):
+        if self.ends and layer.layer > 1 and np.isnan(sizes[0]).all() and no_number(gradient):
             raise Ended
         if left_out:
             raise Unknown

@@ -98,12 +98,15 @@ class Recorder:
 
     def reduce(self, sample: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
         """Reduces stacked layers to the statistics of their sites, each over the part of the stack that it needs."""
+        parts: dict[tuple[int, int], Signal | Rows] = {}  # statistics of the same sites share what they compute
         for row in STATISTICS.values():
             sites = [site for site in row.sites if site in spans]
             if row.reduce is None or not sites or (row.by_position and not self.positions):
                 continue
             start, stop = min(spans[site][0] for site in sites), max(spans[site][1] for site in sites)
-            values = row.reduce(type(sample)(*(part[start * self.seeds : stop * self.seeds] for part in sample)))
+            if (start, stop) not in parts:
+                parts[start, stop] = sample.part(start * self.seeds, stop * self.seeds)
+            values = row.reduce(parts[start, stop])
             for site in sites:
                 first, last = spans[site]
                 self.reduced[row.name, site].append(values[(first - start) * self.seeds : (last - start) * self.seeds])

@@ -7,6 +7,8 @@ is reported as infinite is so itself. Nothing is masked: a value that is not fin
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,17 +28,37 @@ LEAST, MOST = 1e-15, 1e15
 """Between these a norm summed in float32 is right: its squares neither overflowed nor sank below the normal numbers."""
 
 
-class Signal(NamedTuple):
-    """A few layers of one site, or of several: what `Statistic.reduce` reads of them."""
+@dataclass(frozen=True)
+class Signal:
+    """A few layers of one site, or of several: what `Statistic.reduce` reads of them.
+
+    Each property passes the tensor once, along its last axis where it can: a sum over other axes takes five times as
+    long, and so does a product by `einsum` that has no matrix in it.
+    """
 
     x: Vectors
-    q: PerLayer
-    """The second moment, float64."""
+    lengths: Float[Tensor, "layer batch token"]
+    """The Euclidean norm of each token, float64."""
 
     @classmethod
     def of(cls, x: Vectors) -> Signal:
         """The signal of tensors that are stacked."""
-        return cls(x, second_moment(x))
+        return cls(x, _norm(x, (3,)))
+
+    def part(self, start: int, stop: int) -> Signal:
+        """The signal of some of the layers."""
+        return Signal(self.x[start:stop], self.lengths[start:stop])
+
+    @cached_property
+    def q(self) -> PerLayer:
+        """The second moment, float64."""
+        return self.lengths.square().mean(dim=(1, 2)) / self.x.shape[3]
+
+    @property
+    def largest(self) -> PerLayer:
+        """The largest |x|: both ends are sought, which takes less time than to write |x| down."""
+        flat = self.x.flatten(1)
+        return torch.maximum(flat.amax(dim=1), -flat.amin(dim=1))
 
     @property
     def overlap(self) -> PerLayer:
@@ -48,32 +70,39 @@ class Signal(NamedTuple):
         total = second_moment(self.x.sum(dim=2, keepdim=True))  # ‖Σ_t x_t‖² / d, mean over the batch
         return (total - n * self.q) / (n * (n - 1))
 
-    @property
-    def unit(self) -> Vectors:
-        """The signal with a second moment of 1: x² may leave float32's range."""
-        factor = self.q.rsqrt().to(self.x.dtype).clamp(max=torch.finfo(self.x.dtype).max)
-        return self.x * factor[:, None, None, None]
+    @cached_property
+    def factor(self) -> PerLayer:
+        """A factor for each layer, by which its squares stay in float32's range: 1 where they do so anyway, float64."""
+        inside = (self.q > LEAST) & (self.q < MOST)
+        return self.q.rsqrt().clamp(max=torch.finfo(torch.float32).max).where(~inside, 1)
+
+    @cached_property
+    def scaled(self) -> Vectors:
+        """The signal times its factor."""
+        if bool((self.factor == 1).all()):
+            return self.x
+        return self.x * self.factor.to(self.x.dtype)[:, None, None, None]
 
     @property
     def by_token(self) -> Float[Tensor, "layer token"]:
         """Second moment of the token at each position, float64."""
-        return _norm(self.x, (1, 3)).square() / (self.x.shape[1] * self.x.shape[3])
+        return self.lengths.square().mean(dim=1) / self.x.shape[3]
 
     @property
     def correlation_by_token(self) -> Float[Tensor, "layer token"]:
         """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'): the overlaps p and second moments q are means over the
         batch."""
-        x = self.unit
-        count = x.shape[1] * x.shape[3]
-        square = torch.einsum("lbtd,lbtd->lt", x, x) / count
-        overlap = torch.einsum("lbtd,lbd->lt", x, x.sum(dim=2)) / count - square
+        total = self.scaled.sum(dim=2)  # [layer, batch, d]
+        products = (self.scaled @ total[..., None]).squeeze(-1)  # [layer, batch, token]
+        square = self.by_token * self.factor.square()[:, None]
+        overlap = products.double().mean(dim=1) / self.x.shape[3] - square
         size = square.sqrt()
         return overlap / (size * (size.sum(dim=1, keepdim=True) - size))
 
-    @property
+    @cached_property
     def features(self) -> Float[Tensor, "layer batch d"]:
         """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean."""
-        square = self.unit.square_().mean(dim=2)
+        square = self.scaled.square().mean(dim=2)
         return square / square.mean(dim=-1, keepdim=True)
 
     @property
@@ -103,6 +132,10 @@ class Rows(NamedTuple):
     """The entropy of each query's row, mean over batch and heads."""
     received: Float[Tensor, "layer key"]
     """The weight of each key, mean over batch, heads and queries."""
+
+    def part(self, start: int, stop: int) -> Rows:
+        """The rows of some of the layers."""
+        return Rows(*(part[start:stop] for part in self))
 
     @classmethod
     def of(cls, scores: Weights, pattern: Weights, mask: Mask | None, sinks: bool = False) -> Rows:
