@@ -12,6 +12,7 @@ from explorer.schemes.preset import PRESETS
 
 TOOL = "transformer-signal-explorer"
 TITLE = "Transformer Signal Explorer"
+AUTHORS = "The Transformer Signal Explorer authors"
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
            **{sign: f"\\{sign}" for sign in "&%$#_{}"}}
 
@@ -39,7 +40,8 @@ def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | Non
 def tool(year: int | None = None) -> str:
     """The entry of this tool, in the version that is installed."""
     used = f", used in {year}" if year else ""
-    return entry(TOOL, {"title": f"{{{escaped(TITLE)}}}", **({"year": str(year)} if year else {}),
+    authors = f"{{{escaped(AUTHORS)}}}"  # in braces of its own, or BibTeX takes the last word for a family's name
+    return entry(TOOL, {"author": authors, "title": f"{{{escaped(TITLE)}}}", **({"year": str(year)} if year else {}),
                         "note": f"Version {escaped(version(TOOL))}{used}"})
 
 

@@ -6,6 +6,7 @@ of them at a click. A branch is a drawing of its own, so that a narrow page can 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
@@ -129,14 +130,19 @@ def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
 
 
 def moments(profile: Profile | None, layer: int) -> dict[str, str]:
-    """Second moment after each sublayer of a layer, of each branch, and of the layer's input (`input`), as text."""
+    """Second moment after each sublayer of a layer, of each branch, and of the layer's input (`input`), as text:
+    "= 1.2", or "not finite"."""
     if profile is None:
         return {}
     row = STATISTICS["second_moment"]
     key, at = ("resid_post", layer - 2) if layer > 1 else ("embed", 0)
     places = {"input": (key, at)} | {site: (site, layer - 1) for site in (*AFTER, *AFTER.values())}
-    return {name: number(float(row.mean(profile[row.name, site])[index]))
+    return {name: _equals(float(row.mean(profile[row.name, site])[index]))
             for name, (site, index) in places.items() if (row.name, site) in profile}
+
+
+def _equals(value: float) -> str:
+    return f"= {number(value)}" if math.isfinite(value) else "not finite"
 
 
 def diagram(config: Config, layer: int, profile: Profile | None = None, reference: Config | None = None) -> str:
@@ -157,7 +163,7 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
     for part in branch.parts:
         boxes.append(_box(part, x, LANE, changed))
         x += part.width + GAP
-    size = f"E F² = {numbers[branch.site]}" if branch.site in numbers else ""
+    size = f"E F² {numbers[branch.site]}" if branch.site in numbers else ""
     total = max(x, TAP + GAP + LETTER * (len(branch.title) + len(size) + 2))  # where the sum is
     between = sum(part.width + GAP for part in branch.skip) - GAP
     at = (TAP + total - between) / 2
@@ -175,7 +181,7 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
     if branch.has_stream:
         lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
     ends = [("input", 2, "start")] if is_first else []
-    texts = [_text(f"q = {numbers[site]}", across, STREAM + 28, anchor, "ex-block-number")
+    texts = [_text(f"q {numbers[site]}", across, STREAM + 28, anchor, "ex-block-number")
              for site, across, anchor in (*ends, (AFTER[branch.site], width, "end")) if site in numbers]
     texts.append(_text(size, total, LANE - 24, "end", "ex-block-number"))
     title = _text(branch.title, TAP + GAP, LANE - 24, "start", "ex-block-title")

@@ -57,7 +57,7 @@ def test_every_design_lesson_and_recipe_gives_valid_entries() -> None:
     for text in (*map(bibliography, records), bibliography(*records, *recipes, sources=sources)):
         found = entries(text)
         tool = found.pop("transformer-signal-explorer")
-        assert tool == {"title": "{Transformer Signal Explorer}",
+        assert tool == {"author": "{The Transformer Signal Explorer authors}", "title": "{Transformer Signal Explorer}",
                         "note": f"Version {version('transformer-signal-explorer')}"}
         for fields in found.values():
             assert fields["note"]

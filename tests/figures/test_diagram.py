@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch.nn.functional as F
 
@@ -103,3 +104,15 @@ def test_what_differs_from_another_design_is_marked() -> None:
 def test_a_layer_without_attention_is_one_drawing() -> None:
     assert diagram(Config(attention="none"), 1).count("<svg") == 1
     assert diagram(Config(), 1).count("<svg") == 2
+
+
+def test_a_size_that_is_not_finite_is_said_to_be_so() -> None:
+    healthy = ex.predict(Config(n_layers=4, n_ctx=8))
+    for value in (float("nan"), float("inf")):
+        values = dict(healthy.values)
+        for site in ("resid_post", "mlp_out"):
+            values["second_moment", site] = np.full((1, 4), value)
+        drawn = parsed(diagram(healthy.config, 4, ex.Profile("measured", values, healthy.config)))
+        texts = {text.text or "" for text in drawn.findall(".//text")}
+        assert {"q not finite", "E F² not finite"} <= texts
+        assert not any("nan" in text or "inf" in text for text in texts if "not finite" not in text)
