@@ -555,6 +555,7 @@ class Server(Voila):  # type: ignore[misc]
         settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
+        settings["log_function"] = lambda _: None  # a refusal is no fault, and a fault is told where it was raised
         self.tending = PeriodicCallback(self.tend, 1000 * self.kernel_manager.cull_interval)
         self.tending.start()
         return settings
@@ -648,9 +649,9 @@ class Server(Voila):  # type: ignore[misc]
         """Listens, and answers until it is stopped."""
         names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
         refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
-        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})],
-                               transforms=self.transforms)
-        nothing = Application([(".*", Answer, {"status": 404})], transforms=self.transforms)
+        as_here = {"transforms": self.transforms, "log_function": self.app.settings["log_function"]}
+        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})], **as_here)
+        nothing = Application([(".*", Answer, {"status": 404})], **as_here)
         rules = [Rule(Malformed(), nothing), Rule(HostMatches(f"(?i:{names})$"), self.app),
                  Rule(AddressMatches(), self.app), Rule(AnyMatches(), stranger)]
         self.front = Front(RuleRouter(rules), most=self.most_connections)

@@ -29,15 +29,16 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from tornado.ioloop import IOLoop
 
 from explorer import log
-from explorer.tasks.frames import Ear, receive, send
+from explorer.tasks.frames import receive, send
+from explorer.tasks.signs import Ear, Pulse
 
 IMPORTED = ("ipykernel.kernelapp", "ipykernel.debugger", "IPython.core.completer", "explorer.app.dashboard",
             "explorer.app.first", "xarray")
 """Modules that every kernel has from its start."""
 NAME = 15
 """Characters of a process's name, of which "kernel-" and the beginning of its id are made."""
-PATIENCE, LONGEST_START = 10, 120
-"""Seconds in which the process answers, and in which it starts."""
+PATIENCE = 10
+"""Seconds for which the process may stand still where it is to answer."""
 FORKS = sys.platform == "linux"
 """Whether kernels are forks on this system."""
 
@@ -57,7 +58,7 @@ class Zygote:
         self._process = subprocess.Popen(  # noqa: S603 - frozen modules are off wherever ipykernel starts a kernel, for its debugger
             [sys.executable, "-P", "-Xfrozen_modules=off", "-c", command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=inherited)
-        self._ear = Ear(self._process.stdout)  # type: ignore[arg-type]
+        self._ear, self._pulse = Ear(self._process.stdout), Pulse(self._process.pid)  # type: ignore[arg-type]
         self._picture: str | None = None
         self._is_ready = False
 
@@ -70,7 +71,7 @@ class Zygote:
         """
         with self._lock:
             if self._picture is None:
-                self._picture = self._ear.hear(LONGEST_START)[1].decode()
+                self._picture = self._hear()[1].decode()
             return self._picture
 
     def fork(self, arguments: list[str], environment: Mapping[str, str], folder: str) -> Fork:
@@ -93,9 +94,12 @@ class Zygote:
 
     def _fork(self, request: Mapping[str, Any]) -> Fork:
         while not self._is_ready:  # the picture, if nobody asked for it, and then a word
-            self._is_ready = "ready" in self._ear.hear(LONGEST_START)[0]
+            self._is_ready = "ready" in self._hear()[0]
         send(self._process.stdin, request)  # type: ignore[arg-type]
-        return Fork(self._ear.hear(PATIENCE)[0]["pid"])
+        return Fork(self._hear()[0]["pid"])
+
+    def _hear(self) -> tuple[dict[str, Any], bytes]:
+        return self._ear.hear_soon(self._pulse, PATIENCE)
 
     def _stop(self) -> None:
         self._process.kill()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import queue
 import struct
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from io import BufferedRWPair
 from typing import Any, BinaryIO
 
@@ -19,8 +15,6 @@ SIZES = struct.Struct("<II")
 """Bytes of the header, and of what follows it."""
 HEADER, PAYLOAD = 2**20, 2**30
 """The most bytes of each."""
-LOOK = 1.0
-"""Seconds of a look at whether a message has come."""
 
 
 Stream = BinaryIO | BufferedRWPair
@@ -51,55 +45,6 @@ def receive(stream: Stream, most: int = PAYLOAD) -> tuple[dict[str, Any], bytes]
     if not isinstance(header, dict):
         raise ValueError(f"the header of a message must be an object; got {type(header).__name__}")
     return header, _exactly(stream, size)
-
-
-class Ear:
-    """Messages of another process, read on a thread, so that whoever waits for one need not wait for ever.
-
-    Args:
-        stream: a pipe from the process.
-        on_message: asked with the header of each message, on the thread; true where it is for nobody else.
-    """
-
-    def __init__(self, stream: Stream, on_message: Callable[[dict[str, Any]], bool] = lambda _: False) -> None:
-        self._stream, self._on_message = stream, on_message
-        self._messages: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._listen, name="explorer-ear", daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        with suppress(EOFError, OSError, ValueError):
-            while True:
-                header, payload = receive(self._stream)
-                if not self._on_message(header):
-                    self._messages.put((header, payload))
-        self._messages.put(None)
-
-    def hear(self, looks: int | None = None) -> tuple[dict[str, Any], bytes]:
-        """Waits for the next message.
-
-        Args:
-            looks: seconds to wait at most, counted one by one: while this process is stopped, too, none passes. None
-                for no limit.
-        Raises:
-            EOFError: the process has ended, or sends what is no message.
-            TimeoutError: it has said nothing.
-        """
-        for _ in range(looks) if looks else itertools.repeat(None):
-            try:
-                message = self._messages.get(timeout=LOOK if looks else None)
-            except queue.Empty:
-                continue
-            if message is None:
-                self._messages.put(None)
-                raise EOFError
-            return message
-        raise TimeoutError
-
-    def close(self) -> None:
-        """Waits until all is read, which is so once the process has ended, and closes the pipe."""
-        self._thread.join()
-        self._stream.close()
 
 
 def _exactly(stream: Stream, size: int) -> bytes:

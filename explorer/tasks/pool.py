@@ -22,7 +22,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from explorer.stopping import Progress, Stop
-from explorer.tasks.frames import Ear, send
+from explorer.tasks.frames import send
+from explorer.tasks.signs import Ear, Pulse
 
 KEPT_BYTES = 128e6
 """Bytes of results that are kept, for whoever asks for the same next."""
@@ -38,8 +39,8 @@ KILLED = "the process that computed it was killed (out of memory, perhaps)"
 SILENT = "the process that computed it did not answer for ten seconds"
 GLANCE = 2.0
 """Seconds between two looks at the workers."""
-MISSED, SLOW_START = 5, 40
-"""Looks without a sign of life after which a worker is replaced; so many more while it is only starting."""
+MISSED = 5
+"""Looks without a sign of life after which a worker is replaced."""
 RARELY = 5
 """Looks between two questions to a worker that has nothing to do."""
 
@@ -195,7 +196,8 @@ class Worker(Protocol):
 class WorkerProcess:
     """A process of this machine; a `Worker`.
 
-    A thread of the process answers questions whatever it computes, so a long computation is no silence.
+    A thread of the process answers questions whatever it computes, so a long computation is no silence. Nor is a slow
+    answer of a process that runs: niced as it is, it may be long in coming.
 
     Args:
         niceness: how far its priority is below that of others.
@@ -208,21 +210,20 @@ class WorkerProcess:
         self.kill = self.process.kill
         self.silent = False
         self._ear = Ear(self.process.stdout, self._is_sign)  # type: ignore[arg-type]
-        self._left = MISSED + SLOW_START
-        """Looks without a sign of life that are left to it."""
-        self._asked, self._looks = False, 0
+        self._pulse = Pulse(self.process.pid)
+        self._asked, self._looks, self._missed = False, 0, 0
 
     def _is_sign(self, header: dict[str, Any]) -> bool:
         """Notes a sign of life, which any message is; whether it is no more than that."""
-        self._asked, self._left = False, MISSED
+        self._asked, self._missed = False, 0
         return "alive" in header
 
     def look(self, *, busy: bool) -> None:
         """Asks for a sign of life; see `Worker`."""
         self._looks += 1
         if self._asked:
-            self._left -= 1
-            if self._left <= 0 and self.alive:
+            self._missed = 0 if self._pulse.beats() else self._missed + 1
+            if self._missed >= MISSED and self.alive:
                 self.silent = True
                 self.kill()
         elif busy or self._looks % RARELY == 0:
@@ -318,14 +319,16 @@ class Pool:
 
     def withdraw(self, wish: Wish) -> None:
         """Forgets a wish; a job that nobody wants is stopped."""
+        stale = None
         with self._changed:
             job, wish.job = wish.job, None
             if job:
                 job.wishes.pop(wish, None)
                 if not job.wishes and self._jobs.get(job.task.key) is job:
                     del self._jobs[job.task.key]
-                    if job.worker:
-                        job.worker.tell(stop=job.number)
+                    stale = job.worker
+        if job and stale:  # told without the lock: a worker that takes nothing must delay nobody else
+            stale.tell(stop=job.number)
 
     @property
     def waiting(self) -> int:
@@ -353,8 +356,10 @@ class Pool:
     def finish(self, wish: Wish) -> None:
         """Asks for the result so far of a job; one that is not begun yet does not hear it, and is to be asked again."""
         with self._changed:
-            if wish.job and wish.job.worker:
-                wish.job.worker.tell(finish=wish.job.number)
+            job = wish.job
+            worker = job.worker if job else None
+        if job and worker:
+            worker.tell(finish=job.number)
 
     def _next(self, worker: Worker | None = None) -> Job | None:
         """Waits for a job for a worker, or for one that takes long, and gives the most urgent.
@@ -377,7 +382,7 @@ class Pool:
     def _look_after(self) -> None:
         """Looks whether the workers live, on a thread of its own, which never waits for one of them."""
         while not self._ended.wait(GLANCE):
-            busy = list(self._busy)  # without the lock, which somebody holds who writes to a worker that takes nothing
+            busy = list(self._busy)
             idle = [worker for worker in self.workers if worker and worker not in busy]
             for worker in (*busy, *idle):
                 worker.look(busy=worker in busy)
