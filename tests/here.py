@@ -35,7 +35,10 @@ def held() -> Iterator[None]:
 class Here:
     """A thread; a `pool.Worker`."""
 
-    alive = True
+    alive, ended, silent = True, False, False
+
+    def look(self, *, busy: bool) -> None:
+        """Does nothing: a thread of this process answers."""
 
     def __init__(self, _: int) -> None:
         self.messages: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()

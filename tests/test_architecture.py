@@ -28,6 +28,7 @@ FLOORS = {
     "choices": 1,
     "schemes": 1,
     "memory": 0,
+    "log": 0,
     "settings": 2,
     "design": 3,
     "limits": 4,

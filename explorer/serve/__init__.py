@@ -6,7 +6,6 @@ another host, come with the package: from the checkout in an editable install, e
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 import psutil
 from jupyter_core.paths import jupyter_data_dir
 
-from explorer import plotlyjs
+from explorer import log, plotlyjs
 from explorer.limits import memory_limit, process_count
 from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
@@ -169,10 +168,9 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
     if FORKS:
         ForkProvisioner.zygote, os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = zygote, "explorer-zygote"
     from explorer.serve import server
-    from explorer.serve.metrics import THIS_MACHINE, log_events
+    from explorer.serve.metrics import FAULTS, THIS_MACHINE
 
-    logging.getLogger("tornado.general").setLevel(logging.ERROR)  # else it comments on Jupyter's own ping settings
-    log_events()
+    log.listen(on_fault=FAULTS.inc)
     app = server.Server(config_file_paths=[str(SETTINGS)], most_connections=connections,
                         readers=[*THIS_MACHINE, *options.metrics_from],
                         hosts=["localhost", host, socket.gethostname(), socket.getfqdn(), *options.allow_host])
@@ -181,6 +179,7 @@ def _serve(page: Path, options: Options, workplace: Path, pool: Pool | None) -> 
                     f"--Voila.ip={host}", f"--port={options.port}",
                     f"--Voila.base_url={options.base_url}", f"--Voila.connection_dir_root={workplace}",
                     f"--Kernels.max_pages={most}", f"--preheat_kernel={preheat > 0}", f"--pool_size={preheat}"])
+    log.adopt(app.log)
     app.voila_configuration.strip_sources = not server.is_lesson(page)
     app.voila_configuration.config.VoilaConfiguration.resources = {
         "first_picture": zygote.picture, "plotly": plotlyjs.path(), **about_pages()}

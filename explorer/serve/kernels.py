@@ -9,7 +9,7 @@ import asyncio
 import math
 import os
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,8 +24,8 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Int
 
+from explorer.log import note
 from explorer.memory import LEDGER, PAGE, Ledger, environment
-from explorer.serve.metrics import note
 from explorer.serve.visits import Connection
 
 GRACE = 50.0
@@ -42,8 +42,10 @@ LINE = 50.0
 """Seconds that a visitor waits in line for a kernel to start; a proxy gives up after 60."""
 LONGEST_START, SETTLED, GLANCE = 30.0, 0.2, 0.1
 """Seconds: a start takes no longer than the first; it is over when the kernel has been idle for the second."""
-HEARTBEAT = 2.0
-"""Seconds in which a kernel that is not stopped answers."""
+HEARTBEAT = 10.0
+"""Seconds in which a kernel answers that waits for a visitor, however busy the machine is."""
+STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+"""States of a process that runs no further."""
 UNSENT = 16_000_000
 """Bytes of messages that are kept for a page that is out of reach."""
 
@@ -80,6 +82,7 @@ class Kernels(AsyncMappingKernelManager):
         self._expected: set[str] = set()
         """Kernels that start, or wait for their turn to start."""
         self._preheated: set[str] = set()
+        """Kernels that wait for a visitor: nobody's page is theirs yet."""
         self._without_page: dict[str, float] = {}
         """Since when a kernel has had no page, in the event loop's seconds."""
         self._unsent: dict[str, list[tuple[str, Any]]] = {}
@@ -160,6 +163,10 @@ class Kernels(AsyncMappingKernelManager):
         """Notes that a lesson's cells run, which may take minutes: the start of their kernel is over."""
         self._runs.add(kernel_id)
 
+    def has_run(self, kernel_id: str) -> bool:
+        """Whether a lesson's cells run, or have run."""
+        return kernel_id in self._runs
+
     async def _end_turn(self, kernel_id: str) -> None:
         left, quiet = LONGEST_START, 0.0
         while left > 0 and quiet < SETTLED:
@@ -199,22 +206,36 @@ class Kernels(AsyncMappingKernelManager):
 
     # --- which are fit for a visitor --------------------------------------------------------------------------
 
-    async def bury(self) -> None:
-        """Ends the kernels waiting for a visitor that were killed or stopped: nobody must be given one of them.
+    def give(self, kernel_id: str) -> None:
+        """Notes that a kernel which waited is a visitor's from now on: it may be slow, and must not be ended for it."""
+        self._preheated.discard(kernel_id)
 
-        And those of visitors that were killed: a page that is not connected yet would wait for ever.
+    async def bury(self, *, listen: bool = False) -> None:
+        """Ends the kernels that were killed, and of those that wait for a visitor also the stopped ones.
+
+        A visitor whose page is not connected yet would wait for ever.
+
+        Args:
+            listen: whether to hear the hearts of the kernels that wait, which may take seconds.
         """
         for kernel_id in self.list_kernel_ids():
-            waits = kernel_id in self._preheated and kernel_id not in self._visited
             with suppress(HTTPError, KeyError):  # it has ended while another was looked at
-                if not await (self._lives(kernel_id) if waits else ensure_async(self.is_alive(kernel_id))):
-                    await self.end(kernel_id, "" if waits else "It was killed: memory may have run out.")
+                lives = await self._runs_on(kernel_id) and (not listen or await self._beats(kernel_id))
+                if not lives:
+                    await self.end(kernel_id, "It was killed: memory may have run out.")
 
-    async def _lives(self, kernel_id: str) -> bool:
-        """Whether a kernel's process runs and, unless it only just starts, its heart beats."""
+    async def _runs_on(self, kernel_id: str) -> bool:
+        """Whether a kernel's process runs; one that waits for a visitor must not stand still either."""
         if not await ensure_async(self.is_alive(kernel_id)):
             return False
-        if self.kernel_model(kernel_id)["execution_state"] == "starting":
+        kernel: Any = self.get_kernel(kernel_id)
+        with suppress(psutil.NoSuchProcess):
+            return kernel_id not in self._preheated or psutil.Process(kernel.provisioner.pid).status() not in STOPPED
+        return False
+
+    async def _beats(self, kernel_id: str) -> bool:
+        """Whether the heart of a kernel beats that waits for a visitor, unless it only just starts."""
+        if kernel_id not in self._preheated or self.kernel_model(kernel_id)["execution_state"] == "starting":
             return True
         beat = asyncio.Event()
         kernel: Any = self.get_kernel(kernel_id)
@@ -224,7 +245,7 @@ class Kernels(AsyncMappingKernelManager):
             stream.send(b"ping")
             await asyncio.wait_for(beat.wait(), HEARTBEAT)
         except TimeoutError:
-            return False
+            return kernel_id not in self._preheated  # somebody may have got it meanwhile
         finally:
             stream.close(linger=0)
         return True
@@ -293,7 +314,7 @@ class Kernels(AsyncMappingKernelManager):
         """Lets no further page be made, and waits until those that are open are left, at most so many seconds."""
         self.draining, left = True, seconds
         note("draining", pages=self.pages, seconds=seconds)
-        for kernel_id in self._preheated - self._visited.keys():
+        for kernel_id in list(self._preheated):
             await self.end(kernel_id)
         while self.pages and left > 0:
             await asyncio.sleep(GLANCE)
@@ -334,10 +355,13 @@ def own_memory(owners: Mapping[int, str]) -> Counter[str]:
 
     These are free when the owner ends. What a kernel shares with the process of which it is a fork does not count.
     """
-    owner, total = dict(owners), Counter[str]()
-    for process in psutil.Process().children(recursive=True):  # parents before their children
-        with suppress(psutil.Error), process.oneshot():
-            if name := owner.get(process.pid) or owner.get(process.ppid()):
-                owner[process.pid] = name
-                total[name] += process.memory_full_info().uss
+    children, total = defaultdict[int, list[int]](list), Counter[str]()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            children[process.ppid()].append(process.pid)
+    found = list(owners.items())
+    for pid, name in found:  # which grows meanwhile
+        with suppress(psutil.Error):
+            total[name] += psutil.Process(pid).memory_full_info().uss
+            found += [(child, name) for child in children[pid] if child not in owners]
     return total

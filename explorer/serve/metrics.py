@@ -1,7 +1,6 @@
-"""Numbers and events of the server for its operator, with nothing of a visitor in them.
+"""Numbers of the server for its operator, with nothing of a visitor in them.
 
-The numbers are at /metrics, in the text format of Prometheus, and no visitor may read them. The events go to stderr, a
-JSON object a line.
+They are at /metrics, in the text format of Prometheus, and no visitor may read them.
 """
 
 # mypy: disallow-untyped-calls = False
@@ -9,15 +8,14 @@ JSON object a line.
 from __future__ import annotations
 
 import ipaddress
-import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 from tornado.web import HTTPError, RequestHandler
+
+from explorer.log import SELDOM, note
 
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
@@ -28,39 +26,14 @@ REGISTRY = CollectorRegistry()
 """The numbers of this server alone; those of jupyter_server are in the library's own registry."""
 REFUSED = Counter("explorer_refused", "Requests and connections that were refused, by reason.", ["reason"],
                   registry=REGISTRY)
-DIED = Counter("explorer_workers_died", "Workers that died of a task.", registry=REGISTRY)
+DIED = Counter("explorer_workers_died", "Workers that died and were replaced.", registry=REGISTRY)
 MADE = Summary("explorer_page_seconds", "Seconds from a visitor's request to the end of the page.", registry=REGISTRY)
-LOG = logging.getLogger("explorer.events")
-SELDOM = 1.0
-"""Seconds between two lines about refusals for the same reason, at least: whoever is refused could fill a disk. All are
-counted."""
+FAULTS = Counter("explorer_faults", "Faults of the server that were caught, and told in the log.", registry=REGISTRY)
 _refused_at: dict[str, float] = {}
 
 
-class Line(logging.Formatter):
-    """Writes an event as JSON, with its time."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return json.dumps({"time": at, "event": record.msg, **vars(record)["more"]})
-
-
-def log_events() -> None:
-    """Has events written to stderr from now on."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(Line())
-    LOG.handlers, LOG.propagate = [handler], False
-    LOG.setLevel(logging.INFO)
-
-
-def note(event: str, **more: float | str) -> None:
-    """Notes an event: with numbers, and with a reason in the server's own words, never in a visitor's."""
-    LOG.info(event, extra={"more": more})
-
-
 def refused(reason: str) -> None:
-    """Counts a refusal, and notes it."""
+    """Counts a refusal, and notes it, each reason once a second at most: whoever is refused could fill a disk."""
     REFUSED.labels(reason).inc()
     if time.monotonic() - _refused_at.get(reason, -SELDOM) >= SELDOM:
         _refused_at[reason] = time.monotonic()

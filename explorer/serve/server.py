@@ -10,17 +10,23 @@ SECURITY.md says what this is for, and which test holds each promise.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from http.client import responses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import unquote_to_bytes
 
+import psutil
 from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.auth.identity import User
+from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.utils import url_path_join
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
@@ -28,15 +34,19 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
 from tornado.web import Application, HTTPError, OutputTransform, RedirectHandler, RequestHandler, authenticated
-from tornado.websocket import WebSocketClosedError
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from traitlets import Int, List, Unicode
 from voila.app import Voila
 from voila.configuration import VoilaConfiguration
+from voila.request_info_handler import RequestInfoSocketHandler
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.static_file_handler import TemplateStaticFileHandler
 from voila.tornado.execution_request_handler import ExecutionRequestHandler
 from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
+from voila.voila_identity_provider import VoilaIdentityProvider
 
+from explorer.log import note
 from explorer.serve import metrics, plotly
 from explorer.serve.kernels import NoRoomError
 from explorer.serve.visits import Connection
@@ -46,6 +56,8 @@ HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
 """Bytes of a request's head and of its body (files come over the websocket), and of what is read ahead."""
 SILENCE = 20.0
 """Seconds in which a request must be there, and after which a connection without one is closed."""
+REQUEST = 1_000
+"""Bytes of the message by which a page asks for a lesson's cells, at most."""
 STALLED = 120.0
 """Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
 SILENT = logging.getLogger("explorer.nobody")
@@ -121,7 +133,7 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             await self.making
             seconds = self.request.request_time()
             metrics.MADE.observe(seconds)
-            metrics.note("opened", pages=self.kernel_manager.pages, seconds=round(seconds, 3))
+            note("opened", pages=self.kernel_manager.pages, seconds=round(seconds, 3))
         except NoRoomError as error:
             metrics.refused(error.reason)
             self.set_status(503)
@@ -194,28 +206,127 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
                 return
 
 
-class Cells(ExecutionRequestHandler):  # type: ignore[misc]
-    """Handler that runs a lesson's cells for a page that shows its text already, until its visitor leaves."""
+class Plain(RequestHandler):
+    """Handler whose errors are a line of text: where Voilà stands alone, Jupyter cannot draw its pages for them."""
 
-    began = left = False
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """Answers with the number and its name."""
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code} {responses.get(status_code, '')}\n")
+
+
+class Door(WebSocketMixin, WebSocketHandler, Plain):
+    """Handler of a websocket to a kernel. Before there is one, the kernel must be there, and no other site may ask."""
+
+    @property
+    def asked_kernel(self) -> str:
+        """The kernel that the address names."""
+        return str(self.path_kwargs["kernel_id"])
+
+    async def prepare(self) -> None:
+        """Refuses other sites, and kernels that are not there."""
+        await super().prepare()
+        if not self.check_origin():
+            metrics.refused("another site")
+            raise HTTPError(403)
+        if self.asked_kernel not in self.settings["kernel_manager"]:
+            metrics.refused("no such kernel")
+            raise HTTPError(404)
+
+
+class Channels(Door, VoilaKernelWebsocketHandler):  # type: ignore[misc]
+    """Handler of a page's websocket; `visits` says what passes."""
+
+
+class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
+    """Handler that runs a lesson's cells for a page that shows its text already, until its visitor leaves.
+
+    A kernel has one, once, which is asked for at once and in one short message.
+    """
+
+    running: ClassVar[dict[str, Cells]] = {}
+    """The websocket of each kernel."""
+    max_message_size = REQUEST
+    _executor = None  # Voilà's, which asks for it also where no cell has run
+    asked: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> None:
+        """Refuses a second one."""
+        await super().prepare()
+        if self.asked_kernel in self.running or self.kernel_manager.has_run(self.asked_kernel):
+            metrics.refused("cells that run already")
+            raise HTTPError(409)
+        self.running[self.asked_kernel] = self
+
+    async def open(self, kernel_id: str) -> None:
+        """Waits for the one message; not for long."""
+        self.limit = IOLoop.current().call_later(SILENCE, self._refuse, "silent")
+        await super().open(kernel_id)
 
     async def on_message(self, message_str: str | bytes) -> None:
+        """Has the cells run. Meanwhile the connection is read on, to hear when the visitor leaves."""
+        IOLoop.current().remove_timeout(self.limit)
+        if self.asked or not asks_for_cells(message_str, self.asked_kernel):
+            self._refuse("not a message of the protocol")
+        else:
+            self.kernel_manager.run(self.asked_kernel)
+            self.asked = asyncio.ensure_future(self._run(message_str))
+
+    async def _run(self, message: str | bytes) -> None:
         """Runs the cells and sends what comes out, one by one."""
-        self.began = True
-        self.kernel_manager.run(self.path_args[0])
         with suppress(WebSocketClosedError):
-            await super().on_message(message_str)
+            if ran := super().on_message(message):
+                await ran
+            self.close()
+
+    def _refuse(self, reason: str) -> None:
+        """Closes the connection."""
+        metrics.refused(reason)
+        self.close(1008, reason)
+
+    def on_finish(self) -> None:
+        """Makes room where there was no handshake."""
+        if not self.ws_connection:
+            self._leave()
 
     def on_close(self) -> None:
         """Ends the connection to the kernel, if there is one."""
-        self.left = True
-        if self.began:
-            super().on_close()
+        IOLoop.current().remove_timeout(self.limit)
+        self._leave()
+        super().on_close()
+
+    def _leave(self) -> None:
+        if self.running.get(self.asked_kernel) is self:
+            del self.running[self.asked_kernel]
+
+    @classmethod
+    def forget(cls, kernels: Container[str]) -> None:
+        """Lets go of the lessons that Voilà keeps for pages which never asked for their cells."""
+        for kernel_id in list(cls._execution_data):
+            if kernel_id not in kernels:
+                del cls._execution_data[kernel_id]
 
     @property
     def log(self) -> Any:
         """The server's log; a cell whose kernel ended with its visitor is no error."""
-        return SILENT if self.left else super().log
+        return SILENT if self.close_code or self.running.get(self.asked_kernel) is not self else super().log
+
+
+def asks_for_cells(message: str | bytes, kernel_id: str) -> bool:
+    """Whether a message is the one by which a page asks for a lesson's cells."""
+    try:
+        return bool(json.loads(message) == {"action": "execute", "payload": {"kernel_id": kernel_id}})
+    except (ValueError, RecursionError):
+        return False
+
+
+class Requests(RequestInfoSocketHandler):  # type: ignore[misc]
+    """Voilà's store of requests for kernels that ask for theirs. Ours ask their browser: nobody would take one out."""
+
+    @classmethod
+    def forget(cls) -> None:
+        """Empties the store."""
+        cls._cache.clear()
 
 
 class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
@@ -260,16 +371,30 @@ class Health(RequestHandler):
     @allow_unauthenticated
     def get(self) -> None:
         """Answers with the numbers, as JSON; 503 where visitors should not come now."""
-        kernels = self.settings["kernel_manager"]
-        status = "draining" if kernels.draining else "ok" if kernels.ready else "starting"
+        kernels, pool = self.settings["kernel_manager"], self.settings["pool"]
+        status = "ok"
+        if kernels.draining:
+            status = "draining"
+        elif not kernels.ready:
+            status = "starting"
+        elif pool and not pool.alive:
+            status = "no workers"
         self.set_status(200 if status == "ok" else 503)
         self.set_header("Cache-Control", "no-store")
         numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
-        if pool := self.settings["pool"]:
+        if pool:
             numbers |= {"workers": pool.alive, "tasks_waiting": pool.waiting}
         self.finish({"status": status, **numbers})
 
     head = get
+
+
+class Visitors(VoilaIdentityProvider):  # type: ignore[misc]
+    """All visitors are nobody in particular. Jupyter gives each a name, in a cookie that stays for 30 days."""
+
+    def get_user(self, handler: Any) -> User:  # noqa: ARG002 - whoever asks
+        """The one user that there is."""
+        return User("visitor")
 
 
 class SafeHeaders(OutputTransform):
@@ -293,7 +418,7 @@ class TemplateFile(TemplateStaticFileHandler):  # type: ignore[misc]
 
     def parse_url_path(self, path: str) -> str:
         """The path of a file; a malformed one is not found, where Voilà fails."""
-        if path.split("/", 2)[1:2] != ["static"] or path.count("/") < 2:
+        if not re.fullmatch(r"[^/]+/static/[^/].*", path):
             raise HTTPError(404)
         return str(super().parse_url_path(path))
 
@@ -370,6 +495,33 @@ class AddressMatches(Matcher):
         return {} if metrics.is_address(request.host_name) else None
 
 
+class Malformed(Matcher):
+    """Matches a path that no link of ours has: one that climbs, or has signs that no file's name has."""
+
+    def match(self, request: Any) -> dict[str, Any] | None:
+        """An empty dict where it is, else None."""
+        path = unquote_to_bytes(request.path)
+        climbs = not {b".", b".."}.isdisjoint(re.split(rb"[/\\]", path))
+        return {} if climbs or re.search(rb"[\x00-\x1f\x7f-\xff\\]", path) else None
+
+
+def guarded(handler: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One of Voilà's rows of handlers, with ours in its place.
+
+    A websocket that is not guarded here is not served, whatever a new release of Voilà brings.
+    """
+    path, kind, *options = handler
+    if kind is TornadoVoilaHandler:
+        kind = Page
+    elif kind is VoilaKernelWebsocketHandler:
+        kind = Channels
+    elif issubclass(kind, WebSocketHandler):
+        return path, Answer, {"status": 404}
+    else:
+        kind = type(kind.__name__, (Plain, kind), {})
+    return path, kind, *options
+
+
 class Server(Voila):  # type: ignore[misc]
     """Voilà, with our page, limits and answers in the place of its own."""
 
@@ -383,6 +535,9 @@ class Server(Voila):  # type: ignore[misc]
     fill: Callable[..., None] | None = None
     """Starts kernels to wait for a visitor, where there shall be some."""
 
+    take: Callable[..., Awaitable[Any]]
+    """Takes a kernel that waits, with what it has made of the page."""
+
     @property
     def transforms(self) -> Any:
         """Changes to every answer on its way out."""
@@ -394,23 +549,34 @@ class Server(Voila):  # type: ignore[misc]
         if self.voila_configuration.preheat_kernel:
             self.fill = self.kernel_manager.fill_if_needed
             self.kernel_manager.fill_if_needed = lambda *_, **__: None
+            self.take = self.kernel_manager.get_rendered_notebook
+            self.kernel_manager.get_rendered_notebook = self._take
         settings["line"] = self.line = Line()
         settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
+        settings["log_function"] = lambda _: None  # a refusal is no fault, and a fault is told where it was raised
         self.tending = PeriodicCallback(self.tend, 1000 * self.kernel_manager.cull_interval)
         self.tending.start()
         return settings
+
+    async def _take(self, *arguments: Any, **options: Any) -> Any:
+        """Takes a kernel that waits for a visitor, and notes that it is no longer one of those."""
+        *made, kernel_id = await self.take(*arguments, **options)
+        self.kernel_manager.give(kernel_id)
+        return *made, kernel_id
 
     async def tend(self) -> None:
         """Replaces kernels waiting for a visitor that were taken or have died, and looks at the memory of all.
 
         One that was taken is replaced at the next look, not at once: its visitor's page comes first.
         """
-        await self.kernel_manager.bury()
+        await self.kernel_manager.bury(listen=True)
         if self.fill:
             self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
         await self.kernel_manager.look()
+        Cells.forget(self.kernel_manager)
+        Requests.forget()
 
     async def drain(self, seconds: float) -> None:
         """Ends the server when its visitors have gone, or after so many seconds; at once where it is asked again."""
@@ -428,9 +594,11 @@ class Server(Voila):  # type: ignore[misc]
             "explorer_kernels_waiting": ("Kernels that wait for a visitor.", lambda: kernels.waiting),
             "explorer_kernels_memory_bytes": ("Memory of all kernels that they share with no other process (USS).",
                                               lambda: sum(kernels.memory.values())),
+            "explorer_server_memory_bytes": ("Memory of the server's own process that it shares with no other (USS).",
+                                             lambda: psutil.Process().memory_full_info().uss),
             "explorer_visitors_in_line": ("Visitors who wait until a page is free.", lambda: self.line.ahead("")),
             "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
-            "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest)),
+            "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest) + len(Cells.running)),
         })
         if pool := self.pool:
             metrics.show({
@@ -455,11 +623,9 @@ class Server(Voila):  # type: ignore[misc]
             (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
             (at(r"/voila/templates/(.*)"), TemplateFile),
             plotly.handler(self.server_url),
-            (at(r"/voila/execution/([\w-]+)"), Cells),
+            (at(r"/voila/execution/(?P<kernel_id>[\w-]+)"), Cells),
         ]
-        voila = [(handler[0], Page, *handler[2:]) if handler[1] is TornadoVoilaHandler else handler
-                 for handler in super().init_handlers()]
-        return [*own, *self._pages(), *voila]
+        return [*own, *self._pages(), *map(guarded, super().init_handlers())]
 
     def _pages(self) -> Iterator[tuple[Any, ...]]:
         """Handlers of the notebooks, at their paths, so that they lead to each other by relative links.
@@ -483,10 +649,11 @@ class Server(Voila):  # type: ignore[misc]
         """Listens, and answers until it is stopped."""
         names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
         refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
-        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})],
-                               transforms=self.transforms)
-        rules = [Rule(HostMatches(f"(?i:{names})$"), self.app), Rule(AddressMatches(), self.app),
-                 Rule(AnyMatches(), stranger)]
+        as_here = {"transforms": self.transforms, "log_function": self.app.settings["log_function"]}
+        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})], **as_here)
+        nothing = Application([(".*", Answer, {"status": 404})], **as_here)
+        rules = [Rule(Malformed(), nothing), Rule(HostMatches(f"(?i:{names})$"), self.app),
+                 Rule(AddressMatches(), self.app), Rule(AnyMatches(), stranger)]
         self.front = Front(RuleRouter(rules), most=self.most_connections)
         self._show_numbers()
         self.front.listen(self.port, self.ip)

@@ -22,7 +22,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from explorer.stopping import Progress, Stop
-from explorer.tasks.frames import receive, send
+from explorer.tasks.frames import send
+from explorer.tasks.signs import Ear, Pulse
 
 KEPT_BYTES = 128e6
 """Bytes of results that are kept, for whoever asks for the same next."""
@@ -35,6 +36,13 @@ SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Environment of a worker, where it is not set already. OpenMP threads that spin stall each other as soon as anything
 else runs, and beside workers a browser does."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
+SILENT = "the process that computed it did not answer for ten seconds"
+GLANCE = 2.0
+"""Seconds between two looks at the workers."""
+MISSED = 5
+"""Looks without a sign of life after which a worker is replaced."""
+RARELY = 5
+"""Looks between two questions to a worker that has nothing to do."""
 
 
 class Order(IntEnum):
@@ -161,6 +169,17 @@ class Worker(Protocol):
     def alive(self) -> bool:
         """Whether it can compute."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether it never will again, so that another must take its place."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it was killed because it gave no sign of life."""
+
+    def look(self, *, busy: bool) -> None:
+        """Asks for a sign of life, and kills it where none came for long; asked every `GLANCE` seconds."""
+
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
 
@@ -177,6 +196,9 @@ class Worker(Protocol):
 class WorkerProcess:
     """A process of this machine; a `Worker`.
 
+    A thread of the process answers questions whatever it computes, so a long computation is no silence. Nor is a slow
+    answer of a process that runs: niced as it is, it may be long in coming.
+
     Args:
         niceness: how far its priority is below that of others.
     """
@@ -186,11 +208,42 @@ class WorkerProcess:
         self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],  # noqa: S603
                                         env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.kill = self.process.kill
+        self.silent = False
+        self._ear = Ear(self.process.stdout, self._is_sign)  # type: ignore[arg-type]
+        self._pulse = Pulse(self.process.pid)
+        self._asked, self._looks, self._missed = False, 0, 0
+
+    def _is_sign(self, header: dict[str, Any]) -> bool:
+        """Notes a sign of life, which any message is; whether it is no more than that."""
+        self._asked, self._missed = False, 0
+        return "alive" in header
+
+    def look(self, *, busy: bool) -> None:
+        """Asks for a sign of life; see `Worker`."""
+        self._looks += 1
+        if self._asked:
+            self._missed = 0 if self._pulse.beats() else self._missed + 1
+            if self._missed >= MISSED and self.alive:
+                self.silent = True
+                self.kill()
+        elif busy or self._looks % RARELY == 0:
+            self._asked = True
+            if self.sending.acquire(blocking=False):  # else a message is on its way, which may wait for the process
+                try:
+                    with suppress(OSError, ValueError):  # it has died: whoever waits for its answer is told
+                        send(self.process.stdin, {"ask": True})  # type: ignore[arg-type]
+                finally:
+                    self.sending.release()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
 
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        return self.process.poll() is None
+        return not self.ended
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Sends a message."""
@@ -199,15 +252,15 @@ class WorkerProcess:
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
         """Waits for its next message."""
-        return receive(self.process.stdout)  # type: ignore[arg-type]
+        return self._ear.hear()
 
     def end(self) -> None:
         """Ends it at once."""
         self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # what was not sent yet has nobody who would read it
-                stream.close()  # type: ignore[union-attr]
+        self._ear.close()
+        with suppress(OSError):  # what was not sent yet has nobody who would read it
+            self.process.stdin.close()  # type: ignore[union-attr]
 
 
 class Pool:
@@ -225,13 +278,15 @@ class Pool:
         self.computed = 0
         """Tasks that were computed to their end."""
         self.on_death: Callable[[], None] = lambda: None
-        """Called when a worker has died of a task."""
+        """Called when a worker has died."""
         self._changed = threading.Condition()
         self._numbers = itertools.count(1)
         self._jobs: dict[Key, Job] = {}
         """Every job that is wanted, waiting or being computed, by key."""
         self._results: OrderedDict[Key, bytes] = OrderedDict()
-        self._closed = False
+        self._closed, self._ended = False, threading.Event()
+        self._busy: dict[Worker, None] = {}
+        """Workers that compute, those of long tasks included."""
         self.workers: list[Worker | None] = [None] * slots
         """Of each slot; None where one is only starting."""
         self._threads = [threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
@@ -239,6 +294,7 @@ class Pool:
                              (self._serve, (slot,)), (self._serve_long, ()))]
         for thread in self._threads:
             thread.start()
+        threading.Thread(target=self._look_after, name="explorer-looks", daemon=True).start()
 
     def submit(self, task: Task, notify: Notify) -> Wish:
         """Hands in a task."""
@@ -263,14 +319,16 @@ class Pool:
 
     def withdraw(self, wish: Wish) -> None:
         """Forgets a wish; a job that nobody wants is stopped."""
+        stale = None
         with self._changed:
             job, wish.job = wish.job, None
             if job:
                 job.wishes.pop(wish, None)
                 if not job.wishes and self._jobs.get(job.task.key) is job:
                     del self._jobs[job.task.key]
-                    if job.worker:
-                        job.worker.tell(stop=job.number)
+                    stale = job.worker
+        if job and stale:  # told without the lock: a worker that takes nothing must delay nobody else
+            stale.tell(stop=job.number)
 
     @property
     def waiting(self) -> int:
@@ -287,6 +345,7 @@ class Pool:
         """Ends the workers and whatever they compute; who waits is told nothing."""
         with self._changed:
             self._closed = True
+            self._ended.set()
             busy = [job.worker for job in self._jobs.values() if job.worker]
             self._changed.notify_all()
         for worker in busy:
@@ -297,13 +356,19 @@ class Pool:
     def finish(self, wish: Wish) -> None:
         """Asks for the result so far of a job; one that is not begun yet does not hear it, and is to be asked again."""
         with self._changed:
-            if wish.job and wish.job.worker:
-                wish.job.worker.tell(finish=wish.job.number)
+            job = wish.job
+            worker = job.worker if job else None
+        if job and worker:
+            worker.tell(finish=job.number)
 
-    def _next(self, *, long: bool) -> Job | None:
-        """Waits for a job that takes long, or does not, and gives the most urgent; None once the pool is closed."""
+    def _next(self, worker: Worker | None = None) -> Job | None:
+        """Waits for a job for a worker, or for one that takes long, and gives the most urgent.
+
+        None once the pool is closed, or the worker has died.
+        """
+        long = worker is None
         with self._changed:
-            while not self._closed:
+            while not self._closed and (worker is None or not worker.ended):
                 now = time.monotonic()
                 waiting = [job for job in self._jobs.values() if not job.begun and job.long == long]
                 if waiting:
@@ -314,36 +379,51 @@ class Pool:
                 self._changed.wait()
             return None
 
+    def _look_after(self) -> None:
+        """Looks whether the workers live, on a thread of its own, which never waits for one of them."""
+        while not self._ended.wait(GLANCE):
+            busy = list(self._busy)
+            idle = [worker for worker in self.workers if worker and worker not in busy]
+            for worker in (*busy, *idle):
+                worker.look(busy=worker in busy)
+            if any(worker.ended for worker in idle) and self._changed.acquire(blocking=False):
+                self._changed.notify_all()  # who waits for a job for it replaces it
+                self._changed.release()
+
     def _serve(self, slot: int) -> None:
         """Looks after the worker of a slot, on a thread of its own."""
         while not self._closed:
             worker = self._hire(NICENESS)
             self.workers[slot] = worker
-            while (job := self._next(long=False)) and self._compute(worker, job):
-                pass
+            while job := self._next(worker):
+                self._compute(worker, job)
+            if not self._closed:
+                self.on_death()
             worker.end()
 
     def _serve_long(self) -> None:
         """Computes what takes minutes, each in a process that ends with it, on a thread of its own."""
-        while job := self._next(long=True):
+        while job := self._next():
             worker = self._hire(2 * NICENESS)
             self._compute(worker, job)
             worker.end()
 
-    def _compute(self, worker: Worker, job: Job) -> bool:
-        """Has a worker compute a job; whether it lives on."""
+    def _compute(self, worker: Worker, job: Job) -> None:
+        """Has a worker compute a job; one that dies of it is ended."""
         with self._changed:
             if self._jobs.get(job.task.key) is not job:  # nobody wants it any more
-                return True
+                return
             job.worker = worker
+        self._busy[worker] = None
         worker.tell(job.task.data, task=job.number, kind=job.task.kind, body=job.task.body)
         try:
             while not self._take(job, *worker.answer()):
                 pass
         except (EOFError, OSError, ValueError):
-            self._lose(job)
-            return False
-        return True
+            worker.end()
+            self._lose(job, SILENT if worker.silent else KILLED)
+        finally:
+            del self._busy[worker]
 
     def _take(self, job: Job, header: dict[str, Any], payload: bytes) -> bool:
         """Passes an answer of a worker on; whether it was the last."""
@@ -373,13 +453,13 @@ class Pool:
         for wish in wishes:
             wish.notify(answer)
 
-    def _lose(self, job: Job) -> None:
+    def _lose(self, job: Job, reason: str) -> None:
         """Has a job computed again whose worker has died, once, unless it is long; then it fails, and nothing else."""
-        if not self._closed:
+        if job.long and not self._closed:
             self.on_death()
         with self._changed:
             job.begun, job.worker, job.deaths = False, None, job.deaths + 1
             again = job.deaths < 2 and not self._closed and not job.long
             self._changed.notify_all()
         if not again:
-            self._finish(job, Answer(error="RuntimeError", message=KILLED))
+            self._finish(job, Answer(error="RuntimeError", message=reason))

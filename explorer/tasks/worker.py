@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
+from explorer import log
 from explorer.limits import settle
 from explorer.memory import WORKER
 from explorer.stopping import Stopped, Throttle
@@ -49,13 +50,16 @@ class Worker:
     """
 
     def __init__(self, source: Any, target: Any) -> None:
-        self.source, self.target = source, target
+        self.source, self.target, self.saying = source, target, threading.Lock()
         self.waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
         self.told: dict[str, set[int]] = {"stop": set(), "finish": set()}
         """Numbers of tasks that are no longer wanted, and of those that are to end with the result so far."""
 
     def listen(self) -> None:
-        """Takes messages until there is nobody who sends any; then the process ends, whatever it computes."""
+        """Takes messages, and says when asked that the process lives, until there is nobody who sends any.
+
+        Then the process ends, whatever it computes.
+        """
         try:
             while True:
                 header, data = receive(self.source)
@@ -63,8 +67,15 @@ class Worker:
                     self.told[word].add(header[word])
                 if "task" in header:
                     self.waiting.put((header, data))
+                if "ask" in header:
+                    self.say({"alive": True})
         except (EOFError, OSError):
             os._exit(0)
+
+    def say(self, header: Mapping[str, Any], data: bytes = b"") -> None:
+        """Sends a message, from either thread."""
+        with self.saying:
+            send(self.target, header, data)
 
     def run(self) -> None:
         """Computes what arrives."""
@@ -80,12 +91,12 @@ class Worker:
             nonlocal reported
             if time.monotonic() - reported >= EVERY:
                 reported = time.monotonic()
-                send(self.target, {"task": number, "progress": fraction})
+                self.say({"task": number, "progress": fraction})
 
         call = Call(header["body"], data, lambda: number in self.told["stop"], lambda: number in self.told["finish"],
-                    progress, lambda so_far: send(self.target, {"task": number, "progress": math.nan}, so_far))
+                    progress, lambda so_far: self.say({"task": number, "progress": math.nan}, so_far))
         ended, result = outcome(header["kind"], call)
-        send(self.target, {"task": number, **ended}, result)
+        self.say({"task": number, **ended}, result)
         for numbers in self.told.values():
             numbers.discard(number)
 
@@ -127,8 +138,8 @@ def cluster_pool(address: str) -> Pool:
     except ImportError:
         raise ValueError("--scheduler needs a package: pip install transformer-signal-explorer[cluster]") from None
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
-        return Pool(max(1, sum(client.nthreads().values())), partial(ClusterWorker, client))
+        cluster = Cluster(Client(address, timeout=PATIENCE, set_as_default=False))
+        return Pool(max(1, cluster.threads), partial(ClusterWorker, cluster))
     except (OSError, ValueError):
         raise ValueError(f"--scheduler must be the address of a Dask scheduler that answers, such as "
                          f"tcp://10.0.0.5:8786; got {address!r}") from None
@@ -162,18 +173,46 @@ def computed(header: Mapping[str, Any], data: bytes, name: str, long: bool) -> t
                                             progress, lambda so_far: news.put((math.nan, so_far))))
 
 
+class Cluster:
+    """A Dask cluster, and whether anything can be computed there."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self._looked = client, time.monotonic()
+        self.threads = sum(client.nthreads().values())
+        """Of its workers, when they were last counted."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the scheduler answers, and has workers."""
+        answers = self.client.status == "running" and time.monotonic() - self._looked < PATIENCE
+        return answers and self.threads > 0
+
+    def look(self) -> None:
+        """Counts the threads, unless they were just counted. Where the scheduler stands still, this waits for it."""
+        if time.monotonic() - self._looked >= SELDOM:
+            with suppress(OSError, ValueError, RuntimeError):  # it is out of reach
+                self.threads = sum(self.client.nthreads().values())
+                self._looked = time.monotonic()
+
+
 class ClusterWorker:
     """A thread of a cluster; a `pool.Worker`."""
 
-    def __init__(self, client: Any, niceness: int) -> None:
-        self._client, self._long, self._number = client, niceness > NICENESS, 0
+    silent = ended = False  # the scheduler looks after its workers
+
+    def __init__(self, cluster: Cluster, niceness: int) -> None:
+        self._cluster, self._client, self._long, self._number = cluster, cluster.client, niceness > NICENESS, 0
         self._answers: Iterator[tuple[dict[str, Any], bytes]] = iter(())
         self._orders: queue.SimpleQueue[dict[str, int]] = queue.SimpleQueue()
 
     @property
     def alive(self) -> bool:
-        """Whether the scheduler answers."""
-        return bool(self._client.status == "running")
+        """Whether the cluster can compute."""
+        return self._cluster.alive
+
+    def look(self, *, busy: bool) -> None:  # noqa: ARG002 - of the protocol
+        """Looks at the cluster."""
+        self._cluster.look()
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
         """Takes a task, or a message to it. Only `answer` waits for the network."""
@@ -232,6 +271,7 @@ def main() -> None:
         os.nice(int(sys.argv[1]))
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    log.listen()
     settle(WORKER)
     import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
     Worker(sys.stdin.buffer, target).run()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import dask
 import numpy as np
@@ -117,6 +117,25 @@ def test_a_race_tells_how_it_stands_and_stands_still_when_asked(pool: Pool, monk
     assert 0 < steps[0] < steps[-1] < record.steps
     assert load(record.archive, "race", lambda: False).step == steps[-1]
     assert all(measured)
+
+
+def test_a_cluster_whose_scheduler_or_workers_are_gone_computes_nothing() -> None:
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster("127.0.0.1:0", **options) as made:
+        pool = cluster_pool(made.scheduler_address)
+        must_come(lambda: pool.alive == 1)
+        made.scale(0)
+        must_come(lambda: pool.alive == 0)
+        made.scale(1)
+        must_come(lambda: pool.alive == 1)
+    must_come(lambda: pool.alive == 0)
+
+
+def must_come(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def served(address: str) -> tuple[int, str]:

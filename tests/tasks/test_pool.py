@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring.outside import body_of, measure
 from explorer.stopping import Stopped
-from explorer.tasks.pool import KILLED, Answer, Job, Order, Pool, Task, TaskError, Wish, WorkerProcess
+from explorer.tasks.pool import KILLED, SILENT, Answer, Job, Order, Pool, Task, TaskError, Wish, WorkerProcess
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
 DEEP = SMALL.replace(n_layers=1000, d_model=64)
@@ -141,6 +142,95 @@ def kill(pool: Pool) -> None:
     while pool.workers == [killed]:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def stop(pool: Pool) -> WorkerProcess:
+    """Stops a pool's worker, as a debugger or a full machine does: it lives, and says nothing."""
+    (stopped,) = pool.workers
+    assert isinstance(stopped, WorkerProcess)
+    stopped.process.send_signal(signal.SIGSTOP)
+    return stopped
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="no such signal there")
+
+
+@posix
+def test_a_worker_that_does_not_answer_is_replaced_and_its_work_done_again(alone: Pool) -> None:
+    asked, waits = Asked(alone, task(DEEP)), Asked(alone, task(SMALL), "other")
+    asked.begun()
+    stopped = stop(alone)
+    assert asked.last().result
+    assert waits.last().result
+    assert stopped.silent
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """A pool of one worker, which must answer within two seconds."""
+    monkeypatch.setattr("explorer.tasks.pool.GLANCE", 0.4)
+    pool = Pool(1)
+    yield pool
+    pool.close()
+
+
+def replaced(pool: Pool, harmed: WorkerProcess) -> None:
+    """Waits until another worker has the place of one."""
+    end = time.monotonic() + SOON
+    while pool.workers == [harmed]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@posix
+def test_work_that_silences_two_workers_fails_with_the_reason(watched: Pool) -> None:
+    asked = Asked(watched, task(DEEP.replace(batch_size=16)))
+    asked.begun()
+    replaced(watched, stop(watched))
+    while not asked.answers.empty():  # the first worker's
+        asked.answers.get()
+    asked.begun()
+    stop(watched)
+    assert asked.last() == Answer(error="RuntimeError", message=SILENT)
+    assert Asked(watched, task(SMALL.replace(seed=2))).last().result
+
+
+@posix
+@pytest.mark.parametrize("harm", ["SIGSTOP", "SIGKILL"])
+def test_an_idle_worker_that_is_stopped_or_dead_is_replaced_before_somebody_waits(watched: Pool, harm: str) -> None:
+    Asked(watched, task(SMALL)).last()
+    (harmed,) = watched.workers
+    assert isinstance(harmed, WorkerProcess)
+    harmed.process.send_signal(getattr(signal, harm))
+    replaced(watched, harmed)
+    assert watched.alive == 1
+
+
+@posix
+def test_nobody_waits_for_a_stopped_worker_but_who_wrote_to_it(watched: Pool) -> None:
+    """Where more is on its way to the worker than a pipe holds, and somebody withdraws the task."""
+    Asked(watched, task(SMALL)).last()
+    stop(watched)
+    large = Asked(watched, Task("run", "{}", Order.FIRST_SEEDS, bytes(10_000_000)))
+    while watched.waiting:
+        time.sleep(0.01)
+    threading.Thread(target=large.ticket.cancel).start()
+    time.sleep(0.2)
+    begun = time.monotonic()
+    assert watched.waiting == 0
+    assert time.monotonic() - begun < 0.5
+    assert Asked(watched, task(SMALL.replace(seed=2))).last().result
+
+
+@posix
+def test_a_long_computation_is_no_silence(watched: Pool) -> None:
+    """It takes longer than a silent worker has."""
+    Asked(watched, task(SMALL)).last()
+    (worker,) = watched.workers
+    begun = time.monotonic()
+    assert Asked(watched, task(DEEP.replace(batch_size=16, n_ctx=64))).last().result
+    assert time.monotonic() - begun > 2.5
+    assert watched.workers == [worker]
 
 
 def test_long_work_delays_nobody(alone: Pool) -> None:

@@ -1,11 +1,11 @@
 /* The first script of a page in Voilà.
 
    It requests plotly.js while Python starts, covers the page with a picture until its charts are drawn, and shows two
-   messages that Voilà lacks: the page is loading, and its kernel has ended. Before an idle page ends it asks whether
-   anybody is there. */
+   messages that Voilà lacks: the page is loading, and its kernel has ended. A page whose controls do not come is loaded
+   again, once, and then says why they do not. Before an idle page ends it asks whether anybody is there. */
 "use strict"; // keeps the functions below within the block
 {
-  const { plotly, kernels, ...limits } = document.currentScript.dataset;
+  const { plotly, kernels, whole, ...limits } = document.currentScript.dataset;
   const [idle, warning] = [Number(limits.idle), Number(limits.warning)]; // seconds
   if (plotly) globalThis[Symbol.for("transformer-signal-explorer: plotly")] = importPlotly(plotly);
 
@@ -70,7 +70,11 @@
   const DISCONNECTED = "The connection to the server is lost; trying again.";
   const notice = document.getElementById("ex-notice");
   let noticeTimer;
-  function showNotice(text, { delay = 0, label = "Reload", act = () => location.reload() } = {}) {
+  const reload = () => {
+    remember(false); // it may be loaded once more by itself
+    location.reload();
+  };
+  function showNotice(text, { delay = 0, label = "Reload", act = reload } = {}) {
     clearTimeout(noticeTimer);
     noticeTimer = setTimeout(() => {
       const button = notice.querySelector("button");
@@ -81,6 +85,80 @@
       button.onclick = act;
     }, delay);
   }
+
+  const TRIED = "transformer-signal-explorer: this page was loaded again";
+  const SECONDS = { socket: 15, script: 30, widget: 60 }; // after the page has loaded
+  const MISSING = {
+    cut: "The page did not load to its end.",
+    script: "A script of this page did not load.",
+    socket: "This page could not open a WebSocket to its server. A proxy in between may not pass WebSockets on.",
+    silent: "The Python process of this page does not answer.",
+    drawing: "The controls of this page could not be drawn.",
+    widget: `The controls of this page did not come within ${SECONDS.widget} s.`,
+  };
+  let hasSocket = false; // the kernel's was open once
+  let isRefused = false; // it was closed before that
+  let isScriptLost = false;
+  let loadedAt = Infinity;
+  addListener("load", () => { loadedAt = Date.now(); });
+  addListener("error", ({ target }) => {
+    if (target instanceof HTMLScriptElement && target.src.endsWith("/voila.js")) isScriptLost = true;
+  }, true);
+  window.WebSocket = class extends WebSocket {
+    constructor(url, protocols) {
+      super(url, protocols);
+      if (!String(url).includes("/channels")) return;
+      this.addEventListener("open", () => { hasSocket = true; });
+      this.addEventListener("close", () => { isRefused = !hasSocket; });
+    }
+  };
+
+  /** Whether the page is there: of a lesson the text is, and its figures come one by one. */
+  const hasCome = () => (whole ? Boolean(document.querySelector(".ex-root")) : hasSocket);
+
+  /** Why the controls have not come; nothing while there is time. */
+  function missing() {
+    const cells = document.getElementById("rendered_cells");
+    const seconds = (Date.now() - loadedAt) / 1000;
+    if (cells?.textContent.includes("Error displaying widget")) return MISSING.drawing;
+    if (hasCome()) return "";
+    if (isScriptLost) return MISSING.script;
+    if (whole && cells?.querySelector(".jp-RenderedText, .jp-RenderedHTMLCommon")) return MISSING.drawing;
+    if (seconds > 1 && !document.querySelector("[data-end]")) return MISSING.cut;
+    if (seconds > SECONDS.socket && isRefused && !hasSocket) return MISSING.socket;
+    if (seconds > SECONDS.script && !window["jupyterapp"]) return MISSING.script;
+    if (seconds > SECONDS.script && !hasSocket) return MISSING.silent;
+    return seconds > SECONDS.widget ? MISSING.widget : "";
+  }
+
+  /** Notes whether this page was loaded again by itself. Returns whether the note changed: a browser may keep none. */
+  function remember(wasTried) {
+    try {
+      const before = sessionStorage.getItem(TRIED);
+      sessionStorage.setItem(TRIED, wasTried ? "yes" : "");
+      return (before === "yes") !== wasTried;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Loads a page again whose controls have not come; says why they do not where that was tried. */
+  function giveUp(text) {
+    hasEnded = true;
+    if (!hasCome() && remember(true)) {
+      location.reload();
+      return;
+    }
+    uncover();
+    showNotice(text);
+  }
+
+  const arrival = setInterval(() => {
+    const text = hasEnded ? "" : missing();
+    if (text) giveUp(text);
+    if (hasEnded || (whole && hasCome())) clearInterval(arrival);
+    if (!hasEnded && hasCome()) remember(false);
+  }, 1000);
 
   /** Asks before the server ends this page, which nothing was sent to or from for `idle` seconds. */
   function watchVisitor(kernel) {
@@ -112,15 +190,14 @@
     kernel.anyMessage.connect((_, { msg }) => { reason = msg.content.reason || reason; }); // of the server's last one
     kernel.statusChanged.connect((_, status) => {
       if (["dead", "autorestarting", "restarting"].includes(status)) {
-        hasEnded = true; // a restarted kernel does not know this page
-        showNotice(`${reason} ${ENDED}`.trim());
+        giveUp(`${reason} ${ENDED}`.trim()); // a restarted kernel does not know this page
       }
     });
     isConnected = kernel.connectionStatus === "connected";
     kernel.connectionStatusChanged.connect((_, status) => {
       isConnected = status === "connected";
       const text = { connecting: DISCONNECTED, disconnected: ENDED }[status] ?? "";
-      if (!hasEnded) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
+      if (!hasEnded && hasSocket) showNotice(text, { delay: status === "connecting" ? 3000 : 0 });
     });
     if (idle) watchVisitor(kernel);
   }
@@ -133,8 +210,7 @@
     const { kernelId } = JSON.parse(config.textContent);
     const answer = await fetch(kernels + kernelId).catch(() => null); // the server is away
     if (answer?.status !== 404) return;
-    hasEnded = true;
-    showNotice(ENDED);
+    giveUp(ENDED);
   }, 2000);
 
   const poll = setInterval(async () => {
