@@ -347,7 +347,7 @@ def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> 
     drawn = design.biases
     if "W_O" not in drawn or config.batch_size == 1:
         return
-    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain
+    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain * np.array(design.factors_by_layer("W_O"))
     if design.sublayers[0].has("output") or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
         reason = f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
         notes.setdefault("max_abs", reason)
