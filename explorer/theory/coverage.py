@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -172,6 +173,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     _collapse(out, notes, rows)
     _favored(out, notes, rows)
     _runaway(config, out, notes, rows)
+    if design.attends and not design.point:
+        _divided_out(config, out, notes)
     if design.mix_shapes:
         others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
         notes["parameter_gradient"] = "; ".join(["not covered: that by what mixes streams is measured only", *others])
@@ -416,6 +419,31 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
              if statistic == GRADIENTS[1] and site in (*MATRICES, *VECTORS[:2]) and np.isnan(value).any()]
     if names:
         notes[GRADIENTS[1]] = f"not covered where tokens are too alike: {' and '.join(names)}"
+
+
+def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
+    """What multiplies all that a norm divides by: of the gradient of one head's gate or sink the norm leaves its ε
+    alone. And gates that the next sublayer's norm divides out, where no stream is added to the branch."""
+    design = config.design
+    before_norm = [layer for layer, (place, following) in enumerate(itertools.pairwise(design.sublayers))
+                   if not place.skip and following.has("input") and not layer % 2]
+    lost = {layer // 2 for layer in before_norm}
+    lost |= {layer for layer, place in enumerate(design.sublayers[::2])
+             if place.has("output") or (place.has("sum") and not place.skip)}
+    if before_norm and 0 < design.gates <= config.n_heads:
+        for (statistic, _), value in out.items():
+            if statistic in GRADIENTS:
+                value.fill(math.nan)
+        notes |= dict.fromkeys(GRADIENTS, "not covered: with no stream beside it the next norm divides gates out again")
+        return
+    only = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
+    names = [name for name, alone in only.items() if alone and (GRADIENTS[1], name) in out]
+    for name in names:
+        out[GRADIENTS[1], name][:, list(lost)] = math.nan
+    if names and lost:
+        reason = f"{' and '.join(names)} not covered: a norm divides out what multiplies the only head"
+        others = [notes[GRADIENTS[1]]] if GRADIENTS[1] in notes else []
+        notes[GRADIENTS[1]] = "; ".join([reason, *others])
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
