@@ -38,8 +38,10 @@ RANGES = {"n_layers": (1, 12), "n_ctx": (4, 64), "batch_size": (1, 4), "mlp_rati
 """Numbers that are drawn within less than their bounds; log-uniform, but for those that may be 0."""
 SIZES = {"d_model": (64, 128, 192, 256), "n_heads": (1, 2, 4, 8), "n_layers": (), "n_ctx": (), "batch_size": (),
          "n_kv_heads": (0, 0, 1, 2), "head_size": (0, 0, 16, 48)}
-"""Fields that are always drawn, and what from where it is not a range."""
-FIXED = ("seed", "n_seeds", "sentence")
+"""Fields that are always drawn, as texts are, and what from where it is not a range."""
+FIXED = ("seed", "n_seeds")
+CHARACTERS = "ae st\u00e9\u65e5\U0001f600"
+"""Drawn texts have the first few of them, from one on: of one byte to four, and a space."""
 
 
 class Off(NamedTuple):
@@ -62,9 +64,10 @@ def designs(seed: int, count: int) -> Iterator[Config]:
 def accepted(seed: int, index: int) -> Config | None:
     """One random config; None where its choices exclude each other."""
     choices = {}
-    for name in Config.specs():
+    for name, spec in Config.specs().items():
         rng = np.random.default_rng([seed, index, crc32(name.encode())])
-        if name in SIZES or (name not in FIXED and rng.random() < 0.5):
+        drawn = name in SIZES or spec.kind == "text"
+        if drawn or (name not in FIXED and rng.random() < 0.5):
             choices[name] = _value(rng, name)
     try:
         return Config(**choices, n_seeds=SEEDS)
@@ -76,9 +79,18 @@ def _value(rng: np.random.Generator, name: str) -> Any:
     spec = Config.specs()[name]
     if options := SIZES.get(name) or {"choice": spec.choices, "switch": (False, True)}.get(spec.kind):
         return options[rng.integers(len(options))]
+    if spec.kind == "text":
+        return _text(rng, int(spec.low), int(spec.high))
     low, high = RANGES.get(name, (spec.low, spec.high))
     value = rng.uniform(low, high) if low <= 0 else math.exp(rng.uniform(math.log(low), math.log(high)))
     return round(value) if spec.kind == "integer" else float(f"{value:.3g}")
+
+
+def _text(rng: np.random.Generator, shortest: int, longest: int) -> str:
+    """A text of a random length, of a random number of characters: the same one throughout, or nearly all different."""
+    length = round(math.exp(rng.uniform(math.log(shortest), math.log(longest))))
+    known = CHARACTERS[:rng.integers(1, len(CHARACTERS), endpoint=True)]
+    return "".join(known[place] for place in rng.integers(len(known), size=length))
 
 
 def off(predicted: Profile, found: Profile) -> list[Off]:

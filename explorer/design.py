@@ -185,6 +185,10 @@ class Design:
         factor, count = SCALE_RULES[self.settings.scale_rule].last, 2 * self.settings.n_layers
         return tuple(factor(index // 2 + 1) for index in range(count)) if factor else (1.0,) * count
 
+    def factors_by_layer(self, matrix: str) -> tuple[float, ...]:
+        """Factor on the variance of one matrix in each layer, beside that in `matrices`, `[N]`: see `last`."""
+        return self.last[LAST.index(matrix)::2] if matrix in LAST else (1.0,) * self.settings.n_layers
+
     @property
     def biases(self) -> dict[str, float]:
         """Variance of the biases, by matrix; only of matrices that have some."""

@@ -252,9 +252,9 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         name: noise.scaled(each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check)
         for name, each in design.matrices.items()
     }
-    for half, name in enumerate(LAST):
+    for name in LAST:
         if name in weights and design.differs_by_layer:
-            weights[name] *= torch.tensor(design.last[half::2]).sqrt()[:, None, None]
+            weights[name] *= torch.tensor(design.factors_by_layer(name)).sqrt()[:, None, None]
     for name, variance in design.biases.items():
         bias, width = name.replace("W", "b"), design.matrices[name].fan_out
         weights[bias] = noise.scaled(math.sqrt(variance), seed, bias, drawn, (width,), check=check)

@@ -49,6 +49,10 @@ class Attention(NamedTuple):
     """`[pair]`: Y2 of a row, and Y11 of two rows over the shorter one's part of the longer one's keys."""
     lost: Sunk | None
     """Averages of the rows' weight that a sink leaves; None without one."""
+    ungated: State
+    """What W_O reads, without the scatter of lengths that comes of gates; the same without them."""
+    opened: Array | None
+    """`[pair]`: E σσ′ of two tokens' gates; None without gates."""
 
 
 def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
@@ -80,16 +84,17 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(rho)[1]
     mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, mixed), Attention(law, own, shared[0].copy(), scatter, overlap, lost)
+    return _gated(gains, x, mixed, Attention(law, own, shared[0].copy(), scatter, overlap, lost, mixed, None))
 
 
-def _gated(gains: Gains, x: State, mixed: State) -> State:
-    """The mixed values times their gates, which see x."""
+def _gated(gains: Gains, x: State, mixed: State, softmax: Attention) -> tuple[State, Attention]:
+    """The mixed values times their gates, which see x; and the softmax with what is known of the gates."""
     if not gains.gate:
-        return mixed
+        return mixed, softmax
     opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
-    noise = gains.gate.noise
-    return State(x.place, mixed.y * opened, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
+    noise, y = gains.gate.noise, mixed.y * opened
+    gated = State(x.place, y, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
+    return gated, softmax._replace(ungated=State(x.place, y, mixed.v, mixed.w, mixed.u), opened=opened)
 
 
 def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
@@ -108,7 +113,7 @@ def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits 
     uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(gains, x, mixed), Attention(law, own, keys.shared[0], scatter, law.rho, None)
+    return _gated(gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None))
 
 
 class Paths(NamedTuple):

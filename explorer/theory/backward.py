@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.attention import paths, stack
 from explorer.theory.forward import Step, Steps
 from explorer.theory.gains import Gains
+from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
 from explorer.theory.tokens import ZERO, Norm, normalize
@@ -44,6 +46,11 @@ class Backward(NamedTuple):
     """`[N, pair]`: at the inputs of each MLP's hidden units, by the matrix that they come from."""
     gates: dict[str, Array]
     """`[N, pair]` by parameter, see `attention.Paths`."""
+
+
+STEP = 0.5
+TIMES = np.exp(np.arange(-25.0, 30.0, STEP))
+"""Nodes of integrals over ln t, relative to one over the mean of a sum of gates' squares."""
 
 
 class Along(NamedTuple):
@@ -92,6 +99,11 @@ class Descent:
         self.skip = skip * isotropic(gains, place, steps, "skip")
         scale = np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[:, None, None] ** 2
         self.branch = scale * isotropic(gains, place, steps, "output")
+        heads = of_heads(gains, place, steps) if gains.attends else None
+        if heads:
+            self.skip, self.branch = (part * place.ones for part in (self.skip, self.branch))
+            self.skip[::2] *= heads.skip
+            self.branch[::2] *= heads.branch
         self.final_input = self.branch * isotropic(gains, place, steps, "last")
         self.final_input *= gains.last[:len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by its gain alone."""
@@ -111,6 +123,8 @@ class Descent:
                           or any(step.placement.has("values") for step in steps))
         if layers := [step.attention for step in steps if step.attention]:
             self.paths = paths(gains, place, table, layers, steps.inside[::2], steps.rho[::2], steps.final_input[::2])
+            if heads:
+                self.paths.gates.update({name: part * heads.own for name, part in self.paths.gates.items()})
             self.gate, last = self.paths.gates.get("W_G", np.zeros((len(layers), 1, 1))), self.final_input[::2]
             self.given = last[:, None] * (self.paths.value + self.paths.key * self.paths.energy[:, 2:])
             self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
@@ -227,7 +241,71 @@ def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Arra
     even = 0.25 * w * square + (1 + 0.75 * w + 0.75 * u)
     even[:, 0] += 0.25 * u[:, 0]
     even *= place.lift(1 / stack([norm.q for norm in norms]))
+    for factor, norm in zip(even, norms, strict=True):
+        if norm.regained is not None:
+            factor *= norm.regained
     return even, 2 - square
+
+
+class Heads(NamedTuple):
+    """Factors on gradients where a norm divides by a length that gates, or sinks, have a part in: see `of_heads`."""
+
+    skip: Array
+    """`[layer, pair]`: on the stream's part of a sum."""
+    branch: Array
+    """`[layer, pair]`: on the branch's part."""
+    own: Array
+    """`[layer, 1, 1]`: on gradients by what multiplies the heads, beside `branch`."""
+
+
+def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
+    """What correlates in a gradient with the length that the norm after attention divides by; None where nothing does.
+
+    That length's square is 1 − f + f S / E S in the mean, f the branch's part of it and S = Σσ² of a token's gates:
+    1 + g = E 1 / (1 − f + f S / E S) is the stream's factor; the branch's gradient, which S multiplies, has the factor
+    1 + g − g/f, for the two make 1. Two tokens' gates are nearly independent: to first order they keep ¾ of g, and ½ of
+    g/f. A norm on the branch alone (f = 1) leaves the branch as it is, and two tokens as `Gate.regained` says.
+
+    And the norm takes what points along its input: of the part of one head the share σ² / ((1 − f) E S / f + S) of its
+    square; with one head and f = 1 all, but for what ε leaves, (ε / (q + ε))². Over independent gates
+    1/S = ∫ e^(−tS) dt and 1/S² = ∫ t e^(−tS) dt, in which each gate is one factor. Beside sinks all heads keep about
+    the same weight: 1 − f/H is left. (Our derivation.)
+    """
+    gate, found = gains.gate, []
+    if gains.point or not (gate or gains.sink is not None):
+        return None
+    for layer, step in enumerate(steps[::2]):
+        part = "output" if "output" in step.norms else "sum"
+        if part in step.norms and step.attention:
+            share = 1.0 if part == "output" else max(1 - step.kept, 1e-6)
+            left = float(place.mean @ (gains.epsilon / step.norms[part].q) ** 2)
+            found.append((layer, share, 1 - left))
+    if not found:
+        return None
+    pairs = steps.rho[::2]
+    heads = Heads(np.ones_like(pairs), np.ones_like(pairs), np.ones((len(pairs), 1, 1)))
+    layers, f, taken = (np.array(column) for column in zip(*found, strict=True))
+    if not gate:
+        heads.own[layers, 0, 0] = 1 - taken * f / gains.n_heads
+        return heads
+    square, _ = gate.units(steps.inside[::2, 0][layers] @ place.mean, np.ones(len(layers)))
+    opened = expit(np.sqrt(square)[:, None] * NODES)
+    size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
+    total = gate.count * (size @ WEIGHTS)
+    t = TIMES / total[:, None]
+    each = np.exp(-t[..., None] * size[:, None]) * WEIGHTS  # [layer, t, node]
+    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.count - 1)
+    mean = np.einsum("ltk,lt->l", each, beside) * total / f
+    alone = np.einsum("ltk,lk,lt->l", each, slope, beside)
+    along = np.einsum("ltk,lk,lt->l", each, slope * size, beside * t)
+    along = np.where((gate.count == 1) & (f == 1), alone, along)  # exactly, where they cancel
+    on_sum = np.where(f < 1, mean - 1, 0.0)[:, None, None]
+    rho, f = pairs[layers], f[:, None, None]
+    heads.skip[layers] += (0.75 + 0.25 * rho) * on_sum
+    heads.branch[layers] += (0.75 + 0.25 * rho - (0.5 + 0.5 * rho) / f) * on_sum
+    own = (alone - taken * along) * total / (slope @ WEIGHTS)
+    heads.own[layers] = own[:, None, None] / (f + (f - 1) * on_sum)
+    return heads
 
 
 def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
 from explorer.theory.forward import LARGEST
-from explorer.theory.inputs import recognized, spread
+from explorer.theory.inputs import recognized, repeated, spread
 from explorer.theory.laws import Rows, input_share
 from explorer.theory.positions import LONGEST
 from explorer.theory.tables import highest
@@ -70,6 +71,10 @@ SENTENCE, SENTENCE_ALIKE, SENTENCE_SPREAD = 0.25, 0.1, 1.2
 """Where a sentence is the input: relative error of the largest coordinate and feature and of the gradient's square,
 .24, .21 and .23 at most over 24 draws of 6 sentences in 8 designs; error of the token correlation, .085; the spread of
 the logits up to which they hold: at 1.85, without positions, the entropy was off by .12, the correlation by .1."""
+SENTENCE_ROWS, SENTENCE_LOGITS = 0.15, 0.2
+"""The same for rows of attention under a mask or without vectors for positions: error of the entropy and of the largest
+weight, .13 at most over 16 draws of 12 sentences in 14 designs; relative error of the logits' spread under a mask, .15.
+Without such vectors the spread was off by 36 %, and under a mask by up to ×9, where one character is rare."""
 SATURATED = 1.0
 """Slope of a function on each branch's output from which on many of its values are near its ends. Over 16 draws of six
 layers gradients squared were off by 27 ± 6 % at a slope of 4, by 2 ± 3 % at 1."""
@@ -102,6 +107,8 @@ MEASURED = "as measured at width 256"
 """Ends the notes that `python -m benchmarks.accuracy` writes."""
 
 GRADIENTS = tuple(row.name for row in STATISTICS.values() if row.backward)
+OF_ROWS = ("attention_entropy", "attention_entropy_normalized", "attention_max")
+"""Statistics of attention's rows."""
 TEXT_FEATURES = 0.1
 """Relative error of the largest feature over the median, where a sequence has the same vectors again: .06 measured."""
 BY_POSITION = {"second_moment_by_position": "second_moment", "token_correlation_by_position": "token_correlation",
@@ -166,6 +173,8 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     _collapse(out, notes, rows)
     _favored(out, notes, rows)
     _runaway(config, out, notes, rows)
+    if design.attends and not design.point:
+        _divided_out(config, out, notes)
     if design.mix_shapes:
         others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
         notes["parameter_gradient"] = "; ".join(["not covered: that by what mixes streams is measured only", *others])
@@ -177,7 +186,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     names, designs = _measured()
     notes = designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
     if design.sentence:
-        _on_sentence(out, notes, rows)
+        _on_sentence(config, out, notes, rows)
     followed = BY_POSITION | ({} if design.final_norm else OF_LOGITS)
     if design.point and design.final_norm:
         notes |= dict.fromkeys(OF_LOGITS, "not covered: a function stands in the last norm's place")
@@ -201,7 +210,7 @@ def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
     if (design.attends and design.normalizes_heads and config.d_head <= SHORT
             and rows.s.max(initial=0.0) > EVEN_SPREAD):
         reason = f"rough, by up to {EVEN:g}: logits of queries and keys of one length (spread {rows.s.max():.2g})"
-        for name in ("attention_entropy", "attention_entropy_normalized", "attention_max"):
+        for name in OF_ROWS:
             notes.setdefault(name, reason)
         if rows.s.max() > EVEN_WIDE:
             notes.setdefault(GRADIENTS[0], reason.replace(f"{EVEN:g}", f"{100 * EVEN_GRADIENT:.0f} %"))
@@ -265,20 +274,29 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
                              f"rough, by up to {where}: it depends on how often characters repeat")
 
 
-def _on_sentence(out: Mapping[Key, Array], notes: dict[str, str], rows: Rows) -> None:
+def _on_sentence(config: Config, out: Mapping[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     """A sentence in every sequence: each token's character tells, and equal keys share what few keys get."""
+    design = config.design
+    repeats = 0 < repeated(design.sentence) < 1
     few = "few characters, the same in every sequence"
     rough = dict.fromkeys(("max_abs", "feature_ratio", "activation_gradient"), f"{100 * SENTENCE:.0f} %")
-    for name, error in {**rough, "token_correlation": f"{SENTENCE_ALIKE:g}"}.items():
+    rough["token_correlation"] = f"{SENTENCE_ALIKE:g}"
+    if repeats and design.attends and (config.causal or not design.embeds_positions):
+        rough |= dict.fromkeys(OF_ROWS, f"{SENTENCE_ROWS:g}")
+        rough["logit_std"] = f"{100 * SENTENCE_LOGITS:.0f} %"
+    for name, error in rough.items():
         if not notes.get(name, "").startswith("not covered"):
             notes[name] = f"rough, by up to {error}: {few}"
+    lost = ["parameter_gradient", *BY_POSITION]
+    if repeats and design.attends and not design.embeds_positions:
+        lost.append("logit_std")
     reason = "not covered: it depends on which characters of the sentence are equal"
-    notes |= dict.fromkeys(("parameter_gradient", *BY_POSITION), reason)
+    notes |= dict.fromkeys(lost, reason)
     if uneven := rows.s.max(initial=0.0) > SENTENCE_SPREAD:
         notes |= dict.fromkeys(STATISTICS, f"{reason}, as attention is uneven (spread {rows.s.max():.2g})")
     for (statistic, site), value in out.items():
         given = site == "embed" and statistic not in GRADIENTS
-        if statistic in ("parameter_gradient", *BY_POSITION) or (uneven and not given):
+        if statistic in lost or (uneven and not given):
             value.fill(math.nan)
 
 
@@ -332,7 +350,7 @@ def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> 
     drawn = design.biases
     if "W_O" not in drawn or config.batch_size == 1:
         return
-    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain
+    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain * np.array(design.factors_by_layer("W_O"))
     if design.sublayers[0].has("output") or (shared > BIASED * out["second_moment", BRANCHES[0]]).any():
         reason = f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
         notes.setdefault("max_abs", reason)
@@ -382,8 +400,7 @@ def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
     if (rows.spread * rows.turned**2 > TURNED).any():
         reason = ("rough: tokens that are alike are told apart by slow turns, which many keys share (largest weight "
                   "off by up to .12, squared gradients by W_Q and W_K by ×2)")
-        rows_of = ("attention_entropy", "attention_entropy_normalized", "attention_max")
-        notes |= dict.fromkeys((*GRADIENTS, *rows_of), reason)
+        notes |= dict.fromkeys((*GRADIENTS, *OF_ROWS), reason)
 
 
 def _sloped(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
@@ -402,6 +419,31 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
              if statistic == GRADIENTS[1] and site in (*MATRICES, *VECTORS[:2]) and np.isnan(value).any()]
     if names:
         notes[GRADIENTS[1]] = f"not covered where tokens are too alike: {' and '.join(names)}"
+
+
+def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
+    """What multiplies all that a norm divides by: of the gradient of one head's gate or sink the norm leaves its ε
+    alone. And gates that the next sublayer's norm divides out, where no stream is added to the branch."""
+    design = config.design
+    before_norm = [layer for layer, (place, following) in enumerate(itertools.pairwise(design.sublayers))
+                   if not place.skip and following.has("input") and not layer % 2]
+    lost = {layer // 2 for layer in before_norm}
+    lost |= {layer for layer, place in enumerate(design.sublayers[::2])
+             if place.has("output") or (place.has("sum") and not place.skip)}
+    if before_norm and 0 < design.gates <= config.n_heads:
+        for (statistic, _), value in out.items():
+            if statistic in GRADIENTS:
+                value.fill(math.nan)
+        notes |= dict.fromkeys(GRADIENTS, "not covered: with no stream beside it the next norm divides gates out again")
+        return
+    only = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
+    names = [name for name, alone in only.items() if alone and (GRADIENTS[1], name) in out]
+    for name in names:
+        out[GRADIENTS[1], name][:, list(lost)] = math.nan
+    if names and lost:
+        reason = f"{' and '.join(names)} not covered: a norm divides out what multiplies the only head"
+        others = [notes[GRADIENTS[1]]] if GRADIENTS[1] in notes else []
+        notes[GRADIENTS[1]] = "; ".join([reason, *others])
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:

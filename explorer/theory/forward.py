@@ -164,9 +164,17 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
         final_input.w = max(final_input.w - 2 / d, 0.0)
         final_input, norms["last"] = normalize(final_input, gains, widths["read"])
         final_input.w = 2 / d
-    added = branch = final_input.scaled(last * gains.last[index].item()).plus(bias, d)
+    gain = last * gains.last[index].item()
+    added = branch = steady = final_input.scaled(gain).plus(bias, d)
+    regained = None
+    if softmax and gains.gate and softmax.opened is not None and not gains.point:
+        # a norm divides gates out again: they do not scatter lengths after it
+        steady, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
+        regained = 1 + (gains.gate.regained(opened / x.place.lift(opened[0])) - 1) * (1 - bias / branch.y)
     if "output" in sites:
-        added, norms["output"] = normalize(branch, gains, widths["output"])
+        added, norm = normalize(steady, gains, widths["output"], regained=regained)
+        # of rows of uneven weights, and so longer ones, gradients through the values are larger by as much
+        norms["output"] = norm._replace(w=min(steady.w, gains.noise[0]), u=0.0) if softmax else norm
     skip, scale = gains.skip[index], gains.branch[index]
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
     both, followed = add(stream.mean, term.mean, d, follows, longer)
@@ -180,8 +188,12 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
     q, total = site.mean.q, site.q
     kept = skip**2 * x.mean.q / q if q > 0 else 0.0
     if "sum" in sites:
-        rho = None if past or gains.point else correlation_of_sum(stream, term, site, d)
+        gated = branch.u - steady.u if added is branch else 0.0
+        rho = None if past or gains.point else correlation_of_sum(stream, term, site, d, gated)
         site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
+        if added is branch and steady is not branch:
+            of_branch, norm = (term.mean.q / q) ** 2, norms["sum"]
+            norms["sum"] = norm._replace(w=norm.w - of_branch * (branch.w - steady.w), u=norm.u - of_branch * gated)
     step = Step(placement, softmax, norms, added.mean, site.mean, kept, followed)
     steps.note(step, inside, final_input, added, total, site)
     return inside, step

@@ -29,6 +29,22 @@ class Gate(NamedTuple):
     (E σ²)², times 1 + 2/m for the m Gaussian coordinates that each gate multiplies."""
     bias: float
     """Variance of the biases beside W_G."""
+    count: int
+    """Number of gates."""
+
+    def regained(self, alike: Array) -> Array:
+        """Factor on the overlap of two tokens through a norm that divides by what their gates have multiplied.
+
+        Of one head's gates σ and σ′ nothing is left, σσ′ / √(σ² σ′²) = 1: the norm regains the part 1 / `alike`. Of
+        many, Σ σσ′ / √(Σσ² Σσ′²) is `alike`. Between, 1 − `alike` falls as 1 / count for gates that are nearly the
+        same, and faster for others: the power is fitted to draws of 2, 4 and 8 gates at gains of 1 to 12, to .02.
+
+        Args:
+            alike: E σσ′ / √(E σ² E σ′²).
+        """
+        missing = 1 - alike
+        regained: Array = 1 + missing * self.count ** -(1 + 2 * missing) / alike
+        return regained
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
         """Second moment and correlation of what the gates see of tokens that have these."""
@@ -167,4 +183,4 @@ def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
     count, total = config.design.gates, gain + bias
     scatter = flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
-    return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias)
+    return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias, count)

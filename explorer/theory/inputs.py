@@ -116,13 +116,16 @@ def embedding(config: Config) -> Tokens:
     """The tokens before the first layer: Gaussian coordinates of the config's second moment.
 
     Over d of them a product of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs of one character, the
-    share `same`, overlap by ½ more than the others: the variance of a coin of that weight, times ¼.
+    share `same`, overlap by ½ more than the others: the variance of a coin of that weight, times ¼. Where all are one
+    character and no position tells them apart, nothing is left that scatters beyond chance.
     """
     d, q, part = config.d_model, config.input_second_moment, config.design.token_part
     if config.design.reads_text:  # (E[character] + P[position]) / √2: characters repeat, positions do not
         same = repeated(config.design.sentence) if config.design.sentence else coincidence(config.n_ctx)
         p = same * part
-        scatter = (same * (1 - same) * part**2 + 1 / d) / (1 - p) ** 2
+        scatter = 1 / d
+        if p < 1:
+            scatter = (same * (1 - same) * part**2 + 1 / d) / (1 - p) ** 2
         return Tokens(q, q * p, scatter, 2 / d)
     return Tokens(q, q * part * INPUTS[config.input].overlap(config), 1 / d, 2 / d)
 

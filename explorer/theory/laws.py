@@ -210,8 +210,9 @@ def spectra(config: Config) -> dict[Key, Array]:
     """
     values, layers = {}, np.ones((1, config.n_layers))
     for name, matrix in config.design.matrices.items():
-        square = largest_square(matrix.fan_out, matrix.fan_in)
-        values["spectral_norm", name] = layers * math.sqrt(matrix.variance * square * matrix.fan_in / matrix.fan_out)
+        square, by_layer = largest_square(matrix.fan_out, matrix.fan_in), config.design.factors_by_layer(name)
+        largest = math.sqrt(matrix.variance * square * matrix.fan_in / matrix.fan_out)
+        values["spectral_norm", name] = np.sqrt([by_layer]) * largest
         if matrix.variance:
             values["stable_rank", name] = layers * matrix.fan_in * matrix.fan_out / square
     if config.design.attends and not config.design.normalizes_heads:

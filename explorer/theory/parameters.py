@@ -24,7 +24,7 @@ import numpy as np
 from explorer.config import Config
 from explorer.profile import Array
 from explorer.schemes.placement import Part
-from explorer.theory.backward import Backward
+from explorer.theory.backward import Backward, of_heads
 from explorer.theory.forward import Steps
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import BIGRAM, FREQUENT, coincidence, followings, loss_gradient, own_share
@@ -195,6 +195,8 @@ class Others:
             opened = gains.gate.kernel.overlaps(*units)[1]
             self.reach[::2] *= opened
             self.gate += self.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
+            heads = of_heads(gains, self.place, steps)
+            self.gate *= heads.own if heads else 1.0
 
     def _attended(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`."""

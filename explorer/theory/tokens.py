@@ -147,6 +147,8 @@ class Norm(NamedTuple):
     """`[pair]`"""
     slopes: Array | None = None
     """`[pair]`: factor of a function in the norm's place on a gradient."""
+    regained: Array | None = None
+    """`[pair]`: factor on the overlap of two tokens, of gates that the norm divides out: see `Gate.regained`."""
 
     @property
     def square(self) -> Array:
@@ -159,12 +161,13 @@ class Norm(NamedTuple):
         return self.w + self.u
 
 
-def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Array | None = None
-              ) -> tuple[State, Norm]:
+def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Array | None = None,
+              regained: Array | None = None) -> tuple[State, Norm]:
     """A norm on signals of so many coordinates, and a factor on overlaps after it.
 
     Args:
         lower: `[pair]`, the correlations after the norm where they are known; see `correlation_of_sum`.
+        regained: `[pair]`, one more factor on the correlations; see `Norm`.
 
     Delta method: of (1 + a)^−½ (1 + b)^−½, a and b the relative deviations of two squared lengths, the mean is
     1 + ¾ Var a + ¼ Cov(a, b), with Var a = w + u and Cov(a, b) = w ρ²; the overlap's own covariance with a + b takes w
@@ -180,16 +183,22 @@ def normalize(x: State, gains: Gains, width: int, scale: float = 1.0, lower: Arr
     if lower is None:
         lower = rho if not (w or u) else np.minimum(  # a token with itself stays at 1
             rho * (rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))), ONE)
+    if regained is not None:
+        lower = np.minimum(lower * regained, ONE)
     out = State(place, square * lower, x.v)
     out.square, out.rho = square, lower
-    return out, Norm(q, width, w, u, rho)
+    return out, Norm(q, width, w, u, rho, regained=regained)
 
 
-def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
+def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: float = 0.0) -> Array:
     """`[pair]`: correlations after a norm on the sum, `total`, of two signals of independent directions.
 
     As in `normalize`: |x + y|² = |x|² + |y|² + 2 x·y, and x·y of independent directions has the variance q_x q_y / d;
     of two tokens' such products p_x p_y / d is the covariance, and (q_x p_y + p_x q_y) / d that with their overlap.
+
+    Args:
+        gated: what gates of independent tokens have in y's `u`. Gates multiply lengths and overlaps: ½ of it is the
+            covariance of the overlap with each of the two lengths.
     """
     (a, _, _, w_x, u_x), (b, _, _, w_y, u_y), chance = x.mean, y.mean, 2 / d_model
     a, b = (part / max(a + b, 1e-300) for part in (a, b))
@@ -198,7 +207,7 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int) -> Array:
     first = x.y / total.square
     second = rho - first
     cross = first * (w_x * first + (2 * chance) * second) + w_y * second * second
-    mixed = (w_x * a + chance * b) * first + (w_y * b + chance * a) * second
+    mixed = (w_x * a + chance * b) * first + ((w_y + gated / 2) * b + chance * a) * second
     lower: Array = np.minimum(np.maximum(rho + (rho * (0.75 * same + 0.25 * cross) - mixed), ZERO), ONE)
     lower[0] = 1.0
     return lower

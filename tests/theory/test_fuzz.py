@@ -20,6 +20,16 @@ def test_the_same_seed_draws_the_same_designs() -> None:
     assert list(designs(3, 10)) == list(designs(3, 10)) != list(designs(4, 10))
 
 
+def test_texts_are_drawn_from_one_character_to_many() -> None:
+    sentences = {config.sentence for config in designs(0, 60)}
+    assert len(sentences) > 40
+    assert Config().sentence not in sentences
+    assert min(len(set(sentence)) for sentence in sentences) == 1
+    assert max(len(set(sentence)) for sentence in sentences) >= 7
+    assert {len(character.encode()) for sentence in sentences for character in sentence} == {1, 2, 3, 4}
+    assert any(config.input == "sentence" for config in designs(0, 60))
+
+
 def test_a_prediction_that_is_off_is_found_and_a_noted_one_is_not() -> None:
     theory = predict(Config(n_layers=2))
     found = Profile("measured", {key: np.repeat(value, 8, 0) for key, value in theory.values.items()}, seeds=range(8))
