@@ -249,6 +249,8 @@ FIRST_STEP = "the first step moves"
 """Begins the note on gradients that are 0 until a readout, or another weight after the layers, is not."""
 ALMOST_ZERO = "almost 0 at the input"
 """Ends the note on gradients at tokens that the first norm makes large."""
+FEW_CARRY = "a mean over draws, which few of them carry"
+"""Begins the note on a predicted mean that a typical draw is far below."""
 
 
 class Breakdown(NamedTuple):
@@ -439,6 +441,10 @@ class Profile(Copied):
         if site == "embed":
             return np.zeros(length)
         return np.arange(1, length + 1) - (0.5 if site in ("resid_mid", "attn_out") else 0.0)
+
+    def carried_by_few(self, statistic: str) -> bool:
+        """Whether a statistic is a predicted mean over draws, which few draws carry: a typical one is far below it."""
+        return self.notes.get(statistic, "").startswith(FEW_CARRY)
 
     @property
     def first_nonfinite(self) -> Breakdown | None:

@@ -34,7 +34,7 @@ INFERRED: tuple[Rule, ...] = (weights.odd_logits, weights.undivided, structure.n
                               weights.odd_branch)
 """Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
 RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_learns, signal.one_hot,
-                           signal.gradient_steep, signal.zero_token, alike, signal.silent)
+                           signal.gradient_steep, signal.mean_alone, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
                            agreement.departs_from_twin, agreement.unlike_twin)

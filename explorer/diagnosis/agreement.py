@@ -45,7 +45,7 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
     layer is compared, from 1; 0 is the last.
     """
     row, seeds = STATISTICS[statistic], 1
-    parts: list[Array] = [np.empty((4, 0))]
+    parts: list[Array] = [np.empty((6, 0))]
     missing: list[float] = []
     for key, theory in predicted.values.items():
         # Beside the stream, branches are part of the record but not of the line that is drawn.
@@ -54,22 +54,25 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
         draws, (expected, *_) = (part[:, index_of(layer, part.shape[1])] if row.by_position else
                                  row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
                                  for part in (measured.values[key], theory))
-        free = ~_fixed(predicted, key, layer)
+        free, scatters = ~_fixed(predicted, key, layer), ~_exact(predicted, key, layer)
         depth = np.arange(1.0, len(free) + 1) if row.by_position else predicted.depth(key[1])
         covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
         error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
-        compared = np.array([error, np.where(free, standard, math.inf), depth, free])
+        standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
+        compared = np.array([error, standard, _at_least(row, draws, expected, standard), depth, free, scatters])
         seeds = len(draws)
         parts.append(compared[:, covered])
         missing += depth[~covered].tolist()
-    error, standard, depth, free = np.concatenate(parts, axis=1)
+    error, standard, least, depth, free, scatters = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
         nothing = text("agreement", "fixed") if len(error) and not missing else ""
         note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
         return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
-    count = int(free.sum()) or len(error)
+    if predicted.carried_by_few(statistic):  # neither near the mean nor far from it says anything of the line
+        return Agreement(text("agreement", "few_carry"), "", float(error.max()))
+    count = int(scatters.sum()) or len(error)
     limit = most_errors(seeds, count)
-    words, tone = _judged(error, standard, depth, limit, row)
+    words, tone = _judged(error, standard, least, depth, limit, row)
     words = _where(words, (depth[free > 0] if free.any() else depth).tolist(), missing)
     return Agreement(words, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
 
@@ -82,11 +85,11 @@ def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
     return max(ERRORS, float(stdtrit(seeds - 1, 1 - chance / 2 / count))) if seeds > 1 else ERRORS
 
 
-def _judged(error: Array, standard: Array, depth: Array, limit: float, row: Statistic
+def _judged(error: Array, standard: Array, least: Array, depth: Array, limit: float, row: Statistic
             ) -> tuple[str, Literal["good", "warn", ""]]:
     """Words and tone: of the worst value that is off, else of the worst that may be, else of the worst."""
     far = ~(error <= CLOSE[row.bounded])
-    off, unclear = far & ((standard > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
+    off, unclear = far & ((least > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
     worst = int(np.argmax(np.where(among, np.nan_to_num(error, nan=math.inf), -1.0)))
     if not math.isfinite(error[worst]):
@@ -119,21 +122,46 @@ def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
         return np.where(away == 0, 0 * error, away / error)
 
 
+def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) -> Array:
+    """`_standard`, were the prediction right: numbers above 0 scatter in proportion to their size.
+
+    A few draws that all happen to be small, far below a mean that larger ones carry, seem to scatter too little.
+    """
+    if row.bounded:
+        return standard
+    with np.errstate(all="ignore"):
+        larger = np.fmax(expected / row.mean(draws), 1.0)
+        least: Array = standard / (larger**2 if row.root else larger)  # what is averaged is the square of a root
+        return least
+
+
 def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
-    """Mask of the values that hold by definition, `[layer]`: the reference, and those right after a norm. Of one layer
-    `[position]` where the statistic has positions."""
+    """Mask of the values that agree by definition, `[layer]`: those of `_exact`, the input, which is set, and what
+    stands half a layer before the reference, and can hardly be elsewhere."""
     statistic, site = key
+    reference, fixed = STATISTICS[statistic].reference, _exact(profile, key, layer)
+    if reference == "last layer":
+        fixed |= profile.depth(site) > max(profile.depth("resid_post")) - 1
+    return fixed | (reference == "input" and site == "embed")
+
+
+def _exact(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
+    """Mask of the values that are the same in every draw, `[layer]`: the reference, and those right after a norm.
+
+    Others that agree by definition scatter all the same: the input's tokens are drawn. Of one layer `[position]` where
+    the statistic has positions.
+    """
+    statistic, site = key
+    places = profile.config.design.sublayers if profile.config else ()
     if STATISTICS[statistic].by_position:
-        places = profile.config.design.sublayers if profile.config else ()
         normed = bool(places) and places[1::2][index_of(layer, len(places) // 2)].has("sum")
         return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
-    depth, reference = profile.depth(site), STATISTICS[statistic].reference
-    if reference == "last layer":
-        return np.asarray(depth > max(profile.depth("resid_post")) - 1)
-    fixed = np.full(len(depth), reference == "input" and site == "embed")
-    if statistic == "second_moment" and site in ("resid_mid", "resid_post") and profile.config:
-        fixed |= np.array([place.has("sum") for place in profile.config.design.sublayers[site == "resid_post"::2]])
-    return fixed
+    depth = profile.depth(site)
+    if STATISTICS[statistic].reference == "last layer":
+        return np.asarray(depth == max(profile.depth("resid_post")))
+    if statistic == "second_moment" and site in SUMS and places:
+        return np.array([place.has("sum") for place in places[site == SUMS[1]::2]])
+    return np.zeros(len(depth), dtype=bool)
 
 
 def _uncovered(note: str) -> str:

@@ -21,6 +21,7 @@ from explorer.diagnosis.structure import unmoved
 from explorer.profile import (
     ALMOST_ZERO,
     BRANCHES,
+    FEW_CARRY,
     FIRST_STEP,
     LOGITS,
     SITE_WORDS,
@@ -121,7 +122,8 @@ def _growth(profile: Profile) -> _Growth:
     first = q.depth[np.searchsorted(q.depth, begin)] if begin or q.depth[0] else 0.0
     where = text("phrase", "after_layer", layer=f"{first:g}") if first else text("phrase", "at_input")
     # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the stack.
-    return _Growth(q.at(begin), float(q.values[-1]), where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
+    last = math.nan if profile.carried_by_few("second_moment") else float(q.values[-1])
+    return _Growth(q.at(begin), last, where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
 
 
 def _largest_step(profile: Profile) -> dict[str, object]:
@@ -162,8 +164,19 @@ def gradient_steep(profile: Profile) -> Finding | None:
 
 
 def _steepness(profile: Profile) -> float:
-    """Mean squared gradient where depth begins, as a multiple of the output's."""
+    """Mean squared gradient where depth begins, as a multiple of the output's; nan where a draw's is not predicted."""
+    if profile.carried_by_few("activation_gradient"):
+        return math.nan
     return line(profile, "activation_gradient").at(1.0 if zero_token(profile) else start(profile))
+
+
+def mean_alone(profile: Profile) -> Finding | None:
+    """Predicted means that say nothing of a single draw: what is measured decides."""
+    named = [name for name in ("second_moment", "activation_gradient") if profile.carried_by_few(name)]
+    if not named:
+        return None
+    notes = [f"{VOCABULARY[name].label}: {profile.notes[name].removeprefix(f'{FEW_CARRY}: ')}" for name in named]
+    return finding("warning", "mean_alone", "meaning", "evidence", notes="; ".join(notes))
 
 
 def zero_token(profile: Profile) -> Finding | None:

@@ -13,11 +13,12 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.numbers import number
-from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
+from explorer.profile import BRANCHES, FEW_CARRY, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
 from explorer.theory.forward import LARGEST
 from explorer.theory.inputs import recognized, repeated, spread
 from explorer.theory.laws import Rows, input_share
 from explorer.theory.positions import LONGEST
+from explorer.theory.scatter import APART, parting
 from explorer.theory.tables import highest
 
 RUNAWAY = 50.0
@@ -101,6 +102,8 @@ HEAVY, INHERITED_VALUES, SCATTERED = 0.2, 0.45, 0.3
 """Relative errors: of the gradient's square where norms on heads meet a stream that outweighs its branches (.17 over 24
 layers); of ‖∂L/∂W‖ for W_Q and W_K where layers use the first one's values (.43 in the last of Post-LN, .06 of Pre-LN);
 and of the gradient's square of Post-LN under the next-token loss, which scatters as much from draw to draw."""
+LARGEST_EXPONENT = 700.0
+"""Of e, in float64."""
 SHALLOW = 8
 """Layers up to which the last is right to .05 (the tests hold it at 4)."""
 MEASURED = "as measured at width 256"
@@ -187,6 +190,7 @@ def apply(config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
     notes = designs.get(tuple(str(getattr(config, name)) for name in names), {}) | notes | alike
     if design.sentence:
         _on_sentence(config, out, notes, rows)
+    _carried_by_few(config, out, notes)
     followed = BY_POSITION | ({} if design.final_norm else OF_LOGITS)
     if design.point and design.final_norm:
         notes |= dict.fromkeys(OF_LOGITS, "not covered: a function stands in the last norm's place")
@@ -385,6 +389,17 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
     if design.degree > 1 and variance > 0 and not design.point:  # branches of zero lengthen nothing
         reason = f"rough: without norms an MLP of degree {design.degree} is much stronger for longer tokens"
         notes |= dict.fromkeys(GRADIENTS, reason)
+
+
+def _carried_by_few(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
+    """Means over draws that a typical draw is far below. The note replaces smaller errors, which it exceeds."""
+    parts = parting(config, out)
+    apart = {"second_moment": (parts.second_moment, "at the end"), GRADIENTS[0]: (parts.gradient, "at the input"),
+             GRADIENTS[1]: (parts.gradient / 2, "in the first layer")}  # half, for it is a root
+    for name, (logarithm, where) in apart.items():
+        if logarithm > APART and not notes.get(name, "").startswith("not covered"):
+            factor = number(math.exp(min(logarithm, LARGEST_EXPONENT)), 2)
+            notes[name] = f"{FEW_CARRY}: a typical one is about {factor} × smaller {where}"
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:

@@ -246,10 +246,11 @@ ROW_LAWS: dict[str, Callable[[Rows], Array]] = {
 """Statistics of attention, from those of softmax over its rows."""
 
 
-def input_share(config: Config, values: Mapping[Key, Array]) -> float:
-    """Part of the last stream's second moment that is the input's, not its branches'; values are `[seed, layer]`.
+def stream_shares(config: Config, values: Mapping[Key, Array]) -> tuple[Array, Array]:
+    """The stream's share of each sum of stream and branch, and the sum before any norm; `[2N]` each.
 
-    At each sum the stream keeps skip² q / (skip² q + branch² q_F) of what it was; 0 where nothing of it is finite.
+    The stream has skip² q of a sum, the branch branch² q_F. Values are `[seed, layer]`. A sum of 0, or one that is
+    not finite, has the share 0.
     """
     design = config.design
     q = {site: value.mean(axis=0) for (name, site), value in values.items() if name == "second_moment"}
@@ -260,7 +261,13 @@ def input_share(config: Config, values: Mapping[Key, Array]) -> float:
         below = np.arange(len(added)) // (1 if "attn_out" in q else 2)
         factors = list(map(profiled_factor, below.tolist(), np.cumsum([streams[0], *added]).tolist()))
     skip, branch = np.square(factors) * streams[:-1], np.square(design.branches) * added
-    return float(np.prod(np.divide(skip, skip + branch, out=np.zeros_like(skip), where=skip + branch > 0)))
+    total = skip + branch
+    return np.divide(skip, total, out=np.zeros_like(total), where=total > 0), total
+
+
+def input_share(config: Config, values: Mapping[Key, Array]) -> float:
+    """Part of the last stream's second moment that is the input's, not its branches'; values are `[seed, layer]`."""
+    return float(np.prod(stream_shares(config, values)[0]))
 
 
 def update_size(profile: Profile) -> float:
