@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -91,8 +93,8 @@ def _columns(shapes: tuple[tuple[Key, tuple[int, ...]], ...]) -> pd.DataFrame:
     return frame.drop(columns=["row", "value"])
 
 
-KINDS = """memory, tensorboard, wandb, a folder for Parquet files (a Path, or text with a / or ending in ".parquet"), \
-a SummaryWriter, or a W&B run"""
+KINDS = """memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder for Parquet files (a Path, or text \
+with a / or ending in ".parquet"), a SummaryWriter, or a W&B run"""
 
 
 class Sink(NamedTuple):
@@ -132,6 +134,87 @@ def parquet(folder: Path) -> Sink:
     return Sink("Parquet", write)
 
 
+def csv(path: Path) -> Sink:
+    """A CSV file: `pandas.read_csv(path)` reads all of it. Numbers that are not finite are nan, inf and -inf in it.
+
+    Args:
+        path: made with its folders if it is not there; a file with the same columns is added to.
+    """
+    header = ",".join(COLUMNS)
+    existing = _appendable(path)
+    if existing and existing != header:
+        raise ValueError(f"sink must be a CSV file with the columns {header}; {str(path)!r} begins with "
+                         f"{shown(existing)}")
+
+    def write(_: int, frame: pd.DataFrame) -> None:
+        new = not path.exists() or path.stat().st_size == 0
+        numbers = frame["value"].map(repr)  # pandas leaves nan empty, as it does a head that is not there
+        _append(path, frame.assign(value=numbers).to_csv(index=False, header=new, lineterminator="\n"))
+
+    return Sink("CSV", write)
+
+
+def json_lines(path: Path) -> Sink:
+    """A file of JSON lines, one number a line: `pandas.read_json(path, lines=True)` reads all of it.
+
+    JSON has no numbers that are not finite: they are the texts nan, inf and -inf, as in `Profile.to_json`.
+
+    Args:
+        path: made with its folders if it is not there; JSON lines that it has are kept.
+    """
+    existing = _appendable(path)
+    if existing and not existing.startswith("{"):
+        raise ValueError(f"sink must be a file of JSON lines; {str(path)!r} begins with {shown(existing)}")
+
+    def write(_: int, frame: pd.DataFrame) -> None:
+        rows = frame.astype(object).where(frame.notna(), None)
+        texts = [value if math.isfinite(value) else str(value) for value in frame["value"].tolist()]
+        rows["value"] = pd.Series(texts, index=rows.index, dtype=object)
+        _append(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows.to_dict("records")))
+
+    return Sink("JSON lines", write)
+
+
+def _appendable(path: Path) -> str:
+    """The first line of a file that readings can be added to; empty of a file that is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            return file.readline().rstrip("\n")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"sink must be a file that can be written; got {str(path)!r} ({reason(path, error)})"
+                         ) from error
+
+
+def _append(path: Path, lines: str) -> None:
+    """Adds whole lines by one write, so that a run that is killed keeps every reading it had."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(lines)
+
+
+FILES: Mapping[str, Callable[[Path], Sink]] = {".csv": csv, ".jsonl": json_lines, ".ndjson": json_lines,
+                                               ".parquet": parquet}
+"""Sinks by the suffix of a path."""
+
+
+def at_path(given: str | Path) -> Sink:
+    """The sink at a path: a file by its suffix, or a folder for Parquet files.
+
+    Raises:
+        ValueError: the suffix is of another kind of file.
+    """
+    path = Path(given)
+    folder = str(given).endswith(("/", os.sep)) or path.is_dir() or not path.suffix[1:2].isalpha()  # "v1.2" has none
+    if folder:
+        return parquet(path)
+    make = FILES.get(path.suffix.lower())
+    if make is None:
+        raise ValueError(f"sink must be a file that ends in .csv or .jsonl, or a folder for Parquet files, which has "
+                         f"no suffix, .parquet or a / at its end; got {shown(str(given))}")
+    return make(path)
+
+
 def tensorboard(writer: Any, close: Callable[[], object] = lambda: None) -> Sink:
     """Scalars of a SummaryWriter, by statistic and site, see `scalars`; flushed after each reading."""
 
@@ -162,8 +245,8 @@ def _sink(given: object) -> Sink | None:
     """One sink; memory, which there is in any case, is None."""
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]()
-    if isinstance(given, Path) or (isinstance(given, str) and (os.sep in given or given.endswith(".parquet"))):
-        return parquet(Path(given))
+    if isinstance(given, Path) or (isinstance(given, str) and (os.sep in given or "/" in given or Path(given).suffix)):
+        return at_path(given)
     if callable(getattr(given, "add_scalar", None)):
         return tensorboard(given)
     if callable(getattr(given, "log", None)) and callable(getattr(given, "define_metric", None)):
