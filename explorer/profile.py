@@ -396,8 +396,10 @@ class Profile(Copied):
         """The residual stream as one, and every other site by itself."""
         if any((statistic, site) in self for site in STREAM):
             yield "residual stream", self.stream(statistic)[1]
-        yield from ((SITE_WORDS.get(site, site), self[name, site]) for name, site in self
-                    if name == statistic and site not in STREAM)
+        for name, site in self:
+            if name == statistic and site not in STREAM:
+                without = [layer - 1 for layer in self.absent.get((name, site), ())]
+                yield SITE_WORDS.get(site, site), np.delete(self[name, site], without, axis=1)
 
     def plot(self, statistic: str = "second_moment", *others: Profile, layer: int = 0) -> go.Figure:
         """A chart of the page, of this profile and others beside it.

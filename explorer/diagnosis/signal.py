@@ -142,12 +142,17 @@ def one_hot(profile: Profile) -> Finding | None:
         return None
     largest, q = by_layer(profile, "attention_max", "pattern"), line(profile, "second_moment")
     grows = bool(len(q.values)) and not q.values[-1] < GROWN * q.values[0]
-    at_once = bool(entropy[0] < ONE_HOT)
+    at_once = bool(_known(entropy)[0] < ONE_HOT)
     return finding(
         "bad", "one_hot", "trained" if profile.step else "starts", "evidence_weight" if len(largest) else "evidence",
         _fate(profile), entropy=entropy[worst], limit=ONE_HOT, layer=numbered(profile, worst + 1),
         weight=largest[worst] if len(largest) else None,
         remedy=fix(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)))
+
+
+def _known(values: Array) -> Array:
+    """Values of the layers that attend; in a hybrid the others have none."""
+    return values[np.isfinite(values)]
 
 
 def gradient_steep(profile: Profile) -> Finding | None:
@@ -252,7 +257,7 @@ def quantities(profile: Profile) -> tuple[Quantity, ...]:
     growth, steep, least = _growth(profile), _steepness(profile), _least_difference(profile)
     begins = text("phrase", "after_layer", layer=1) if zero_token(profile) else growth.where
     difference = _difference(profile).values.min(initial=np.inf)
-    entropy = by_layer(profile, "attention_entropy_normalized", "pattern").min(initial=np.inf)
+    entropy = np.nanmin(by_layer(profile, "attention_entropy_normalized", "pattern"), initial=np.inf)
     rows = [
         (growth.ratio, quantity("second_moment", where=growth.where, first=growth.first, last=growth.last,
                                 ratio=growth.ratio, least=1 / GROWTH, most=growth.limit)),
@@ -370,9 +375,8 @@ def outliers(profile: Profile) -> Finding | None:
 
 def logit_growth(profile: Profile) -> Finding | None:
     """Attention logits that widen from layer to layer, and have become too wide to average."""
-    spread = by_layer(profile, "logit_std", "attn_scores")
-    entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
-    nats = by_layer(profile, "attention_entropy", "pattern")
+    spread, entropy, nats = (_known(by_layer(profile, *key)) for key in (
+        ("logit_std", "attn_scores"), ("attention_entropy_normalized", "pattern"), ("attention_entropy", "pattern")))
     if len(spread) < 2 or len(entropy) != len(spread) or len(nats) != len(spread) or not np.all(entropy >= ONE_HOT):
         return None  # one-hot attention has a finding of its own
     freezes = math.sqrt(2 * float(np.median(nats / entropy)))  # √(2 ln n): random energies, Derrida 1981

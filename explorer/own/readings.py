@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from explorer.display import reason, shown
 from explorer.own import TEXTS
-from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
+from explorer.profile import ROWS, VOCABULARY, Array, Key, Profile, tidy
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
@@ -54,11 +54,20 @@ class Reading(NamedTuple):
         return columns.assign(step=self.step, value=values)[present].reset_index(drop=True)[COLUMNS]
 
     def profile(self, model: str, layers: tuple[str, ...]) -> Profile:
-        """The part that profiles have words for."""
-        values = {key: value[None] for key, value in self.values.items()
-                  if key[0] in VOCABULARY and value.ndim and self.present[key].all()}
+        """The part that profiles have words for: what all layers have, and of attention what some have."""
+        values: dict[Key, Array] = {}
+        absent: dict[Key, tuple[int, ...]] = {}
+        for key, value in self.values.items():
+            if key[0] not in VOCABULARY or not value.ndim:
+                continue
+            by_layer = self.present[key].reshape(len(value), -1)
+            without = np.flatnonzero(~by_layer.any(axis=1)) + 1
+            whole = bool(by_layer[by_layer.any(axis=1)].all())  # no layer lacks some of its heads
+            if whole and len(without) < len(value) and (key[1] in ROWS or not len(without)):
+                values[key] = value[None]
+                absent |= {key: tuple(without.tolist())} if len(without) else {}
         return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step,
-                       notes=self.notes, logits=self.logits)
+                       notes=self.notes, absent=absent, logits=self.logits)
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:

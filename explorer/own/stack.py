@@ -175,7 +175,7 @@ class Stack:
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
         """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
-        that have none.
+        that have none. Those of attention are kept for the layers that have them: in a hybrid these are few.
         """
         values: dict[Key, Array] = {}
         notes: dict[str, str] = {}
@@ -183,7 +183,7 @@ class Stack:
         for key, parts in self.values.items():
             count = 1 if key[1] == "embed" else len(self.sites)
             shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
-            if 2 * held <= count:
+            if 2 * held <= count and key[1] not in ROWS:
                 notes.setdefault(key[0], text("note", "shape", site=key[1], count=len(parts), layers=count))
                 continue
             alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}
