@@ -267,6 +267,25 @@ class Breakdown(NamedTuple):
         return SITE_WORDS.get(self.site, self.site)
 
 
+class Fault(NamedTuple):
+    """Something that is wrong in itself in a model that is not ours, as `own.faults` reads it."""
+
+    kind: str
+    """A key of `diagnosis.faults.KINDS`."""
+    layer: int
+    """From 1; 0 outside the layers."""
+    place: str
+    """A matrix, a site or a norm, in words; empty where the parameter's name says all."""
+    value: float
+    """How many numbers are meant, or of which size they are."""
+    name: str = ""
+    """Of the parameter, of the operation, or of the data type."""
+
+
+TRAITS = ("no norm", "norm on the sum alone", "no residual", "norm on queries and keys",
+          "no norm on queries and keys", "logits not divided", "norm after the layers",
+          "no norm after the layers")
+"""Words for what all layers of a model have in common, each read off its operations."""
 LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_sum")
 """Mean cross-entropy in nats and its standard error over rows; number of classes; variance of a row's logits, mean over
 rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
@@ -291,6 +310,8 @@ class Profile(Copied):
             behaves otherwise than the nearest design.
         differences: layers that are built otherwise than their siblings: layer from 1, site, and what it does, such as
             (3, "attn_out", "has no norm before attention, where its siblings have one").
+        faults: what is wrong in itself, such as weights that are not finite, in the order of the forward pass.
+        traits: what the code of all layers of such a model has in common, words of `TRAITS`.
         absent: (statistic, site) to the layers, from 1, that have no such value: theirs are nan, and no breakdown.
         seeds: the seeds of the first axis; empty for a prediction.
         notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
@@ -313,6 +334,8 @@ class Profile(Copied):
     remarks: tuple[str, ...] = ()
     absent: Mapping[Key, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     differences: tuple[tuple[int, str, str], ...] = ()
+    faults: tuple[Fault, ...] = ()
+    traits: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     pattern: Array | None = None
@@ -398,8 +421,10 @@ class Profile(Copied):
         """The residual stream as one, and every other site by itself."""
         if any((statistic, site) in self for site in STREAM):
             yield "residual stream", self.stream(statistic)[1]
-        yield from ((SITE_WORDS.get(site, site), self[name, site]) for name, site in self
-                    if name == statistic and site not in STREAM)
+        for name, site in self:
+            if name == statistic and site not in STREAM:
+                without = [layer - 1 for layer in self.absent.get((name, site), ())]
+                yield SITE_WORDS.get(site, site), np.delete(self[name, site], without, axis=1)
 
     def plot(self, statistic: str = "second_moment", *others: Profile, layer: int = 0) -> go.Figure:
         """A chart of the page, of this profile and others beside it.
@@ -494,6 +519,8 @@ class Profile(Copied):
             ],
             "others": [json.loads(other.to_json()) for other in self.others], "step": self.step,
             **({"logits": dict(self.logits)} if self.logits else {}),
+            **({"faults": [tuple(fault) for fault in self.faults]} if self.faults else {}),
+            **({"traits": self.traits} if self.traits else {}),
         }, allow_nan=False)
 
     @classmethod
@@ -590,6 +617,9 @@ class _Stored(BaseModel, strict=True):
     absent: tuple[Annotated[tuple[str, str, tuple[int, ...]], BeforeValidator(
         lambda row: (*row[:2], tuple(row[2:])) if isinstance(row, list) else row)], ...] = ()
     differences: tuple[tuple[int, str, str], ...] = ()
+    faults: tuple[Annotated[Fault, BeforeValidator(
+        lambda row: Fault(*row) if isinstance(row, list) and 4 <= len(row) <= 5 else row)], ...] = ()
+    traits: tuple[str, ...] = ()
     others: tuple[_Stored, ...] = ()
     step: int = 0
     logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}

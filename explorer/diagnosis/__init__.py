@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis import agreement, signal, structure, weights
+from explorer.diagnosis import agreement, faults, signal, structure, weights
 from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
@@ -25,7 +25,7 @@ __all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Seve
 Rule = Callable[[Profile], Finding | None]
 
 CAUSES: tuple[Rule, ...] = (
-    structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
+    *faults.FAULTS, structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
     weights.undivided, structure.no_residual, structure.no_norm_on_sum, structure.dead_branch, structure.unmoved,
     weights.odd_branch,
 )
@@ -33,6 +33,9 @@ CAUSES: tuple[Rule, ...] = (
 INFERRED: tuple[Rule, ...] = (weights.odd_logits, weights.undivided, structure.no_residual, structure.no_norm_on_sum,
                               weights.odd_branch)
 """Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
+CONSEQUENCES: tuple[Rule, ...] = (*INFERRED, structure.unmoved, weights.odd_weights, weights.copies, signal.lost,
+                                  agreement.departs_from_twin)
+"""Rules that are silent on a layer with a fault, and on all layers where a value is not finite."""
 RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_learns, signal.one_hot,
                            signal.gradient_steep, signal.mean_alone, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
@@ -47,8 +50,10 @@ def diagnose(profile: Profile) -> Findings:
     # a config makes all its layers by one rule, so that what one of them has of its own is chance or design
     foreign = profile.config is None
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
+        if (nothing := faults.zero_model(profile)) is not None:
+            return Findings([replace(nothing, numbers=signal.quantities(profile))])
         causes, others = ([finding for rule in rules if (finding := rule(profile)) is not None
-                           and not (rule in INFERRED and _read(profile, finding))]
+                           and not _follows(profile, rule, finding)]
                           for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
         if any(finding.severity == "bad" for finding in others):
             causes = [replace(finding, severity="bad") for finding in causes]
@@ -60,8 +65,20 @@ def diagnose(profile: Profile) -> Findings:
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest])
 
 
-def _read(profile: Profile, finding: Finding) -> bool:
-    """Whether a finding is about a layer whose code is known to differ."""
+def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
+    """Whether a finding is about a layer whose code is known to differ, or follows from a fault that was read."""
+    layers: set[int] = set()
+    if rule in INFERRED:
+        layers |= {layer for layer, _, _ in profile.differences}
+    if rule in CONSEQUENCES:
+        layers |= faults.explained(profile)
+        if faults.held(profile, *faults.ORIGINS, "weight_not_finite"):
+            return True
+        if rule is weights.copies and faults.held(profile, "constant"):
+            return True
+    if rule is signal.nothing_learns:
+        if faults.held(profile, "zero_input", "weight_not_finite", *faults.ORIGINS):
+            return True
+        layers |= faults.explained(profile)
     words = finding.meaning + finding.evidence
-    return any(f"{word} {numbered(profile, layer)}" in words for word in ("layer", "Layer")
-               for layer, _, _ in profile.differences)
+    return any(f"{word} {numbered(profile, layer)}" in words for word in ("layer", "Layer", "them") for layer in layers)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from explorer.diagnosis.finding import Finding, finding, text
-from explorer.diagnosis.reading import SPREAD, by_layer, numbered, path, unlike, worst
+from explorer.diagnosis.reading import SPREAD, by_layer, comparable, numbered, path, stated, unlike, worst
 from explorer.diagnosis.remedies import fix
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic, index_of
 from explorer.theory import predict
@@ -235,11 +235,14 @@ def departs(profile: Profile, expected: Profile) -> Finding | None:
     name = next(name for name in ratios if layer in outliers.get(name, ()))
     statistic, site = name.split()
     measured, theory = (by_layer(each, statistic, site)[layer - 1] for each in (profile, expected))
+    evidence = "stream" if site in SUMS else "branch"
+    if not comparable(measured, theory):
+        evidence = "no_ratio"
     return finding(
-        "warning", "departs", "meaning", "stream" if site in SUMS else "branch",
+        "warning", "departs", "meaning", evidence,
         remedy=fix(profile, "compared", block=path(profile, layer)), layer=numbered(profile, layer),
-        statistic=STATISTICS[statistic].label.lower(), site=SITE_WORDS[site], measured=measured, expected=theory,
-        ratio=outliers[name][layer])
+        statistic=STATISTICS[statistic].label.lower(), site=SITE_WORDS[site], measured=stated(measured, theory),
+        expected=stated(theory, measured), ratio=outliers[name][layer])
 
 
 def _ratio(profile: Profile, expected: Profile, statistic: str, site: str) -> Array:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from explorer.diagnosis.agreement import CHANCE, most_errors
 from explorer.diagnosis.finding import text
-from explorer.diagnosis.reading import numbered
+from explorer.diagnosis.reading import comparable, numbered, stated
 from explorer.diagnosis.structure import FEEDS
 from explorer.display import Copied, draw, glance, must_be, shown, table
 from explorer.profile import FORWARD, SITE_WORDS, VOCABULARY, Array, Key, Profile, Statistic
@@ -53,8 +53,9 @@ class Difference(NamedTuple):
         """Statistic, site, both values, and the factor where there is one."""
         row, site = VOCABULARY[self.statistic], SITE_WORDS.get(self.site, "")
         known = {"statistic": row.label[:1].lower() + row.label[1:], "site": f"the {site}" if site else self.site,
-                 "first": self.first, "second": self.second}
-        return text("comparison", "values" if math.isnan(self.factor) else "ratio", **known, factor=self.factor)
+                 "first": stated(self.first, self.second), "second": stated(self.second, self.first)}
+        ratio = comparable(self.first, self.second) and not math.isnan(self.factor)
+        return text("comparison", "ratio" if ratio else "values", **known, factor=self.factor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,9 @@ from explorer.profile import STREAM, Array, Profile
 GROWN = 10.0
 """A second moment that has grown by so much widens the logits that no norm protects."""
 NONE = np.empty(0)
+NOTHING = 1e-14
+"""A second moment below it, and below this share of another, is practically 0: its root is lost when float32, which has
+24 bits, adds the two."""
 
 
 class Line(NamedTuple):
@@ -87,6 +90,16 @@ def stream_before(profile: Profile, site: str, n_layers: int, statistic: str = "
     before[:1] = first[:1] if len(first) else np.nan
     before[1:] = after[: n_layers - 1] if len(after) else np.nan
     return before
+
+
+def stated(value: float, other: float) -> float | str:
+    """A number that is compared with another, or the words "practically 0"; then no ratio of the two says anything."""
+    return text("phrase", "nothing") if 0 <= value < NOTHING * min(1.0, abs(other)) else value
+
+
+def comparable(value: float, other: float) -> bool:
+    """Whether neither of two numbers is practically 0 beside the other."""
+    return not any(isinstance(stated(*pair), str) for pair in ((value, other), (other, value)))
 
 
 def head_width(profile: Profile) -> int:

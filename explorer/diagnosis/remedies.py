@@ -48,12 +48,14 @@ def fix(profile: Profile, cure: str, candidates: Callable[[Config], Candidates] 
 
     Args:
         profile: of the model.
-        cure: a key of `CURES`.
+        cure: a key of `CURES`; empty where no cause was read that has one.
         candidates: changes of a config.
         values: of the placeholders in the cure.
     """
     if profile.config is not None:
         return remedy(profile.config, candidates)
+    if not cure:
+        return Remedy()
     words, code, _ = CURES["later" if profile.step and CURES[cure].draws else cure]
     return Remedy(filled(words, **values), {}, filled(code, **values))
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from explorer.diagnosis.finding import Finding, Quantity, finding, quantity, text
+from explorer.diagnosis.faults import held, origin, overflow_remedy
+from explorer.diagnosis.finding import NO_REMEDY, VERDICTS, Finding, Quantity, finding, quantity, text
 from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, line, numbered, start, weight_gradients
 from explorer.diagnosis.remedies import LARGE, awake, calm, distinct, even, fix, soft
 from explorer.diagnosis.structure import unmoved
@@ -28,6 +29,8 @@ from explorer.profile import (
     VOCABULARY,
     WEIGHT_STATISTICS,
     Array,
+    Breakdown,
+    Key,
     Profile,
 )
 from explorer.theory.inputs import log_sum
@@ -59,6 +62,8 @@ RESOLVED = 1e-5
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 
+UNDEFINED_AT_0 = ("token_correlation", "kurtosis", "feature_ratio")
+"""Statistics of the stream that divide by its second moment."""
 LEVEL = 1.05
 """Change over depth up to which a signal is called level."""
 
@@ -66,12 +71,50 @@ LEVEL = 1.05
 def not_finite(profile: Profile) -> Finding | None:
     """A value that is not finite: it is too large for the arithmetic."""
     signals = {key: value for key, value in profile.values.items() if key[0] not in WEIGHT_STATISTICS}
+    for key in signals:
+        signals[key] = _defined(profile, key)
     first = replace(profile, values=signals, pattern=None).first_nonfinite
-    if first is None:
+    fault = origin(profile)
+    if first is None and fault is None:
         return None
-    return finding("bad", "not_finite", "meaning", "evidence", remedy=fix(profile, _calmer(profile), calm),
-                   statistic=VOCABULARY[first.statistic].label.lower(), site=first.site_label,
-                   layer=numbered(profile, first.layer))
+    known: dict[str, object] = {"layer": "", "statistic": "", "site": ""}
+    if first is not None:
+        known = {"statistic": VOCABULARY[first.statistic].label.lower(), "site": first.site_label,
+                 "layer": numbered(profile, first.layer)}
+    shown = "evidence" if first is not None else ""
+    cause = _cause(profile, grows=True)
+    if fault is None:
+        backward = first is not None and VOCABULARY[first.statistic].backward
+        squares = first is not None and not backward and _finite(profile, first)
+        meaning = "squares" if squares else "backward" if backward and not profile.config else "meaning"
+        remedy = NO_REMEDY if backward and not profile.config else fix(profile, cause, calm)
+        return finding("bad", "not_finite", meaning, shown, remedy=remedy, **known)
+    cures = {"empty_row": "visible", "divided_by_zero": "epsilon", "batch": "clean_batch"}
+    remedy = fix(profile, cures.get(fault.kind, ""))
+    if fault.kind == "overflow":
+        remedy = overflow_remedy(profile, fault, cause)
+    where = "" if fault.layer else "_after" if f"{fault.kind}_after" in VERDICTS["not_finite"] else ""
+    at = known | {"layer": numbered(profile, fault.layer)}
+    meaning = text("not_finite", f"{fault.kind}{where}", **at, place=fault.place, name=fault.name, end=fault.value,
+                   count=int(fault.value))
+    more = text("not_finite", "evidence", **known) if shown else ""
+    why = text("not_finite", f"{fault.kind}_evidence", count=int(fault.value), end=fault.value, name=fault.name)
+    return Finding("bad", meaning, f"{why} {more}".strip(), *remedy)
+
+
+def _finite(profile: Profile, first: Breakdown) -> bool:
+    """Whether the signal itself is finite at a place where its second moment is infinite."""
+    largest, square = (profile.values.get((name, first.site)) for name in ("max_abs", "second_moment"))
+    return largest is not None and square is not None and bool(np.isfinite(largest).all() and np.isinf(square).any())
+
+
+def _defined(profile: Profile, key: Key) -> Array:
+    """Values of a statistic, with 0 where it is 0 / 0 because the signal is 0: tokens of zeros have no correlation."""
+    by_position = "_by_position" if key[0].endswith("_by_position") else ""
+    values, size = profile.values[key], profile.values.get((f"second_moment{by_position}", key[1]))
+    if key[0].removesuffix(by_position) not in UNDEFINED_AT_0 or size is None or size.shape != values.shape:
+        return values
+    return np.where((size == 0) & np.isnan(values), 0.0, values)
 
 
 def nothing_learns(profile: Profile) -> Finding | None:
@@ -98,8 +141,8 @@ def runs_away(profile: Profile) -> Finding | None:
     explodes, most = growth.ratio > 1, _largest_step(profile)
     return finding(
         "bad", "runs_away", "explodes" if explodes else "dies_out", "evidence_most" if most else "evidence",
-        remedy=fix(profile, _calmer(profile), calm), ratio=growth.ratio, first=growth.first, where=growth.where,
-        last=growth.last, limit=growth.limit if explodes else 1 / GROWTH, **most)
+        remedy=fix(profile, _cause(profile, grows=explodes), calm), ratio=growth.ratio, first=growth.first,
+        where=growth.where, last=growth.last, limit=growth.limit if explodes else 1 / GROWTH, **most)
 
 
 class _Growth(NamedTuple):
@@ -144,12 +187,17 @@ def one_hot(profile: Profile) -> Finding | None:
         return None
     largest, q = by_layer(profile, "attention_max", "pattern"), line(profile, "second_moment")
     grows = bool(len(q.values)) and not q.values[-1] < GROWN * q.values[0]
-    at_once = bool(entropy[0] < ONE_HOT)
+    at_once = bool(_known(entropy)[0] < ONE_HOT)
     return finding(
         "bad", "one_hot", "trained" if profile.step else "starts", "evidence_weight" if len(largest) else "evidence",
         _fate(profile), entropy=entropy[worst], limit=ONE_HOT, layer=numbered(profile, worst + 1),
         weight=largest[worst] if len(largest) else None,
         remedy=fix(profile, _softer(profile, at_once, grows), lambda config: soft(config, at_once, grows)))
+
+
+def _known(values: Array) -> Array:
+    """Values of the layers that attend; in a hybrid the others have none."""
+    return values[np.isfinite(values)]
 
 
 def gradient_steep(profile: Profile) -> Finding | None:
@@ -160,7 +208,8 @@ def gradient_steep(profile: Profile) -> Finding | None:
     explodes = ratio > 1
     word = "explodes" if explodes else "vanishes"
     return finding("bad", "gradient_steep", word, f"{word}_evidence", _fate(profile) if explodes else "",
-                   remedy=fix(profile, "smaller", even), ratio=ratio, limit=STEEP if explodes else 1 / STEEP)
+                   remedy=fix(profile, _cause(profile, grows=explodes), even), ratio=ratio,
+                   limit=STEEP if explodes else 1 / STEEP)
 
 
 def _steepness(profile: Profile) -> float:
@@ -197,7 +246,7 @@ def alike(profile: Profile) -> Finding | None:
     bad = bool(share.values[at] < least.warmed)
     return finding(
         "bad" if bad else "warning", "alike", "alike" if bad or profile.step else "more_alike", "evidence",
-        _fate(profile, warmed=bad), remedy=fix(profile, "pre_norm", distinct), kept=max(0.0, share.values[at]),
+        _fate(profile, warmed=bad), remedy=fix(profile, _blurs(profile), distinct), kept=max(0.0, share.values[at]),
         limit=least.warmed if bad else least.without, layer=numbered(profile, share.depth[at]),
         correlation=line(profile, "token_correlation").values[-1])
 
@@ -265,7 +314,7 @@ def quantities(profile: Profile) -> tuple[Quantity, ...]:
     growth, steep, least = _growth(profile), _steepness(profile), _least_difference(profile)
     begins = text("phrase", "after_layer", layer=1) if zero_token(profile) else growth.where
     difference = _difference(profile).values.min(initial=np.inf)
-    entropy = by_layer(profile, "attention_entropy_normalized", "pattern").min(initial=np.inf)
+    entropy = np.nanmin(by_layer(profile, "attention_entropy_normalized", "pattern"), initial=np.inf)
     rows = [
         (growth.ratio, quantity("second_moment", where=growth.where, first=growth.first, last=growth.last,
                                 ratio=growth.ratio, least=1 / GROWTH, most=growth.limit)),
@@ -276,19 +325,55 @@ def quantities(profile: Profile) -> tuple[Quantity, ...]:
     return tuple(row for value, row in rows if np.isfinite(value))
 
 
-def _calmer(profile: Profile) -> str:
-    """The cure of a signal that runs away: smaller or larger weights where they are to blame, else norms."""
-    sizes = [values.mean(axis=0) for (name, _), values in profile.values.items() if name == "weight_variance"]
-    typical = np.median(sizes) if sizes else 1.0
-    return "pre_norm" if 1 / LARGE**2 <= typical <= LARGE else "unit_variance"
+def _cause(profile: Profile, *, grows: bool) -> str:
+    """The cure of what makes a signal or a gradient grow or shrink over depth; empty where no cause was read.
+
+    Causes are weights that are too large, or too small without a norm; layers without any norm; norms on the sum alone,
+    through which the gradient shrinks; and layers that leave out the stream.
+    """
+    typical, traits = _typical(profile), profile.traits
+    bare = "no norm" in traits
+    if grows and typical > LARGE:
+        return "unit_variance"
+    if not grows and typical < 1 / LARGE**2 and bare:
+        return "unit_variance"
+    if not grows and "no residual" in traits:
+        return "residual"
+    return "pre_norm" if (grows and bare) or (not grows and "norm on the sum alone" in traits) else ""
+
+
+def _typical(profile: Profile) -> float:
+    """Median weight variance of the layers' matrices; nan where it is not known."""
+    sizes = [values.ravel() for (name, _), values in profile.values.items() if name == "weight_variance"]
+    known = np.concatenate(sizes) if sizes else NONE
+    known = known[np.isfinite(known) & (known > 0)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def _blurs(profile: Profile) -> str:
+    """The cure of what makes tokens alike; empty where no cause was read."""
+    if held(profile, "doubled") or "no residual" in profile.traits:
+        return "residual"
+    if "norm on the sum alone" in profile.traits:
+        return "pre_norm"
+    return "unit_variance" if _typical(profile) > LARGE else ""
 
 
 def _softer(profile: Profile, at_once: bool, grows: bool) -> str:
-    """The cure of logits that are too wide: as `remedies.soft` has it, from what the profile shows."""
-    if not at_once:
-        return "pre_norm" if grows else "qk_norm"
+    """The cure of logits that are too wide: as `remedies.soft` has it, from what was read of the model."""
     sizes = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
-    return "unit_variance" if sizes and np.mean(sizes) > LARGE else "divided"
+    if not at_once and grows and "no norm" in profile.traits:
+        return "pre_norm"
+    if at_once and sizes and np.mean(sizes) > LARGE:
+        return "unit_variance"
+    if "logits not divided" in profile.traits:
+        return "divided"
+    return _normed(profile)
+
+
+def _normed(profile: Profile) -> str:
+    """Norms on queries and keys, where it was read that there are none."""
+    return "qk_norm" if "no norm on queries and keys" in profile.traits else ""
 
 
 def _fate(profile: Profile, *, warmed: bool = True) -> str:
@@ -344,7 +429,8 @@ def headroom(profile: Profile) -> Finding | None:
     beyond = largest > format_.largest
     return finding(
         "bad" if beyond else "warning", "headroom", "beyond" if beyond else "close", "evidence",
-        remedy=fix(profile, "wider"), dtype=profile.dtype, largest=largest, site=SITE_WORDS[site],
+        remedy=fix(profile, "wider" if profile.dtype == "float16" else ""), dtype=profile.dtype, largest=largest,
+        site=SITE_WORDS[site],
         layer=numbered(profile, layer), end=format_.largest)
 
 
@@ -362,7 +448,8 @@ def lost(profile: Profile) -> Finding | None:
         if len(gone):
             return finding(
                 "warning", "lost", "meaning", "evidence_more" if len(gone) > 1 else "evidence",
-                remedy=fix(profile, "exact"), dtype=profile.dtype, site=SITE_WORDS[site], share=share[gone[0] - 1],
+                remedy=fix(profile, "exact" if profile.dtype in ("float16", "bfloat16") else ""), dtype=profile.dtype,
+                site=SITE_WORDS[site], share=share[gone[0] - 1],
                 layer=numbered(profile, int(gone[0])), more=len(gone) - 1, bits=format_.bits,
                 least=2.0 ** -(format_.bits + 1))
     return None
@@ -383,13 +470,12 @@ def outliers(profile: Profile) -> Finding | None:
 
 def logit_growth(profile: Profile) -> Finding | None:
     """Attention logits that widen from layer to layer, and have become too wide to average."""
-    spread = by_layer(profile, "logit_std", "attn_scores")
-    entropy = by_layer(profile, "attention_entropy_normalized", "pattern")
-    nats = by_layer(profile, "attention_entropy", "pattern")
+    spread, entropy, nats = (_known(by_layer(profile, *key)) for key in (
+        ("logit_std", "attn_scores"), ("attention_entropy_normalized", "pattern"), ("attention_entropy", "pattern")))
     if len(spread) < 2 or len(entropy) != len(spread) or len(nats) != len(spread) or not np.all(entropy >= ONE_HOT):
         return None  # one-hot attention has a finding of its own
     freezes = math.sqrt(2 * float(np.median(nats / entropy)))  # √(2 ln n): random energies, Derrida 1981
     if not (spread[-1] > RISEN * spread[0] and spread[-1] > freezes > spread[0]):
         return None
-    return finding("warning", "logit_growth", "meaning", "evidence", remedy=fix(profile, "qk_norm"), first=spread[0],
-                   last=spread[-1], limit=freezes)
+    return finding("warning", "logit_growth", "meaning", "evidence", remedy=fix(profile, _normed(profile)),
+                   first=spread[0], last=spread[-1], limit=freezes)

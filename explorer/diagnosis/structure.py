@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.diagnosis.faults import explained, layer_is_zero
 from explorer.diagnosis.finding import LONGEST, Finding, finding, text
 from explorer.diagnosis.reading import FEW, by_layer, layer_names, line, numbered, path, stream_before, unlike, worst
 from explorer.diagnosis.remedies import fix, listed
@@ -41,16 +42,18 @@ def dead_branch(profile: Profile) -> Finding | None:
     """A branch that adds exactly nothing in a few layers; where most do, they start so on purpose."""
     for site in BRANCHES:
         size = by_layer(profile, "second_moment", site)
-        dead = (np.flatnonzero(size == 0) + 1).tolist()
-        if not dead or 2 * len(dead) >= len(size):
+        every = (np.flatnonzero(size == 0) + 1).tolist()
+        dead = [layer for layer in every if layer not in explained(profile) and not layer_is_zero(profile, layer)]
+        if not dead or 2 * len(every) >= len(size):
             continue
         weights = {name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]}
-        zero = [name for name, values in weights.items()
-                if len(values) == len(size) and not values[size == 0].any()]
+        at = np.array(dead) - 1
+        zero = [name for name, values in weights.items() if len(values) == len(size) and not values[at].any()]
         return finding(
             "warning", "dead_branch", "meaning", "evidence_matrices" if zero else "evidence",
-            remedy=fix(profile, "not_zero"), layer=numbered(profile, dead[0]), layers=layer_names(profile, dead),
-            site=SITE_WORDS[site], matrices=", ".join(zero), size=np.median(size[size > 0]))
+            remedy=fix(profile, "not_zero" if zero else ""), layer=numbered(profile, dead[0]),
+            layers=layer_names(profile, dead), site=SITE_WORDS[site], matrices=", ".join(zero),
+            size=np.median(size[size > 0]))
     return None
 
 

@@ -30,7 +30,6 @@ from explorer.diagnosis.reading import (
 from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.signal import alike, gradient_steep, not_finite, one_hot, runs_away
 from explorer.diagnosis.structure import FEEDS
-from explorer.numbers import number
 from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Array, Profile
 
 SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "second_moment"}
@@ -55,7 +54,8 @@ def odd_weights(profile: Profile) -> Finding | None:
     layer, odd = worst(odd_by_matrix)
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
     theirs = beside(by_layer(profile, "weight_variance", name), layer)
-    scale = number(theirs / profile.shapes[name][0]) if name in profile.shapes else f"{number(theirs)} / fan_in"
+    fan_in = profile.shapes[name][0] if name in profile.shapes else 0
+    scale = f"{theirs / fan_in:.3g}" if fan_in else f"{theirs:.3g} / fan_in"
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
     return Finding("warning", text("odd_weights", "meaning", layer=numbered(profile, layer)), " ".join([
         *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
@@ -164,13 +164,14 @@ def odd_logits(profile: Profile) -> Finding | None:
     mlp = by_layer(profile, "second_moment", "mlp_out")
     bare = len(mlp) > 0 and _near(float(mlp[layer - 1]) / beside(mlp, layer), _read(profile, "mlp_out", layer))
     unread = _near(ratio, norm) and (nearer or bare)
-    cause, cure = "otherwise", "divided"
+    cause, cure = "otherwise", "compared"
     if width and _near(ratio**2, width) and not unread:
-        cause = "undivided"
+        cause, cure = "undivided", "divided"
     elif _near(ratio, norm):
         cause, cure = "no_norm", "read_norm"
-    return finding("warning", "odd_logits", cause, f"{cause}_evidence", remedy=fix(profile, cure), ratio=ratio,
-                   layer=numbered(profile, layer), width=width, root=math.sqrt(width), norm=norm)
+    return finding("warning", "odd_logits", cause, f"{cause}_evidence", ratio=ratio,
+                   remedy=fix(profile, cure, block=path(profile, layer)), layer=numbered(profile, layer), width=width,
+                   root=math.sqrt(width), norm=norm)
 
 
 def undivided(profile: Profile) -> Finding | None:

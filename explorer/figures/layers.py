@@ -42,6 +42,7 @@ SPACE = "␣"
 COLORS = get_colorscale(SEQUENTIAL)
 
 NO_ATTENTION = "This design has no attention."
+NO_POSITIONS = "This layer has no such statistic."
 NO_READOUT = "Only the loss of the next character has a readout."
 WITHHELD = "Withheld until you answer."
 GUESS = "your guess"
@@ -90,8 +91,13 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
         values = profile.values.get((statistic, row.sites[0]))
         if values is not None:
             at = np.arange(1.0, values.shape[2] + 1)
-            shown = values[:, index_of(layer, values.shape[1])]
+            index = index_of(layer, values.shape[1])
+            if index + 1 in profile.absent.get((statistic, row.sites[0]), ()):
+                continue
+            shown = values[:, index]
             series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
+    if not series:
+        return kit.blank.plain(NO_POSITIONS)
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
     across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
     sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"

@@ -6,7 +6,7 @@ What such a trace cannot show has marks of its own: values that are not finite, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class Series:
     """Standard error of the mean over seeds; nan of a single one."""
     note: str = ""
     """The reason why a prediction is unreliable, in part or as a whole."""
+    gaps: tuple[float, ...] = ()
+    """Depths of the layers that have no such value, as those that do not attend have no entropy."""
 
     @property
     def measured(self) -> bool:
@@ -66,8 +68,9 @@ def by_depth(profiles: Sequence[Profile], statistic: str, site: str, looks: Sequ
     """
     row = VOCABULARY[statistic]
     return [
-        spread(row, design, profile, *(profile.stream(statistic) if not site else (
-            profile.depth(site), profile[statistic, site])), profile.notes.get(statistic, ""))
+        replace(spread(row, design, profile, *(profile.stream(statistic) if not site else (
+            profile.depth(site), profile[statistic, site])), profile.notes.get(statistic, "")),
+            gaps=tuple(float(profile.depth(site)[layer - 1]) for layer in profile.absent.get((statistic, site), ())))
         for design, profile in zip(designs(profiles, looks), profiles, strict=True)
         if any((statistic, place) in profile.values for place in ([site] if site else STREAM))
     ]
@@ -155,8 +158,10 @@ def with_spread(sentence: str, seeds: int) -> str:
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     """One sentence a series (its name may be empty): where it starts and ends, its lowest and highest point."""
-    parts = [ends(", ".join(filter(None, (name, row.name))), row.depth, row.middle, "depth ")
-            for name, row in named]
+    parts = []
+    for name, row in named:
+        there = ~np.isin(row.depth, row.gaps)
+        parts.append(ends(", ".join(filter(None, (name, row.name))), row.depth[there], row.middle[there], "depth "))
     return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in parts) or 'Nothing measured yet.'}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -119,6 +120,7 @@ def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
         if name in ("skip", "branch"):  # a placement may weigh its first layer otherwise
             made = [getattr(place(2 * index + BRANCHES.index(site), len(layers)), name) for index in range(len(layers))]
             values = [None if value is None else value / by for value, by in zip(values, made, strict=True)]
+        values = [None if isinstance(value, float) and math.isnan(value) else value for value in values]
         known = [_rounded(value) for value in values if value is not None]
         if len(known) < len(layers) * (1 - FEW):
             continue

@@ -32,6 +32,12 @@ FITS = 1e-3
 """Share of the output's mean square up to which a function describes it: what bfloat16 rounds away is 1e-5."""
 
 
+LEAST = 8
+"""Least numbers, all different, that show which function it is."""
+STRAIGHT = 1e-12
+"""Share of the output's mean square up to which a straight line describes it, in float32, whose rounding is 1e-14."""
+
+
 class Bend(NamedTuple):
     """The function of an MLP."""
 
@@ -68,7 +74,9 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
         return None
     z, out = _sample(before.tensor), _sample(end.tensor)
     v = None if value is None else _sample(value.tensor)
-    best: Bend | None = None
+    if not shown(z, out, *([] if v is None else [v])):
+        return None
+    tried: list[Bend] = []
     for kind, row in MLPS.items():
         if row.gated != (v is not None):
             continue
@@ -77,9 +85,19 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
             norm = float(made.square().sum())
             factor = float((made * out).sum()) / norm if norm else 0.0
             misfit = float((out - factor * made).square().sum() / out.square().sum().clamp(min=1e-300))
-            if best is None or misfit < best.misfit:
-                best = Bend(kind, name, factor, misfit, 0)
-    return best
+            tried.append(Bend(kind, name, factor, misfit, 0))
+    best = min(tried, key=lambda bend: bend.misfit, default=None)
+    # arguments of one sign, or next to 0, show a straight line, which several functions have there
+    exact = max(STRAIGHT, torch.finfo(end.tensor.dtype).eps ** 2)
+    lines = [bend for bend in tried if bend.misfit <= exact and bend.mlp == (best and best.mlp)]
+    straight = any(bend.activation == "identity" for bend in lines)
+    return None if straight and len(lines) > 1 else best
+
+
+def shown(*samples: Tensor) -> bool:
+    """Whether numbers say anything of a function of them: all are finite, and they are neither 0 nor all alike."""
+    return all(bool(sample.isfinite().all()) and bool(sample.any()) and len(torch.unique(sample)) >= LEAST
+               for sample in samples)
 
 
 def _sample(tensor: Tensor) -> Tensor:
@@ -211,7 +229,7 @@ def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
     x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
     q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
     left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
-    return math.sqrt(float(y.square().mean()) / left) if left else 0.0
+    return math.sqrt(float(y.square().mean()) / left) if left else math.nan  # a norm of zeros shows no gain
 
 
 def _length(norm: Step) -> float:

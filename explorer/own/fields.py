@@ -93,8 +93,11 @@ class Source(NamedTuple):
 
     def fields(self, known: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
         """Fields of a config that describe the input; `known` has the width and positions."""
-        fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch,
-                                  "input_second_moment": min(max(self.second_moment, 1e-8), 1e8)}
+        fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch}
+        if not 0 < self.second_moment < math.inf:
+            unread.append(text("unread", "input"))
+            return fields
+        fields["input_second_moment"] = min(max(self.second_moment, 1e-8), 1e8)
         correlation, learned = self.correlation, False
         if known.get("position", "none") == "none":
             if self.placed is None:
@@ -179,6 +182,8 @@ def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
 def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Mask and positions."""
     fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
+    if facts["mask"] is None:
+        majority.unread.append(text("unread", "mask"))
     if facts["mask"] == "another":
         majority.differs.append(text("differs", "mask"))
     turn = facts["turn"]
@@ -236,8 +241,8 @@ def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
     factors: dict[str, float] = {}
     for index, (site, names) in enumerate(zip(BRANCHES, READERS, strict=True)):
         logs = [math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
-                for layer, facts in enumerate(majority.layers) if facts.get((site, "gain"), 0.0) > 0]
-        if not logs and any((site, "gain") in facts for facts in majority.layers):
+                for layer, facts in enumerate(majority.layers) if 0 < facts.get((site, "gain"), 0.0) < math.inf]
+        if not logs and any(facts.get((site, "gain")) == 0 for facts in majority.layers):
             majority.differs.append(text("differs", "no_gain"))
         if logs and abs(mean := float(np.median(logs))) > GAINED:
             factors |= dict.fromkeys(names, math.exp(2 * mean))
@@ -247,9 +252,10 @@ def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
 def weights(majority: Majority) -> dict[str, Any]:
     """Distribution, biases, and what the layers' weights have to do with each other."""
     names = {name for facts in majority.layers for name, fact in facts if fact == "variance"}
-    kurtosis = [majority.middle(name, "kurtosis") for name in names]
-    shape = min(SHAPES, key=lambda name: abs(SHAPES[name] - float(np.nanmedian(kurtosis)))) if kurtosis else "normal"
-    fields: dict[str, Any] = {"distribution": shape}
+    kurtosis = [size for name in names if not math.isnan(size := majority.middle(name, "kurtosis"))]
+    fields: dict[str, Any] = {"distribution": "normal"}
+    if kurtosis:
+        fields["distribution"] = min(SHAPES, key=lambda name: abs(SHAPES[name] - float(np.median(kurtosis))))
     biases = [facts[name, "bias"] * facts[name, "shape"][0] for facts in majority.layers
               for name in ("W_gate", "W_in", "W_out") if (name, "bias") in facts]
     if biases and (mean := float(np.mean(biases))) > 1e-12:

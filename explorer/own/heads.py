@@ -12,7 +12,7 @@ from torch import Tensor
 
 from explorer.config import Config
 from explorer.own.anatomy import Anatomy, queries_keys_values
-from explorer.own.attention import hidden, masked, visible
+from explorer.own.attention import GAP, hidden, masked, visible
 from explorer.own.nodes import FUSED, MATRIX, Node, pattern_of, walk
 from explorer.own.trace import Step, alpha, trace
 
@@ -21,6 +21,8 @@ from explorer.own.trace import Step, alpha, trace
 
 TURNED = 1e-3
 """Error of an angle, in radians, that half precision has."""
+ROUNDED = 1e-3
+"""Share of a logit that two orders of its operations may differ by, in half precision."""
 NEAR = 5e-3
 """Error of a base that is read."""
 EXACT = 1e-2
@@ -37,6 +39,13 @@ class Turn(NamedTuple):
     """Whether the angles are the powers of one base."""
 
 
+def turns_unread(step: Step) -> bool:
+    """Whether a turn's numbers say nothing of it: a coordinate is 0 for every token, or a number is not finite."""
+    before = step.before.tensor.detach()
+    before = torch.view_as_real(before).flatten(-2) if before.is_complex() else before
+    return not bool(before.isfinite().all()) or not bool((before.flatten(0, -2) != 0).any(dim=0).all())
+
+
 def read_turn(step: Step) -> Turn | None:
     """The base and the share of the coordinates; None where the numbers do not turn in pairs."""
     after, before = step.node.tensor.detach().double(), step.before.tensor.detach()
@@ -48,7 +57,7 @@ def read_turn(step: Step) -> Turn | None:
     axes = [axis for axis in range(1, after.ndim - 1) if after.shape[axis] > 1]
     tried = [_angles(after, before, *way) for way in itertools.product(axes, (True, False), _widths(after, before))]
     misfit, angles = min(tried, key=lambda way: way[0], default=(math.inf, after))
-    return None if misfit > EXACT else _base(angles, after.shape[-1])
+    return None if not misfit <= EXACT else _base(angles, after.shape[-1])
 
 
 def _widths(after: Tensor, before: Tensor) -> list[int]:
@@ -140,8 +149,12 @@ def _of_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
 
 def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
     """Position and mask from `[head, query, key]`: what is added to the logits, and the logits themselves."""
-    shown = visible(scores)
+    # a logit that is low though nothing was added to it is not hidden
+    plain = bias > -(GAP + ROUNDED * scores.abs().where(scores.isfinite(), 0))
+    shown = visible(scores) | plain
     n, keys = scores.shape[-2:]
+    if bool(scores.where(shown, 0).isnan().any()) or bool(scores.isposinf().any()):
+        return "", ""  # which keys are hidden, and what is added to the others, is not seen
     lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
     mask = "none" if bool(shown.all()) else "causal" if bool((shown == lower).all()) else "another"
     left = (bias - bias[..., :1]).where(shown & shown[..., :1], 0)
@@ -164,7 +177,8 @@ def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Facts of a block's first attention; none where its logits are not seen."""
     if anatomy.attention is not None and (parts := queries_keys_values(anatomy.attention)) is not None:
         facts = _facts(anatomy, anatomy.attention, *parts)
-        yield from ((("attn_scores", name), value) for name, value in facts.items())
+        unknown = {name for name in ("mask", "position") if facts[name] == ""}
+        yield from ((("attn_scores", name), value) for name, value in facts.items() if name not in unknown)
 
 
 def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict[str, Any]:
@@ -183,7 +197,11 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
     position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
         position = "none"  # what is added is no bias
-    turn = next((read_turn(step) for step in lines[0] if step.kind == "turn"), None)
+    turns = [step for line in lines[:2] for step in line if step.kind == "turn"]
+    known = [step for step in turns if not turns_unread(step)]  # where the queries are 0, the keys may show it
+    turn = read_turn(known[0]) if known else None
+    if position == "none" and turns and not known:
+        position = ""
     if turn is not None:
         position = "rotary" if turn.fits else "another"
     sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]

@@ -42,7 +42,7 @@ def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Pla
                 place = row.sublayer(2 * index + number, len(layers))
                 if norms_of(facts, site) != place.norms:
                     wrong.append((index + 1, site, place))
-                elif facts.get((site, "gain"), 0.0) > 0:
+                elif 0 < facts.get((site, "gain"), 0.0) < math.inf:
                     scales += abs(math.log(facts[site, "gain"] / place.scale))
                 gaps = [(facts[site, part], getattr(place, part)) for part in ("skip", "branch")]
                 scales += sum(abs(math.log(is_ / by_)) for is_, by_ in gaps if is_ > 0 and by_ != 1)

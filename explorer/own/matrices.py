@@ -164,7 +164,7 @@ def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
     if gradient is None:
         return None
     gradient = gradient.detach().movedim(1, -1) if product.op == "convolution" else gradient.detach()
-    used = gradient.flatten(0, -2).abs().amax(dim=0) > 0
+    used = (gradient.flatten(0, -2) != 0).any(dim=0)  # nan where the numbers are: it reaches them, too
     return None if bool(used.all()) else tuple(used.nonzero().flatten().tolist())
 
 
@@ -218,8 +218,10 @@ def _likeness(pieces: Sequence[Piece]) -> Array:
     sample = torch.stack([weights[chosen].double() for weights in flat])
     unit = sample / torch.linalg.vector_norm(sample, dim=1, keepdim=True)
     cosines = (unit @ unit.T).fill_diagonal_(-torch.inf)
-    largest: Array = cosines.amax(dim=1).cpu().numpy()
-    return largest
+    unknown = cosines.isnan()  # beside a matrix of zeros, or one that is not finite
+    largest = cosines.masked_fill(unknown, -torch.inf).amax(dim=1)
+    likeness: Array = largest.masked_fill(largest == -torch.inf, torch.nan).cpu().numpy()
+    return likeness
 
 
 # Facts of a block's matrices: shape, mean square, distribution, and the biases beside them.
@@ -242,14 +244,26 @@ def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
         flat = parts[0].flatten()[:SHAPED].double()
         yield (name, "start"), tuple(flat[:8].tolist())
-        yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
-        yield (name, "rank"), _rank(parts[0])
+        if bool(flat.any()) and bool(flat.isfinite().all()):
+            yield (name, "kurtosis"), float(flat.pow(4).mean() / flat.square().mean().square())
+        if _drawn(parts[0]):
+            yield (name, "rank"), _rank(parts[0])
     queries, keys = ([piece.numbers() for piece in anatomy.matrices.get(name, [])]
                      for name in ("W_Q", "W_K"))
     if queries and keys:
-        yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
+        first, second = anatomy.matrices["W_Q"][0], anatomy.matrices["W_K"][0]
+        if first.parameter is second.parameter and first.rows == second.rows:
+            yield ("attn_scores", "tied"), True
+        elif _drawn(queries[0]) or _drawn(keys[0]):  # matrices of zeros, or of a few numbers, may be equal all the same
+            yield ("attn_scores", "tied"), queries[0].shape == keys[0].shape and torch.equal(queries[0], keys[0])
     for name, value in _biases(anatomy):
         yield (name, "bias"), value
+
+
+def _drawn(matrix: Tensor) -> bool:
+    """Whether a matrix has more numbers than a constant or an identity has, so that no other is like it by chance."""
+    part = matrix.flatten()[:SAMPLED]
+    return bool(part.isfinite().all()) and len(torch.unique(part)) > 2
 
 
 def _rank(matrix: Tensor) -> float:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
+from explorer.own.faults import of_parameters, of_pass, with_names
 from explorer.own.logits import of_output
 from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
@@ -199,6 +200,9 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
         value, scale = loss_of(output, loss)
         logits = of_output(output, loss, value)
         backward(value, stacks, model)
+        for stack in stacks:
+            stack.faults = [*of_parameters(model, stack), *with_names(stack.faults, model, stack)]
+            stack.faults += of_pass(stack, batch, value)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, scale, others)

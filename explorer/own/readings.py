@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from explorer.display import reason, shown
 from explorer.own import TEXTS
-from explorer.profile import VOCABULARY, Array, Key, Profile, tidy
+from explorer.profile import ROWS, VOCABULARY, Array, Key, Profile, tidy
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
@@ -52,11 +54,20 @@ class Reading(NamedTuple):
         return columns.assign(step=self.step, value=values)[present].reset_index(drop=True)[COLUMNS]
 
     def profile(self, model: str, layers: tuple[str, ...]) -> Profile:
-        """The part that profiles have words for."""
-        values = {key: value[None] for key, value in self.values.items()
-                  if key[0] in VOCABULARY and value.ndim and self.present[key].all()}
+        """The part that profiles have words for: what all layers have, and of attention what some have."""
+        values: dict[Key, Array] = {}
+        absent: dict[Key, tuple[int, ...]] = {}
+        for key, value in self.values.items():
+            if key[0] not in VOCABULARY or not value.ndim:
+                continue
+            by_layer = self.present[key].reshape(len(value), -1)
+            without = np.flatnonzero(~by_layer.any(axis=1)) + 1
+            whole = bool(by_layer[by_layer.any(axis=1)].all())  # no layer lacks some of its heads
+            if whole and len(without) < len(value) and (key[1] in ROWS or not len(without)):
+                values[key] = value[None]
+                absent |= {key: tuple(without.tolist())} if len(without) else {}
         return Profile("measured", values, model=model, layers=layers, dtype=self.dtype, step=self.step,
-                       notes=self.notes, logits=self.logits)
+                       notes=self.notes, absent=absent, logits=self.logits)
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:
@@ -91,8 +102,8 @@ def _columns(shapes: tuple[tuple[Key, tuple[int, ...]], ...]) -> pd.DataFrame:
     return frame.drop(columns=["row", "value"])
 
 
-KINDS = """memory, tensorboard, wandb, a folder for Parquet files (a Path, or text with a / or ending in ".parquet"), \
-a SummaryWriter, or a W&B run"""
+KINDS = """memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder for Parquet files (a Path, or text \
+with a / or ending in ".parquet"), a SummaryWriter, or a W&B run"""
 
 
 class Sink(NamedTuple):
@@ -132,6 +143,87 @@ def parquet(folder: Path) -> Sink:
     return Sink("Parquet", write)
 
 
+def csv(path: Path) -> Sink:
+    """A CSV file: `pandas.read_csv(path)` reads all of it. Numbers that are not finite are nan, inf and -inf in it.
+
+    Args:
+        path: made with its folders if it is not there; a file with the same columns is added to.
+    """
+    header = ",".join(COLUMNS)
+    existing = _appendable(path)
+    if existing and existing != header:
+        raise ValueError(f"sink must be a CSV file with the columns {header}; {str(path)!r} begins with "
+                         f"{shown(existing)}")
+
+    def write(_: int, frame: pd.DataFrame) -> None:
+        new = not path.exists() or path.stat().st_size == 0
+        numbers = frame["value"].map(repr)  # pandas leaves nan empty, as it does a head that is not there
+        _append(path, frame.assign(value=numbers).to_csv(index=False, header=new, lineterminator="\n"))
+
+    return Sink("CSV", write)
+
+
+def json_lines(path: Path) -> Sink:
+    """A file of JSON lines, one number a line: `pandas.read_json(path, lines=True)` reads all of it.
+
+    JSON has no numbers that are not finite: they are the texts nan, inf and -inf, as in `Profile.to_json`.
+
+    Args:
+        path: made with its folders if it is not there; JSON lines that it has are kept.
+    """
+    existing = _appendable(path)
+    if existing and not existing.startswith("{"):
+        raise ValueError(f"sink must be a file of JSON lines; {str(path)!r} begins with {shown(existing)}")
+
+    def write(_: int, frame: pd.DataFrame) -> None:
+        rows = frame.astype(object).where(frame.notna(), None)
+        texts = [value if math.isfinite(value) else str(value) for value in frame["value"].tolist()]
+        rows["value"] = pd.Series(texts, index=rows.index, dtype=object)
+        _append(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows.to_dict("records")))
+
+    return Sink("JSON lines", write)
+
+
+def _appendable(path: Path) -> str:
+    """The first line of a file that readings can be added to; empty of a file that is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            return file.readline().rstrip("\n")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"sink must be a file that can be written; got {str(path)!r} ({reason(path, error)})"
+                         ) from error
+
+
+def _append(path: Path, lines: str) -> None:
+    """Adds whole lines by one write, so that a run that is killed keeps every reading it had."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(lines)
+
+
+FILES: Mapping[str, Callable[[Path], Sink]] = {".csv": csv, ".jsonl": json_lines, ".ndjson": json_lines,
+                                               ".parquet": parquet}
+"""Sinks by the suffix of a path."""
+
+
+def at_path(given: str | Path) -> Sink:
+    """The sink at a path: a file by its suffix, or a folder for Parquet files.
+
+    Raises:
+        ValueError: the suffix is of another kind of file.
+    """
+    path = Path(given)
+    folder = str(given).endswith(("/", os.sep)) or path.is_dir() or not path.suffix[1:2].isalpha()  # "v1.2" has none
+    if folder:
+        return parquet(path)
+    make = FILES.get(path.suffix.lower())
+    if make is None:
+        raise ValueError(f"sink must be a file that ends in .csv or .jsonl, or a folder for Parquet files, which has "
+                         f"no suffix, .parquet or a / at its end; got {shown(str(given))}")
+    return make(path)
+
+
 def tensorboard(writer: Any, close: Callable[[], object] = lambda: None) -> Sink:
     """Scalars of a SummaryWriter, by statistic and site, see `scalars`; flushed after each reading."""
 
@@ -162,8 +254,8 @@ def _sink(given: object) -> Sink | None:
     """One sink; memory, which there is in any case, is None."""
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]()
-    if isinstance(given, Path) or (isinstance(given, str) and (os.sep in given or given.endswith(".parquet"))):
-        return parquet(Path(given))
+    if isinstance(given, Path) or (isinstance(given, str) and (os.sep in given or "/" in given or Path(given).suffix)):
+        return at_path(given)
     if callable(getattr(given, "add_scalar", None)):
         return tensorboard(given)
     if callable(getattr(given, "log", None)) and callable(getattr(given, "define_metric", None)):

@@ -13,7 +13,7 @@ from torch import Tensor
 from explorer.diagnosis.remedies import listed
 from explorer.measuring.spectra import of_heads
 from explorer.measuring.statistics import Signal, norms, second_moment
-from explorer.own import text
+from explorer.own import faults, text
 from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
 from explorer.own.attention import read_attention
 from explorer.own.differences import differences
@@ -21,9 +21,10 @@ from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
 from explorer.own.matrices import by_head, weight_values
 from explorer.own.model import Block
-from explorer.own.nodes import Node
+from explorer.own.nodes import Node, is_norm
+from explorer.own.traits import traits_of
 from explorer.own.twin import Twin, twin_of
-from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Key, Profile
+from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Fault, Key, Profile
 
 HEADS = ("largest_possible_logit", "logit_rank")
 """Statistics of W_Qᵀ W_K by head."""
@@ -70,6 +71,11 @@ class Stack:
         self.refused = ""
         """Why its blocks are not read, where they are not."""
         self.twin: Twin | None = None
+        self.faults: list[Fault] = []
+        self.norm_gains: dict[int, tuple[int, str]] = {}
+        """Ids of the parameters that are gains of norms, to the layer, from 1, and the norm's place in words."""
+        self.normed = False
+        """Whether an operation of a block divides by the size of what it is given."""
 
     def take(self, block: Block, anatomy: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
@@ -89,10 +95,17 @@ class Stack:
         self.sites.append({"embed": anatomy.source, **anatomy.sites})
         self.anatomies.append(anatomy)
         self.layers.append(block.path)
-        try:
-            self.facts.append(read_facts(anatomy, block.module))
-        except UNREADABLE as error:
-            self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
+        if not bool(anatomy.source.tensor.isfinite().all()):
+            self.facts.append({("layer", "unread"): (("design", text("unread", "not_finite")),)})
+        else:
+            try:
+                self.facts.append(read_facts(anatomy, block.module))
+            except UNREADABLE as error:
+                self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
+        self.faults += faults.of_block(anatomy, len(self.sites))
+        self.normed = self.normed or any(map(is_norm, anatomy.order))
+        self.norm_gains |= {id(gains.parameter): (len(self.sites), gains.place) for gains in faults.gains_of(anatomy)
+                            if gains.parameter is not None}
         if self.spectra:
             self.heads(anatomy)
 
@@ -100,6 +113,9 @@ class Stack:
         """The model has run."""
         if self.source is not None:
             self.final = ends_with_norm(self.tail)
+            self.faults += faults.after_layers(self.tail)
+            self.norm_gains |= {id(gains.parameter): (0, gains.place) for gains in faults.gains_after(self.tail)
+                                if gains.parameter is not None}
         self.tail = ()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:
@@ -165,7 +181,8 @@ class Stack:
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
             pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
-            differences=differences(self.facts), absent=absent,
+            differences=differences(self.facts), absent=absent, faults=tuple(self.faults),
+            traits=traits_of(self.facts, self.normed, self.final),
         )
         unread = self.unread()
         twin = self.twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
@@ -175,7 +192,7 @@ class Stack:
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
         """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
-        that have none.
+        that have none. Those of attention are kept for the layers that have them: in a hybrid these are few.
         """
         values: dict[Key, Array] = {}
         notes: dict[str, str] = {}
@@ -183,7 +200,7 @@ class Stack:
         for key, parts in self.values.items():
             count = 1 if key[1] == "embed" else len(self.sites)
             shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
-            if 2 * held <= count:
+            if 2 * held <= count and key[1] not in ROWS:
                 notes.setdefault(key[0], text("note", "shape", site=key[1], count=len(parts), layers=count))
                 continue
             alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}

@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.choices import ConfigError
 from explorer.config import Config
-from explorer.diagnosis.reading import by_layer, numbered
+from explorer.diagnosis.reading import by_layer, comparable, numbered, stated
 from explorer.display import table
 from explorer.own import text
 from explorer.own.differences import FEW
@@ -197,6 +197,9 @@ def _sentence(key: Key, measured: Profile, layer: int, value: float, expected: f
     """The sentence that says in which layer, from 0, model and twin part first."""
     statistic, site = key
     row = STATISTICS[statistic]
-    ratio = {} if row.bounded else {"ratio": value / expected}
-    return text("parts", "gap_ratio" if ratio else "gap", statistic=row.label.lower(), site=SITE_WORDS.get(site, site),
-                layer=numbered(measured, layer + 1), measured=value, expected=expected, **ratio)
+    label, place, at = row.label.lower(), SITE_WORDS.get(site, site), numbered(measured, layer + 1)
+    if row.bounded or not comparable(value, expected):
+        return text("parts", "gap", statistic=label, site=place, layer=at, measured=stated(value, expected),
+                    expected=stated(expected, value))
+    return text("parts", "gap_ratio", statistic=label, site=place, layer=at, measured=value, expected=expected,
+                ratio=value / expected)

@@ -46,8 +46,8 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     Args:
         model: what is trained. DistributedDataParallel, `fully_shard` or tensor parallelism may come before or after.
         every: steps from one reading to the next.
-        sink: where readings go besides memory: "tensorboard", "wandb", a folder for Parquet files, a SummaryWriter, a
-            W&B run, or a list of such.
+        sink: where readings go besides memory: "tensorboard", "wandb", a file that ends in .csv or .jsonl, a
+            folder for Parquet files, a SummaryWriter, a W&B run, or a list of such. No other suffix is taken.
         optimizer: whose steps are counted; by default every torch optimizer of the model's parameters.
         blocks: names of the layers, in which * stands for anything; by default they are looked for.
         evaluation: whether passes in evaluation mode or without gradients are read as well.

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer import Config, Profile, diagnose, measure, preset
+from explorer import Config, Profile, compare, diagnose, measure, preset
 from explorer.diagnosis.agreement import departs
 from explorer.diagnosis.finding import Finding, Findings
+from explorer.diagnosis.reading import stated
 from explorer.diagnosis.signal import OUTLIERS, headroom, logit_growth, lost, outliers
 from explorer.profile import Key
 from explorer.theory import predict
@@ -99,6 +100,32 @@ def test_the_first_departure_is_named(healthy: Profile, site: str, statistic: st
     assert found.meaning == "The signal leaves theory's line in layer 5 (h.4)."
     assert words in found.evidence
     assert found in diagnose(profile)
+
+
+def test_no_ratio_is_said_to_what_is_practically_nothing(healthy: Profile) -> None:
+    """Where theory expects 8.19·10⁻⁴⁸, 1.89·10⁵⁰ × says nothing; where the model has it, as little."""
+    key = "second_moment", "attn_out"
+    for factor, words in ((1e-40, "practically 0 where 0."), (1e40, " where 0.")):
+        found = departs(replace(with_(healthy, one=(key, 5, factor)), twin=SMALL), predict(SMALL))
+        assert found is not None
+        assert words in found.evidence
+        assert ("× what the other layers predict" in found.evidence) == (factor > 1), "an explosion has a ratio"
+    tiny = predict(SMALL)
+    tiny = replace(tiny, values={**tiny.values, key: np.where(np.arange(12) == 4, 1e-48, tiny[key])})
+    found = departs(replace(healthy, twin=SMALL), tiny)
+    assert found is not None
+    assert found.evidence.endswith("where practically 0 is expected.")
+    (row,) = [row for row in compare(tiny, with_(healthy), tolerance=1.0).partings if (row.statistic, row.site) == key]
+    assert row.words.endswith("beside practically 0")
+    assert "×" not in row.words
+
+
+@pytest.mark.parametrize(("value", "other", "words"), [
+    (1548.0, 8.19e-48, 1548.0), (8.19e-48, 1548.0, "practically 0"), (0.0, 1e-3, "practically 0"), (1.0, 1e20, 1.0),
+    (2e-20, 1e-20, 2e-20), (1e-9, 1.0, 1e-9), (np.nan, 1.0, np.nan), (0.0, 0.0, 0.0),
+])
+def test_what_is_practically_nothing(value: float, other: float, words: float | str) -> None:
+    assert repr(stated(value, other)) == repr(words)
 
 
 def test_a_twin_that_differs_everywhere_is_only_near(healthy: Profile) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from small_models import gpt2, train
 
 import explorer as ex
-from explorer.own.readings import scalars
+from explorer.own.readings import scalars, sinks
 
 
 class Writer:
@@ -86,6 +87,87 @@ def test_another_run_adds_to_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         with ex.watch(model, sink=f"{tmp_path}{os.sep}", every=1):
             train(model, 1)
     assert {path.name for path in tmp_path.iterdir()} == {f"now-{process}-000000000.parquet" for process in (1, 2)}
+
+
+READ: dict[str, Any] = {".csv": pd.read_csv, ".jsonl": lambda path: pd.read_json(path, lines=True),
+                        ".ndjson": lambda path: pd.read_json(path, lines=True)}
+
+
+@pytest.mark.parametrize("suffix", [*READ, ".CSV"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_file_is_what_its_suffix_says(tmp_path: Path, suffix: str, as_text: bool) -> None:
+    """It has every reading as soon as it is taken, and another run adds to it."""
+    path = tmp_path / "new" / f"run{suffix}"
+    for run in (1, 2):
+        model = gpt2()
+        watch = ex.watch(model, every=2, sink=str(path) if as_text else path)
+        train(model, 1)
+        assert path.is_file()
+        train(model, 2)
+        found = READ[suffix.lower()](path)
+        assert len(found) == run * len(watch.frame())
+        last = found.tail(len(watch.frame())).reset_index(drop=True)
+        for column in watch.frame():
+            expected, written = watch.frame()[column], last[column]
+            assert (expected.isna() == written.isna()).all()
+            for value, stored in zip(expected.dropna(), written.dropna(), strict=True):
+                assert stored == (pytest.approx(value, rel=1e-15) if column == "value" else value)
+
+
+def test_a_file_without_a_folder_is_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = gpt2()
+    with ex.watch(model, every=1, sink="x.csv"):
+        train(model, 1)
+    assert list(tmp_path.iterdir()) == [Path(tmp_path / "x.csv")]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_numbers_that_are_not_finite_are_written_as_such(tmp_path: Path, suffix: str) -> None:
+    values = [1.5, float("nan"), float("inf"), float("-inf")]
+    frame = pd.DataFrame({"step": 0, "layer": pd.array([1, 2, 3, None], dtype="Int64"), "site": "W", "head": pd.NA,
+                          "position": pd.NA, "statistic": "weight_norm", "value": values})
+    (made,) = sinks(tmp_path / f"run{suffix}")
+    made.write(0, frame)
+    text = (tmp_path / f"run{suffix}").read_text(encoding="utf-8").splitlines()
+    if suffix == ".csv":
+        assert text == ["step,layer,site,head,position,statistic,value", "0,1,W,,,weight_norm,1.5",
+                        "0,2,W,,,weight_norm,nan", "0,3,W,,,weight_norm,inf", "0,,W,,,weight_norm,-inf"]
+    else:
+        rows = [json.loads(line) for line in text]
+        assert [row["value"] for row in rows] == [1.5, "nan", "inf", "-inf"]
+        assert [row["layer"] for row in rows] == [1, 2, 3, None]
+
+
+@pytest.mark.parametrize("name", ["x.json", "runs/x.txt", "x.h5", "x.parquets"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_another_suffix_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+                                   kind: type[str] | type[Path]) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = r"sink must be a file that ends in \.csv or \.jsonl, or a folder for Parquet files, .*"
+    with pytest.raises(ValueError, match=f"{rule}; got '{name}'"):
+        ex.watch(gpt2(), sink=kind(name))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("parquet")
+@pytest.mark.parametrize("name", ["v1.2", "rate.3e-4/", "runs.parquet"])
+def test_a_folder_may_have_a_dot(tmp_path: Path, name: str) -> None:
+    model = gpt2()
+    with ex.watch(model, every=1, sink=f"{tmp_path}{os.sep}{name}"):
+        train(model, 1)
+    assert [path.suffix for path in (tmp_path / name).iterdir()] == [".parquet"]
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    for name, rule in (("x.csv", "the columns step,layer"), ("x.jsonl", "a file of JSON lines")):
+        (tmp_path / name).write_text("date,price\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=f"sink must be .*{rule}.* begins with .date,price"):
+            ex.watch(gpt2(), sink=tmp_path / name)
+        assert (tmp_path / name).read_text(encoding="utf-8") == "date,price\n"
+    (tmp_path / "folder.csv").touch()
+    with pytest.raises(ValueError, match=r"sink must be a file that can be written; got '.*' \(File exists\)"):
+        ex.watch(gpt2(), sink=tmp_path / "folder.csv" / "x.csv")
 
 
 def test_a_killed_run_keeps_what_it_had(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from explorer.own.differences import FACTS, _difference, norm_difference
 from explorer.own.findings import Jump
 from explorer.own.stack import gradient_note
 from explorer.own.sums import Breakdown
-from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP
+from explorer.own.twin import _sentence
+from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, Profile
 from explorer.schemes.placement import PLACEMENTS
 
 CODE = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(explorer.own.__file__).parent.glob("*.py")]
@@ -131,3 +132,11 @@ def test_a_jump_in_words() -> None:
 def test_a_breakdown_in_words() -> None:
     assert str(Breakdown(3, "h.1", "forward")) == "step 3, forward: the output of h.1"
     assert str(Breakdown(3, "h.1", "backward")) == "step 3, backward: the gradient by the output of h.1"
+
+
+def test_a_gap_has_a_ratio_where_it_says_something() -> None:
+    profile, key = Profile("measured", {}, layers=("h.0",)), ("activation_gradient", "resid_post")
+    place = "the gradient by layer at the stream after MLP of layer 1 (h.0) is"
+    assert _sentence(key, profile, 0, 1550.0, 8.19e-48) == f"{place} 1,550 where practically 0 is expected"
+    assert _sentence(key, profile, 0, 8.19e-48, 1550.0) == f"{place} practically 0 where 1,550 is expected"
+    assert _sentence(key, profile, 0, 3e20, 1.5) == f"{place} 3·10²⁰ where 1.5 is expected: 2·10²⁰ ×"
