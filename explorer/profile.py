@@ -271,7 +271,7 @@ rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
 
 
 State = Literal["first", "second", "later", "waiting", "frozen", "idle", "zeros", "never", "unreached", "unused",
-                "uncalled", "checkpoint", "no_grad", "unheld", "unmoved"]
+                "uncalled", "checkpoint", "no_grad", "unheld", "no_rate", "unmoved"]
 """Why parameters learn, or do not.
 
 first: a gradient at the first step. second: exactly 0 then, and not at the second step. later: not at a later one.
@@ -281,11 +281,11 @@ batch, where modules of the same name beside them have one, as experts do.
 zeros: exactly 0 at every step that was read, and so are the parameters themselves. never: exactly 0 at every such step.
 unreached: no path from the loss. unused: no operation reads them. uncalled: their module was not called. checkpoint: a
 reentrant gradient checkpoint, none of whose arguments requires a gradient. no_grad: their layer runs under
-torch.no_grad(). unheld: a gradient, and no optimizer that has stepped holds them. unmoved: a gradient and an
-optimizer's steps, which change no number.
+torch.no_grad(). unheld: a gradient, and no optimizer that has stepped holds them. no_rate: the learning rate of all
+their steps is 0. unmoved: matrices with a gradient, and an optimizer's steps that change no number.
 """
-STUCK: tuple[State, ...] = ("unheld", "unmoved", "checkpoint", "no_grad", "unreached", "zeros", "never", "uncalled",
-                            "unused")
+STUCK: tuple[State, ...] = ("unheld", "no_rate", "unmoved", "checkpoint", "no_grad", "unreached", "zeros", "never",
+                            "uncalled", "unused")
 """States of parameters that do not learn, and are not frozen."""
 
 

@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_l
                            signal.gradient_steep, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
-                           agreement.departs_from_twin, agreement.unlike_twin, learning.stepwise)
+                           agreement.departs_from_twin, agreement.unlike_twin, *learning.UNUSED, learning.stepwise)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
 
 
@@ -51,16 +51,14 @@ def diagnose(profile: Profile) -> Findings:
                            and not (rule in INFERRED and _read(profile, finding))]
                           for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
         if any(finding.severity == "bad" for finding in others):
-            causes = [finding if finding.severity == "good" else replace(finding, severity="bad") for finding in causes]
+            causes = [replace(finding, severity="bad") for finding in causes]
         once: dict[str, Finding] = {}
         for finding in causes + others:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
-        beside = [finding for finding in once.values() if finding.severity == "good" and finding in causes]
-        ordered = sorted((finding for finding in once.values() if finding not in beside),
-                         key=lambda finding: ORDER.index(finding.severity))
+        ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
         notes = [finding for rule in learning.NOTES if foreign and (finding := rule(profile)) is not None]
-        return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *beside, *notes])
+        return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
 
 
 def _read(profile: Profile, finding: Finding) -> bool:

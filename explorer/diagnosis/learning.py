@@ -14,8 +14,8 @@ from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
 NAMES = 8
 """Names that a list has at most; how many more there are is said."""
 CURE: Mapping[State, str] = {
-    "unheld": "held", "unmoved": "", "checkpoint": "not_reentrant", "no_grad": "with_gradients", "unreached": "reached",
-    "zeros": "one_factor", "never": "reached", "uncalled": "", "unused": "",
+    "unheld": "held", "no_rate": "", "unmoved": "", "checkpoint": "not_reentrant", "no_grad": "with_gradients",
+    "unreached": "reached", "zeros": "one_factor", "never": "reached", "uncalled": "", "unused": "",
 }
 """The cure by the reason: none where the reason that was read has no change of its own."""
 BY_CODE: tuple[State, ...] = ("unused", "uncalled")
@@ -34,22 +34,29 @@ def nothing(profile: Profile) -> Finding | None:
     return Finding("bad", text("nothing_learns", "nothing"), " ".join(sentences), *_remedy(profile, most))
 
 
-def stuck(state: State, profile: Profile) -> Finding | None:
-    """Parameters that do not learn for one reason: serious where they are matrices of a layer."""
+def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Finding | None:
+    """Parameters that do not learn for one reason, where that is of one of some severities.
+
+    It is serious where they are matrices of a layer, and a note where the loss need not reach all of the model.
+    """
     parts = [part for part in profile.learning.of(state) if not _told(profile, part)]
-    if not parts or nothing(profile) is not None:
+    severity = _severity(profile, state, parts)
+    if not parts or severity not in severities or nothing(profile) is not None:
         return None
-    severity: Severity = "warning"
-    if state not in BY_CODE and any(part.layers and part.matrix for part in parts):
-        severity = "bad"
-    elif profile.learning.projected and not any(part.layers for part in parts):
-        severity = "good"
     count = sum(part.parameters for part in parts)
     every = sum(part.parameters for part in profile.learning.parts)
     meaning = text("stuck", state, names=names(profile, parts))
     if len(meaning.split()) > LONGEST:
         meaning = text("stuck", f"{state}_many", count=count, every=every)
     return Finding(severity, meaning, _evidence(profile, state, parts), *_remedy(profile, state))
+
+
+def _severity(profile: Profile, state: State, parts: Sequence[Part]) -> Severity:
+    """The severity of parameters that do not learn."""
+    inside = [part for part in parts if part.layers]
+    if state not in BY_CODE and any(part.matrix for part in inside):
+        return "bad"
+    return "good" if profile.learning.projected and not inside else "warning"
 
 
 def _told(profile: Profile, part: Part) -> bool:
@@ -60,10 +67,11 @@ def _told(profile: Profile, part: Part) -> bool:
 def _evidence(profile: Profile, state: State, parts: Sequence[Part]) -> str:
     """Which parameters, and what was seen of them."""
     learning, count = profile.learning, sum(part.parameters for part in parts)
-    seen = f"{state}_steps" if learning.steps and f"{state}_steps" in VERDICTS["stuck"] else f"{state}_evidence"
+    trained = learning.steps and f"{state}_steps" in VERDICTS["stuck"]
+    reason = f"{state}_steps" if trained else f"{state}_evidence"
     which = "which" if count > 1 else "which_one"
     return " ".join([
-        text("stuck", which, count=count, names=names(profile, parts)), text("stuck", seen, steps=learning.steps),
+        text("stuck", which, count=count, names=names(profile, parts)), text("stuck", reason, steps=learning.steps),
         *([text("stuck", "projected")] if learning.projected and state in ("unreached", "unused", "never") else []),
     ])
 
@@ -113,7 +121,7 @@ def trains(profile: Profile) -> Finding | None:
 
 
 def partly(profile: Profile) -> Finding | None:
-    """What was read of the model, where that is not all."""
+    """The part of the model that was read, where that is not all."""
     sentences = [*profile.coverage, *(() if stepwise(profile) else profile.learning.facts)]
     return Finding("good", text("partly", "meaning"), " ".join(sentences)) if sentences else None
 
@@ -151,8 +159,11 @@ def layer_range(profile: Profile, layers: Sequence[int]) -> str:
     return text("phrase", "layers", layers=listed(ranges))
 
 
-CAUSES: tuple[Callable[[Profile], Finding | None], ...] = (
-    nothing, *(partial(stuck, state) for state in STUCK))
-"""Rules on parameters that do not learn; those that are good speak of a loss that need not reach all of a model."""
-NOTES: tuple[Callable[[Profile], Finding | None], ...] = (trains, partly)
-"""Rules on what is so on purpose, and on what was read: they stand beside any other finding."""
+Rule = Callable[[Profile], Finding | None]
+HARM: tuple[Severity, ...] = ("bad", "warning")
+CAUSES: tuple[Rule, ...] = (nothing, *(partial(stuck, state, HARM) for state in STUCK if state not in BY_CODE))
+"""Rules on parameters that do not learn."""
+UNUSED: tuple[Rule, ...] = tuple(partial(stuck, state, HARM) for state in BY_CODE)
+"""Rules on parameters that the code does not use."""
+NOTES: tuple[Rule, ...] = (*(partial(stuck, state, ("good",)) for state in STUCK), trains, partly)
+"""Rules on what is so on purpose, and on what was not read: they stand beside any other finding, also a healthy one."""

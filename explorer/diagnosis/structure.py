@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from explorer.diagnosis.finding import LONGEST, Finding, finding, text
 from explorer.diagnosis.reading import FEW, by_layer, layer_names, line, numbered, path, stream_before, unlike, worst
 from explorer.diagnosis.remedies import fix, listed
-from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Profile
+from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STUCK, Profile
 
 FEEDS = {"attn_scores": ("W_Q", "W_K"), "attn_out": ("W_V", "W_G", "W_O"), "mlp_out": ("W_gate", "W_in", "W_out")}
 """A site, and the matrices that set its size."""
@@ -69,9 +69,10 @@ def unmoved(profile: Profile) -> Finding | None:
 def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
     """Layers, from 1, to the matrices that `unmoved` speaks of.
 
-    None where all gradients are zero, where a factor of the branch is, which learns first, and where the matrix itself
-    has a gradient after the first step.
+    None where all gradients are zero, where a factor of the branch is, which learns first, where the matrix itself has
+    a gradient after the first step, and where nothing of the layer learns, of which `learning` knows the reason.
     """
+    whole = {layer for part in profile.learning.of(*STUCK) if not part.name for layer in part.layers}
     every = {name: by_layer(profile, "parameter_gradient", name) for name in MATRICES}
     unmoved_by_layer: dict[int, list[str]] = {}
     for site, names in PARTS.items():
@@ -82,8 +83,8 @@ def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
             for size in factors:
                 zero &= size != 0
             zero[[layer - 1 for layer in profile.waits.get(name, ())]] = False
-            for layer in np.flatnonzero(zero).tolist():
-                unmoved_by_layer.setdefault(layer + 1, []).append(name)
+            for layer in {*(np.flatnonzero(zero) + 1).tolist()} - whole:
+                unmoved_by_layer.setdefault(layer, []).append(name)
     return unmoved_by_layer if any((values > 0).any() for values in every.values()) else {}
 
 

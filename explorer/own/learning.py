@@ -66,8 +66,9 @@ def grouped(model: nn.Module, blocks: Sequence[Block], states: Mapping[str, Stat
         layers, matrices = gathered.setdefault(key, (set(), []))
         layers.update(place.layers)
         matrices.append(parameters[name].ndim > 1)
-    return tuple(Part(state, name, tuple(sorted(layers)), len(matrices), any(matrices))
-                 for (state, name, _), (layers, matrices) in gathered.items())
+    parts = [Part(state, name, tuple(sorted(layers)), len(matrices), any(matrices))
+             for (state, name, _), (layers, matrices) in gathered.items()]
+    return tuple(sorted(parts, key=lambda part: bool(part.layers)))
 
 
 def _places(model: nn.Module, blocks: Sequence[Block], names: Iterable[str]) -> dict[str, Place]:
@@ -193,7 +194,7 @@ class Course:
         self.steps = 0
         """Steps that were looked at."""
         self.moving = 0
-        """Those of them that changed a number."""
+        """Steps among them that changed a number."""
         self.optimized = False
         """Whether a torch optimizer has stepped."""
         self.reached: set[str] = set()
@@ -307,8 +308,8 @@ class Course:
         if name not in self.reached:
             if calm:
                 return "no_grad"
-            seen = self.called is None or id(owner) in self.called or list(owner.children())
-            return "unreached" if seen else "uncalled"
+            innermost = self.called is not None and not list(owner.children())
+            return "uncalled" if innermost and id(owner) not in self.called else "unreached"
         if name not in self.since:
             if not self.judged:
                 return "waiting"
@@ -316,7 +317,12 @@ class Course:
         early = self.moving < ENOUGH and self.steps < LOOKED
         if early or not self.optimized or name in self.changed or self.since[name] == self.steps - 1:
             return learns
-        return "unmoved" if name in self.held else "unheld"
+        if name not in self.held:
+            return "unheld"
+        if not self.rates.get(name, 1.0):
+            return "no_rate"
+        # a vector's gradient may be rounding alone, as that of keys' biases, or too small beside a gain of 1
+        return "unmoved" if parameter.ndim > 1 else learns
 
 
 def _beside(name: str, zero: set[str]) -> bool:

@@ -58,7 +58,7 @@ class Checkpoints:
 
 
 class Wishes(NamedTuple):
-    """What the pass does otherwise than the model's own."""
+    """Differences between the pass and the model's own."""
 
     frozen: set[int]
     """`id` of each parameter that requires no gradient by itself."""
@@ -155,8 +155,7 @@ class Passes:
         """
         states = first_states(self.parameters, gradients, self.wishes.frozen, used)
         self.cut(states)
-        still = {id(parameter): parameter for stack in stacks for parameter in stack.still()
-                 if id(parameter) in gradients}
+        still = {id(parameter): parameter for stack in stacks for parameter in stack.still()}
         waiting = {id(self.parameters[name]): self.parameters[name] for name, state in states.items()
                    if state == "waiting"}
         if not still and not waiting:
@@ -206,7 +205,8 @@ class Passes:
             states |= dict.fromkeys(reached, state)
             moving = [self.parameters[name] for name in reached]
             waiting = [name for name in waiting if name not in reached]
-            if not reached and not any(awake):
+            left = waiting or any(stack.still() for stack in stacks)
+            if not left or not (reached or any(awake)):
                 break
         self.blame(states, waiting, moved)
 
@@ -363,7 +363,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
     return replace(profile, remarks=(*profile.remarks, *refused), logits=logits, learning=learning,
                    notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
-                   coverage=(*_other_stacks(stacks), *profile.coverage)), stacks[0]
+                   coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage)), stacks[0]
 
 
 def _with_wishes(notes: Mapping[str, str], model: nn.Module, frozen: set[int], rounds: int) -> Mapping[str, str]:
@@ -374,6 +374,21 @@ def _with_wishes(notes: Mapping[str, str], model: nn.Module, frozen: set[int], r
     if rounds:
         said.append(text("note", "checkpoints", count=rounds))
     return {**notes, "parameter_gradient": "; ".join(said)} if said else notes
+
+
+def _named(model: nn.Module, blocks: object, stack: Stack) -> Iterator[str]:
+    """A sentence on the stack of which a person named some blocks alone."""
+    if not isinstance(blocks, (str, Sequence)):
+        return
+    try:
+        stacks = find_stacks(model)
+    except ValueError:  # none is found, so that none is known to have more
+        return
+    mine = {id(block.module) for block in stack.blocks}
+    for every in stacks:
+        if mine < {id(block.module) for block in every}:
+            yield text("coverage", "named", blocks=len(mine), every=len(every),
+                       path=kind_of([block.path for block in every]))
 
 
 def _other_stacks(stacks: Sequence[Stack]) -> Iterator[str]:

@@ -235,10 +235,12 @@ class Stack:
                 for name, layers in learned.items()}
 
     def still(self) -> list[nn.Parameter]:
-        """Parameters of the matrices whose gradient is exactly 0 in a layer."""
+        """Parameters of the matrices whose gradient has been exactly 0 so far, in a layer, and is not absent."""
         learned = self.matrices()
         return [piece.parameter for (_, name), norms_ in self.by_weight.items() if name in learned
-                for pieces, norm in zip(learned[name], norms_[0], strict=True) if norm == 0 for piece in pieces]
+                for layer, (pieces, norm) in enumerate(zip(learned[name], norms_[0], strict=True), start=1)
+                if norm == 0 and layer not in self.waits.get(name, ())
+                for piece in pieces if id(piece.parameter) in self.gradients]
 
     def step(self, gradients: Mapping[int, Tensor], scale: float) -> bool:
         """Takes the gradients after a first step, by the id of the parameter: which matrices have waited for it.
@@ -268,9 +270,9 @@ class Stack:
             yield text("coverage", "not_run", count=len(missing), blocks=len(self.blocks), paths=listed(missing))
         several = [shapes for shapes in self.several if len(shapes) > 1]
         if several:
-            read, *others = several[0]
+            shape, *others = several[0]
             yield text("coverage", "streams", count=len(several), layers=len(self.layers), streams=1 + len(others),
-                       shape=str(read), others=listed(map(str, others)))
+                       shape=str(shape), others=listed(map(str, others)))
         partly = [pair for pair in self.branches if pair[0] > pair[1]]
         if partly:
             (added, numbers), count = Counter(partly).most_common(1)[0]
