@@ -291,6 +291,59 @@ LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_
 rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
 
 
+State = Literal["first", "second", "later", "waiting", "frozen", "idle", "zeros", "never", "unreached", "unused",
+                "uncalled", "checkpoint", "no_grad", "unheld", "no_rate", "unmoved"]
+"""Why parameters learn, or do not.
+
+first: a gradient at the first step. second: exactly 0 then, and not at the second step. later: not at a later one.
+waiting: exactly 0 so far, with no further step that was read. frozen: requires_grad is False. idle: no gradient in this
+batch, where modules of the same name beside them have one, as experts do.
+
+zeros: exactly 0 at every step that was read, and so are the parameters themselves. never: exactly 0 at every such step.
+unreached: no path from the loss. unused: no operation reads them. uncalled: their module was not called. checkpoint: a
+reentrant gradient checkpoint, none of whose arguments requires a gradient. no_grad: their layer runs under
+torch.no_grad(). unheld: a gradient, and no optimizer that has stepped holds them. no_rate: the learning rate of all
+their steps is 0. unmoved: matrices with a gradient, and an optimizer's steps that change no number.
+"""
+STUCK: tuple[State, ...] = ("unheld", "no_rate", "unmoved", "checkpoint", "no_grad", "unreached", "zeros", "never",
+                            "uncalled", "unused")
+"""States of parameters that do not learn, and are not frozen."""
+
+
+class Part(NamedTuple):
+    """Parameters of one name and state, in all layers that have them."""
+
+    state: State
+    name: str
+    """Of the parameter or the module within its layer, such as attn.lora_A; within the model where it is in none. *
+    stands for a number, and nothing for a whole layer."""
+    layers: tuple[int, ...]
+    """From 1; empty where they are in no layer of the stack."""
+    parameters: int
+    """How many they are."""
+    matrix: bool
+    """Whether one of them has two axes or more."""
+
+
+class Learning(NamedTuple):
+    """Which parameters of a model that is not ours learn, and why others do not."""
+
+    parts: tuple[Part, ...] = ()
+    steps: int = 0
+    """Steps of a training in which they were seen; 0 of a probe, which takes one small step itself where it must."""
+    projected: bool = False
+    """Whether the loss was a projection of the model's first output, which need not depend on all of the model."""
+    facts: tuple[str, ...] = ()
+    """Sentences on what was seen beside the states, such as how a gradient was read."""
+
+    def of(self, *states: State) -> list[Part]:
+        """The parts in some states."""
+        return [part for part in self.parts if part.state in states]
+
+
+NOT_READ = Learning()
+
+
 @dataclass(frozen=True, eq=False)
 class Profile(Copied):
     """Statistics of one model, measured or predicted, over independent seeds.
@@ -321,6 +374,9 @@ class Profile(Copied):
         others: the same model's other stacks, such as an encoder beside its decoder.
         step: of its training, updates made before; 0 is the model as it was drawn.
         logits: of a model that is not ours and whose loss is the cross-entropy of its output: see `LOGITS`; else empty.
+        learning: of a model that is not ours, which parameters learn; without parts where that was not read.
+        waits: matrix to the layers, from 1, in which its gradient is exactly 0 before the first step and not after it.
+        coverage: sentences on what was read of a model that is not ours, and what was not, where that is not all.
     """
 
     origin: Literal["measured", "predicted"]
@@ -344,6 +400,9 @@ class Profile(Copied):
     others: tuple[Profile, ...] = ()
     step: int = 0
     logits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    learning: Learning = NOT_READ
+    waits: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    coverage: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -356,7 +415,7 @@ class Profile(Copied):
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
-        for name in ("notes", "absent", "shapes", "logits"):
+        for name in ("notes", "absent", "shapes", "logits", "waits"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __getitem__(self, key: Key | str) -> Array:
@@ -521,6 +580,9 @@ class Profile(Copied):
             **({"logits": dict(self.logits)} if self.logits else {}),
             **({"faults": [tuple(fault) for fault in self.faults]} if self.faults else {}),
             **({"traits": self.traits} if self.traits else {}),
+            **({"learning": self.learning._asdict()} if self.learning.parts else {}),
+            **({"waits": dict(self.waits)} if self.waits else {}),
+            **({"coverage": self.coverage} if self.coverage else {}),
         }, allow_nan=False)
 
     @classmethod
@@ -599,6 +661,19 @@ class _Row(BaseModel, strict=True):
     values: Any
 
 
+class _StoredLearning(BaseModel, strict=True):
+    """`Learning` as JSON."""
+
+    parts: tuple[tuple[State, str, tuple[int, ...], int, bool], ...] = ()
+    steps: int = 0
+    projected: bool = False
+    facts: tuple[str, ...] = ()
+
+    def learning(self) -> Learning:
+        """The record."""
+        return Learning(tuple(Part(*row) for row in self.parts), self.steps, self.projected, self.facts)
+
+
 class _Stored(BaseModel, strict=True):
     """A profile as JSON; parts without a default must be there."""
 
@@ -623,6 +698,9 @@ class _Stored(BaseModel, strict=True):
     others: tuple[_Stored, ...] = ()
     step: int = 0
     logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}
+    learning: _StoredLearning = Field(default_factory=lambda: _StoredLearning())
+    waits: dict[str, tuple[int, ...]] = {}
+    coverage: tuple[str, ...] = ()
 
     def profile(self, at: str = "") -> Profile:
         """The profile; `at` is its place in the file, before the name of a part."""
@@ -630,6 +708,7 @@ class _Stored(BaseModel, strict=True):
             "values": {(row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
                        for place, row in enumerate(self.values)},
             "absent": {(statistic, site): layers for statistic, site, layers in self.absent},
+            "learning": self.learning.learning(),
             "others": tuple(other.profile(f"{at}others[{place}].") for place, other in enumerate(self.others)),
             **{name: Config(**design) if design else None
                for name, design in (("config", self.config), ("twin", self.twin))},

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.diagnosis import agreement, faults, signal, structure, weights
+from explorer.diagnosis import agreement, faults, learning, signal, structure, weights
 from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
@@ -27,7 +27,7 @@ Rule = Callable[[Profile], Finding | None]
 CAUSES: tuple[Rule, ...] = (
     *faults.FAULTS, structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
     weights.undivided, structure.no_residual, structure.no_norm_on_sum, structure.dead_branch, structure.unmoved,
-    weights.odd_branch,
+    weights.odd_branch, *learning.CAUSES,
 )
 """Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
 INFERRED: tuple[Rule, ...] = (weights.odd_logits, weights.undivided, structure.no_residual, structure.no_norm_on_sum,
@@ -40,7 +40,7 @@ RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_l
                            signal.gradient_steep, signal.mean_alone, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
-                           agreement.departs_from_twin, agreement.unlike_twin)
+                           agreement.departs_from_twin, agreement.unlike_twin, *learning.UNUSED, learning.stepwise)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
 
 
@@ -62,7 +62,8 @@ def diagnose(profile: Profile) -> Findings:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
-        return Findings([replace(first, numbers=signal.quantities(profile)), *rest])
+        notes = [finding for rule in learning.NOTES if foreign and (finding := rule(profile)) is not None]
+        return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
 
 
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:

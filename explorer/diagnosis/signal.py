@@ -118,7 +118,12 @@ def _defined(profile: Profile, key: Key) -> Array:
 
 
 def nothing_learns(profile: Profile) -> Finding | None:
-    """Layers in which every gradient is exactly zero: no optimizer can move their weights."""
+    """Layers in which every gradient is exactly zero: no optimizer can move their weights.
+
+    Of a model that is not ours the rules of `learning` know more, where each parameter's gradient was read.
+    """
+    if profile.learning.parts:
+        return None
     largest = np.array([np.abs(values).max(axis=0) for values in weight_gradients(profile).values()])  # [site, layer]
     dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
     every, n_layers = len(dead) == largest.shape[-1], largest.shape[-1]
@@ -260,7 +265,7 @@ def silent(profile: Profile) -> Finding | None:
     sizes = {site: values[:, 0].mean() for site, values in weight_gradients(profile).items()}
     quiet = [site for site, size in sizes.items() if size == 0]
     loud = [site for site, size in sizes.items() if size > 0]
-    if profile.step or not quiet or not loud or not _untouched(profile):
+    if profile.step or not quiet or not loud or not _untouched(profile) or profile.learning.parts:
         return None
     first = loud[-1]  # α, or the last matrix of the MLP
     return finding("good", "silent", "meaning", "evidence", silent=", ".join(quiet),

@@ -9,7 +9,7 @@ from explorer.diagnosis.faults import explained, layer_is_zero
 from explorer.diagnosis.finding import LONGEST, Finding, finding, text
 from explorer.diagnosis.reading import FEW, by_layer, layer_names, line, numbered, path, stream_before, unlike, worst
 from explorer.diagnosis.remedies import fix, listed
-from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Profile
+from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STUCK, Profile
 
 FEEDS = {"attn_scores": ("W_Q", "W_K"), "attn_out": ("W_V", "W_G", "W_O"), "mlp_out": ("W_gate", "W_in", "W_out")}
 """A site, and the matrices that set its size."""
@@ -58,10 +58,24 @@ def dead_branch(profile: Profile) -> Finding | None:
 
 
 def unmoved(profile: Profile) -> Finding | None:
-    """Matrices whose gradient is exactly zero, though their branch adds to the stream: no optimizer moves them.
+    """Matrices whose gradient is exactly zero, though their branch adds to the stream: no optimizer moves them."""
+    unmoved_by_layer = unmoved_layers(profile)
+    if not unmoved_by_layer:
+        return None
+    layer, lost = min(unmoved_by_layer.items(), key=lambda item: (-len(item[1]), item[0]))
+    others = layer_names(profile, [other for other in unmoved_by_layer if other != layer])
+    word = "matrices" if len(lost) > 1 else "matrix"
+    return finding("bad", "unmoved", word, f"{word}_evidence", others and "others", remedy=fix(profile, "reached"),
+                   matrices=listed(lost), layer=numbered(profile, layer), layers=others)
 
-    Silent where all gradients are zero, and where a factor of the branch is, which learns first.
+
+def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
+    """Layers, from 1, to the matrices that `unmoved` speaks of.
+
+    None where all gradients are zero, where a factor of the branch is, which learns first, where the matrix itself has
+    a gradient after the first step, and where nothing of the layer learns, of which `learning` knows the reason.
     """
+    whole = {layer for part in profile.learning.of(*STUCK) if not part.name for layer in part.layers}
     every = {name: by_layer(profile, "parameter_gradient", name) for name in MATRICES}
     unmoved_by_layer: dict[int, list[str]] = {}
     for site, names in PARTS.items():
@@ -71,15 +85,10 @@ def unmoved(profile: Profile) -> Finding | None:
             zero = (every[name] == 0) & _adds(profile, site, every[name] > 0)
             for size in factors:
                 zero &= size != 0
-            for layer in np.flatnonzero(zero).tolist():
-                unmoved_by_layer.setdefault(layer + 1, []).append(name)
-    if not unmoved_by_layer or not any((values > 0).any() for values in every.values()):
-        return None
-    layer, lost = min(unmoved_by_layer.items(), key=lambda item: (-len(item[1]), item[0]))
-    others = layer_names(profile, [other for other in unmoved_by_layer if other != layer])
-    word = "matrices" if len(lost) > 1 else "matrix"
-    return finding("bad", "unmoved", word, f"{word}_evidence", others and "others", remedy=fix(profile, "reached"),
-                   matrices=listed(lost), layer=numbered(profile, layer), layers=others)
+            zero[[layer - 1 for layer in profile.waits.get(name, ())]] = False
+            for layer in {*(np.flatnonzero(zero) + 1).tolist()} - whole:
+                unmoved_by_layer.setdefault(layer, []).append(name)
+    return unmoved_by_layer if any((values > 0).any() for values in every.values()) else {}
 
 
 def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from explorer.own.nodes import first_floating
+from explorer.own.nodes import first_floating, tensors_in
 
 # When a training step ends: torch tells before and after every optimizer's step, whoever calls it.
 
@@ -133,6 +133,14 @@ class Passes:
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
         self.entered: dict[int, AbstractContextManager[Any]] = {}
+        self.graded = False
+        """Whether the pass that runs began with gradients."""
+        self.without: set[int] = set()
+        """Blocks, from 0, that ran without gradients in such a pass."""
+        self.again: set[int] = set()
+        """Blocks that a checkpoint ran again in the backward pass."""
+        self.several: dict[int, list[tuple[int, ...]]] = {}
+        """Blocks that put out several tensors like the stream: the shape that is read, and those that are not."""
         self.number, self.anchor = next(_numbers), torch.zeros(())
         READERS[self.number] = self
         self.handles = [
@@ -164,7 +172,7 @@ class Passes:
         """Before a pass: whether it counts is decided once, for checkpointed blocks run without gradients."""
         if torch.compiler.is_compiling() or recomputing():
             return
-        self.inside, self.counted = True, self.counts(model)
+        self.inside, self.counted, self.graded = True, self.counts(model), torch.is_grad_enabled()
         if self.counted:
             self.begin()
 
@@ -180,6 +188,10 @@ class Passes:
             return
         if x is not None:
             self.take(0, x)
+        if recomputing():
+            self.again.add(index)
+        elif self.graded and not torch.is_grad_enabled():
+            self.without.add(index)
         if not recomputing():
             self.entered[index] = self.around(index)
             self.entered[index].__enter__()
@@ -193,6 +205,10 @@ class Passes:
             self.entered.pop(index).__exit__(None, None, None)
         if x is not None and self.counting(block):
             self.call = block, args, kwargs
+            others = [tuple(tensor.shape) for tensor in tensors_in((out,)) if tensor is not x
+                      and tensor.is_floating_point() and tensor.ndim == x.ndim and tensor.shape[-1] == x.shape[-1]]
+            if others:
+                self.several[index] = [tuple(x.shape), *others]
             self.take(index + 1, x)
             self.call = None
 

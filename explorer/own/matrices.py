@@ -83,16 +83,21 @@ def _joined_logits(node: Node | None) -> list[Node]:
 
 def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
     """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is another's."""
+    gates: list[Piece] = []
+    values: list[Piece] = []
     for end in hidden:
         parts = arguments(end)
         bent = [is_bent(part, end) for part in parts]
         if len(parts) == 2 and sum(bent) == 1:
             gate, value = parts if bent[0] else parts[::-1]
             packed = shares(gate, value)
-            yield "W_gate", _pieces(gate.matrix, gate if packed else None)
-            yield "W_in", _pieces(value.matrix, value if packed else None)
-            return
-    yield "W_in", _pieces(products(hidden))
+            gates += _pieces(gate.matrix, gate if packed else None)
+            values += _pieces(value.matrix, value if packed else None)
+    if values:
+        yield "W_gate", gates
+        yield "W_in", values
+    else:
+        yield "W_in", _pieces(products(hidden))
 
 
 def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:

@@ -63,6 +63,14 @@ def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
     return sorted(runs, key=len, reverse=True)
 
 
+def kind_of(paths: Sequence[str]) -> str:
+    """The names of blocks as one, with * for each part in which they differ: "layers.*"."""
+    parts = [path.split(".") for path in paths]
+    if len({len(part) for part in parts}) > 1:
+        return f"{paths[0]} … {paths[-1]}"
+    return ".".join(here[0] if len(set(here)) == 1 else "*" for here in zip(*parts, strict=True))
+
+
 def _search(module: nn.Module, path: str, outermost: list[list[Block]]) -> None:
     """Adds the stacks below a module to `outermost`: what is repeated within a block is not looked at."""
     children = {name: child for name, child in module._modules.items() if child is not None}

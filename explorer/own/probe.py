@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -16,26 +16,64 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
+from explorer.diagnosis.remedies import listed
 from explorer.display import must_be
+from explorer.own import text
+from explorer.own.facts import UNREADABLE
 from explorer.own.faults import of_parameters, of_pass, with_names
+from explorer.own.learning import any_number, drawn, first_states, grouped, numbers_of, stepped
 from explorer.own.logits import of_output
-from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
+from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, kind_of, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
 from explorer.own.stack import Stack, follow
 from explorer.own.twin import Twin
-from explorer.profile import BRANCHES, STREAM, Profile
+from explorer.profile import BRANCHES, STREAM, Learning, Profile, State
 
 # What a probe must leave as it was: buffers, wishes for gradients, random state, and torch's own switches.
 
 
+class Checkpoints:
+    """Gradient checkpoints that are gone around: their functions run as they are, and activations are kept."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many were gone around."""
+        self.reentrant = 0
+        """How many of them were reentrant: those give a gradient only where one of their arguments requires one."""
+        self.as_is = False
+        """Whether those that would give no gradient give none."""
+
+    def run_reentrant(self, function: Callable[..., Any], _: object, *arguments: Any) -> Any:
+        """In place of `CheckpointFunction.apply`."""
+        self.count += 1
+        self.reentrant += 1
+        asked = any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (asked or not self.as_is)):
+            return function(*arguments)
+
+    def run_plain(self, *_: object, **__: object) -> Iterator[None]:
+        """In place of the contexts of a checkpoint that is not reentrant."""
+        self.count += 1
+        return iter((None,))
+
+
+class Wishes(NamedTuple):
+    """Differences between the pass and the model's own."""
+
+    frozen: set[int]
+    """`id` of each parameter that requires no gradient by itself."""
+    checkpoints: Checkpoints
+
+
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
+def untouched(model: nn.Module) -> Iterator[Wishes]:
     """Runs what is inside eagerly, with gradients by all parameters; whatever happens, the model stays what it was.
 
     Gradient checkpoints are passed over: activations are kept for once, so that nothing is computed twice.
     """
     with ExitStack() as stack:
+        frozen = {id(weight) for weight in model.parameters() if not weight.requires_grad}
         for module in model.modules():
             numbers = {name: buffer.clone() for name, buffer in module._buffers.items() if buffer is not None}
             stack.callback(_put_back, module._buffers, {**module._buffers}, numbers)
@@ -47,10 +85,10 @@ def untouched(model: nn.Module) -> Iterator[None]:
         stack.enter_context(torch.random.fork_rng(devices))
         stack.callback(random.setstate, random.getstate())
         stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002 - a model may draw from it
-        run_eagerly(stack, is_compiled(model))
+        checkpoints = run_eagerly(stack, is_compiled(model))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        yield
+        yield Wishes(frozen, checkpoints)
 
 
 @torch.no_grad()
@@ -63,18 +101,131 @@ def _put_back(buffers: dict[str, Tensor | None], held: dict[str, Tensor | None],
             buffer.copy_(number)
 
 
-def run_eagerly(stack: ExitStack, compiled: bool) -> None:
+def run_eagerly(stack: ExitStack, compiled: bool) -> Checkpoints:
     """No call that hides a whole layer, no compiled code, no cast that outlives a block, no checkpoint."""
     stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
     torch.backends.mha.set_fastpath_enabled(False)
     stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
     torch.set_autocast_cache_enabled(False)
+    checkpoints = Checkpoints()
     for owner, name, plain in (
-            (checkpoint.CheckpointFunction, "apply", lambda function, _, *arguments: function(*arguments)),
-            (checkpoint, "_checkpoint_without_reentrant_generator", lambda *_, **__: iter((None,)))):
+            (checkpoint.CheckpointFunction, "apply", checkpoints.run_reentrant),
+            (checkpoint, "_checkpoint_without_reentrant_generator", checkpoints.run_plain)):
         stack.enter_context(patch.object(owner, name, plain))
     if compiled:  # what sets the stance imports a lot
         stack.enter_context(torch.compiler.set_stance("force_eager"))
+    return checkpoints
+
+
+ROUNDS: tuple[State, ...] = ("second", "later", "later")
+"""States by the further pass in which a gradient is not 0 any more: a zero readout over zero gates takes two."""
+
+
+# Which parameters learn: by the gradients of the pass, and where some are exactly 0, by those of a second one.
+
+
+class Passes:
+    """Further passes of a model, each with its loss, to see what its parameters' gradients would be.
+
+    Args:
+        model: the model, within `untouched`.
+        batch: as for `probe`.
+        loss: as for `probe`.
+        wishes: what the first pass did otherwise than the model's own.
+    """
+
+    def __init__(self, model: nn.Module, batch: Batch, loss: Loss | None, wishes: Wishes) -> None:
+        self.model, self.batch, self.loss, self.wishes = model, batch, loss, wishes
+        self.parameters = dict(model.named_parameters())
+
+    def gradients(self, parameters: Sequence[nn.Parameter]) -> tuple[dict[int, Tensor], float]:
+        """Gradients of one more pass by some parameters, those that a path leads to; and the scale of its loss."""
+        value, scale = loss_of(called(self.model, self.batch), self.loss)
+        values = torch.autograd.grad(value, list(parameters), allow_unused=True)
+        held = zip(parameters, values, strict=True)
+        return {id(parameter): value for parameter, value in held if value is not None}, scale
+
+    def states(self, gradients: dict[int, Tensor], used: set[int] | None, stacks: Sequence[Stack]
+               ) -> tuple[dict[str, State], tuple[str, ...]]:
+        """The state of each parameter, and sentences on what was not seen.
+
+        Args:
+            gradients: of the first pass, by the id of the parameter.
+            used: `id` of each parameter that an operation read.
+            stacks: which take from the second step which matrices have waited for it.
+        """
+        states = first_states(self.parameters, gradients, self.wishes.frozen, used)
+        self.cut(states)
+        still = {id(parameter): parameter for stack in stacks for parameter in stack.still()}
+        waiting = {id(self.parameters[name]): self.parameters[name] for name, state in states.items()
+                   if state == "waiting"}
+        if not still and not waiting:
+            return states, ()
+        try:
+            self.later(states, gradients, {**still, **waiting}, stacks)
+        except UNREADABLE as error:  # a batch that is a function may have no second pass
+            return states, (text("learning", "no_second", error=f"{type(error).__name__}: {error}"),)
+        return states, ()
+
+    def cut(self, states: dict[str, State]) -> None:
+        """Finds parameters that a reentrant checkpoint leaves without a gradient in the model as it is."""
+        if not self.wishes.checkpoints.reentrant:
+            return
+        own = [parameter for parameter in self.parameters.values() if id(parameter) not in self.wishes.frozen]
+        with ExitStack() as stack:
+            for parameter in self.parameters.values():
+                if id(parameter) in self.wishes.frozen:
+                    stack.callback(parameter.requires_grad_, parameter.requires_grad)
+                    parameter.requires_grad_(False)
+            stack.callback(setattr, self.wishes.checkpoints, "as_is", False)
+            self.wishes.checkpoints.as_is = True
+            try:
+                gradients = self.gradients(own)[0]
+            except ValueError:  # nothing in the output has a gradient
+                gradients = {}
+        for name, parameter in self.parameters.items():
+            if states[name] in ("first", "waiting") and id(parameter) not in gradients:
+                states[name] = "checkpoint"
+
+    def later(self, states: dict[str, State], gradients: dict[int, Tensor], wanted: dict[int, nn.Parameter],
+              stacks: Sequence[Stack]) -> None:
+        """Judges gradients that are exactly 0 by further passes, each after a small step of what the last one reached.
+
+        They end where a pass reaches nothing more. What is 0 then is drawn at random where it is 0 itself: a gradient
+        that is there with it was 0 because several factors of one product are.
+        """
+        waiting = [name for name, state in states.items() if state == "waiting"]
+        moving = [parameter for name, parameter in self.parameters.items() if states[name] == "first"]
+        moved: dict[nn.Parameter, Tensor] = {}
+        for state in ROUNDS:
+            moved |= stepped(moving, gradients)
+            with numbers_of(moved):
+                gradients, scale = self.gradients([*wanted.values()])
+            awake = [stack.step(gradients, scale) for stack in stacks]
+            reached = self.nonzero(waiting, gradients)
+            states |= dict.fromkeys(reached, state)
+            moving = [self.parameters[name] for name in reached]
+            waiting = [name for name in waiting if name not in reached]
+            left = waiting or any(stack.still() for stack in stacks)
+            if not left or not (reached or any(awake)):
+                break
+        self.blame(states, waiting, moved)
+
+    def blame(self, states: dict[str, State], never: Sequence[str], moved: dict[nn.Parameter, Tensor]) -> None:
+        """Tells parameters that wait for one another, as they are 0 themselves, from others without a gradient."""
+        states |= dict.fromkeys(never, "never")
+        parameters = [self.parameters[name] for name in never]
+        zeros = [parameter for parameter in parameters if not parameter.any()]
+        if zeros:
+            with numbers_of(moved | drawn(zeros)):
+                gradients = self.gradients(parameters)[0]
+            states |= dict.fromkeys(self.nonzero(never, gradients), "zeros")
+
+    def nonzero(self, names: Sequence[str], gradients: dict[int, Tensor]) -> list[str]:
+        """The parameters whose gradient is not exactly 0."""
+        held = [name for name in names if id(self.parameters[name]) in gradients]
+        flags = any_number([gradients[id(self.parameters[name])] for name in held])
+        return [name for name, flag in zip(held, flags, strict=True) if flag]
 
 
 # Statistics at sites that a person names, for a model whose structure is not understood.
@@ -182,7 +333,8 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    with untouched(model), ExitStack() as cleanup:
+    with untouched(model) as wishes, ExitStack() as cleanup:
+        used: set[int] | None = None
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
             output, stacks, refused = sites.run(model, batch), [sites.stack], []
@@ -193,20 +345,62 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             recording = Recording(model, stacks)
             cleanup.callback(recording.restore)
             output = recording.run(model, batch)
+            used = recording.graph.used
             refused = [stack.refused for stack in stacks if stack.refused]
             stacks = [stack for stack in stacks if stack.sites and not stack.refused]
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        logits = of_output(output, loss, value)
-        backward(value, stacks, model)
+        logits, projected = of_output(output, loss, value), scale != 1.0
+        gradients = backward(value, stacks, model)
         for stack in stacks:
             stack.faults = [*of_parameters(model, stack), *with_names(stack.faults, model, stack)]
             stack.faults += of_pass(stack, batch, value)
+        del output, value
+        for stack in stacks:
+            stack.by_weight = stack.of_weights(scale)
+        rounds = wishes.checkpoints.count
+        states, facts = Passes(model, batch, loss, wishes).states(gradients, used, stacks)
     name, seconds = type(model).__name__, time.perf_counter() - begun
-    others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
-    profile = stacks[0].profile(name, seconds, scale, others)
-    return replace(profile, remarks=(*profile.remarks, *refused), logits=logits), stacks[0]
+    others = [stack.profile(name, seconds) for stack in stacks[1:]]
+    profile = stacks[0].profile(name, seconds, others)
+    learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
+    return replace(profile, remarks=(*profile.remarks, *refused), logits=logits, learning=learning,
+                   notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
+                   coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage)), stacks[0]
+
+
+def _with_wishes(notes: Mapping[str, str], model: nn.Module, frozen: set[int], rounds: int) -> Mapping[str, str]:
+    """Notes, with what the pass did otherwise than the model's own: gradients of frozen ones, and no checkpoints."""
+    said = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
+    if frozen:
+        said.append(text("note", "frozen", frozen=len(frozen), count=len(list(model.parameters()))))
+    if rounds:
+        said.append(text("note", "checkpoints", count=rounds))
+    return {**notes, "parameter_gradient": "; ".join(said)} if said else notes
+
+
+def _named(model: nn.Module, blocks: object, stack: Stack) -> Iterator[str]:
+    """A sentence on the stack of which a person named some blocks alone."""
+    if not isinstance(blocks, (str, Sequence)):
+        return
+    try:
+        stacks = find_stacks(model)
+    except ValueError:  # none is found, so that none is known to have more
+        return
+    mine = {id(block.module) for block in stack.blocks}
+    for every in stacks:
+        if mine < {id(block.module) for block in every}:
+            yield text("coverage", "named", blocks=len(mine), every=len(every),
+                       path=kind_of([block.path for block in every]))
+
+
+def _other_stacks(stacks: Sequence[Stack]) -> Iterator[str]:
+    """A sentence on the stacks beside the first, where there are some."""
+    first, *others = ((len(stack.blocks), kind_of([block.path for block in stack.blocks])) for stack in stacks)
+    if others:
+        listed_others = listed(text("coverage", "stack", blocks=count, path=path) for count, path in others)
+        yield text("coverage", "stacks", blocks=first[0], path=first[1], others=listed_others)
 
 
 def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:

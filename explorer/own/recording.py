@@ -22,7 +22,7 @@ from explorer.own.anatomy import read_block
 from explorer.own.facts import UNREADABLE
 from explorer.own.matrices import matrices, vectors
 from explorer.own.model import Batch, Block, called
-from explorer.own.nodes import SUM, VIEW, Node, as_softmax, first_floating, label, named_arguments, tensors_in
+from explorer.own.nodes import SUM, VIEW, Node, as_softmax, first_floating, label, named_arguments, tensors_in, walk
 from explorer.own.stack import Stack, follow
 
 
@@ -37,6 +37,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, parameters: Mapping[int, nn.Parameter], shown: Callable[[Node], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.parameters, self.shown = parameters, shown
+        self.used: set[int] = set()
+        """`id` of each parameter that an operation has read, within a block or outside."""
         self.begin(torch.empty(0))
         self.recording = False
 
@@ -79,10 +81,12 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation, and remembers it."""
         kwargs = kwargs or {}
+        operands = tensors_in((args, tuple(kwargs.values())))
+        self.used.update(id(tensor) for tensor in operands if id(tensor) in self.parameters)
         if not self.recording:
             return func(*args, **kwargs)
         self.announce()
-        inputs = [self.find(tensor) for tensor in tensors_in((args, tuple(kwargs.values())))]
+        inputs = [self.find(tensor) for tensor in operands]
         named = {name: self.find(value) if isinstance(value, Tensor) else value
                  for name, value in named_arguments(func, args, kwargs).items() if not isinstance(value, (list, tuple))
                  or not tensors_in(value)}
@@ -141,6 +145,8 @@ class Recording:
                       for module in starts(block.module)}
         """Which block begins with a module: the module itself, or a part of a list."""
         self.within: list[nn.Module] = []
+        self.given: list[Tensor] = []
+        """Other floating tensors with the stream's number of axes that the running block was given."""
         self.open: tuple[Stack, Block] | None = None
         """The list that is running."""
         self.wished: list[Tensor] = []
@@ -214,11 +220,13 @@ class Recording:
             self.wished.append(stream.requires_grad_())
         if not stream.requires_grad:  # what comes before may have no weights, or be detached
             fresh = stream.detach().requires_grad_()
+            stack.cut.append(block.path)
             swap = {id(stream): fresh}
             arguments, named = _swapped(arguments, swap), _swapped(named, swap)
             stream = fresh
         self.open = (stack, block) if block.module is not module else None
         self.after = False
+        self.given = [tensor for tensor in tensors_in((arguments, named)) if tensor is not stream]
         self.graph.begin(stream)
         return arguments, named
 
@@ -230,11 +238,31 @@ class Recording:
         stack, block = self.whose[module]
         if stack.refused:
             return
-        output = first_floating(out)
-        if output is None:
+        outputs = [tensor for tensor in tensors_in((out,)) if tensor.is_floating_point()]
+        if not outputs:
             self.refuse(stack, f"blocks must put out a floating tensor; {block.path} puts out {type(out).__name__}")
             return
+        output = self.continued(outputs)
+        others = [tensor for tensor in outputs if tensor is not output and self.is_stream(tensor)]
+        stack.several.append((tuple(output.shape), *(tuple(tensor.shape) for tensor in others)))
         self.take(stack, block, output)
+
+    def continued(self, outputs: Sequence[Tensor]) -> Tensor:
+        """The output that goes on from the stream that was read at the block's input: the first, if none is told."""
+        shape = self.graph.source.tensor.shape
+        streams = [tensor for tensor in outputs if self.graph.find(tensor).role == "stream"]
+        alike = [tensor for tensor in outputs if tensor.shape == shape]
+        return next(iter(streams or alike or outputs))
+
+    def is_stream(self, output: Tensor) -> bool:
+        """Whether a further output is made of the block's stream, or of another tensor of its shape that came in."""
+        node, stream = self.graph.find(output), self.graph.source.tensor
+        if not node.inputs or output.ndim != stream.ndim:
+            return False
+        if node.role and output.shape[-1] == stream.shape[-1]:
+            return True
+        given = {id(tensor) for tensor in self.given if tensor.shape == output.shape}
+        return any(id(part.tensor) in given for part in walk(node, lambda part: part.inputs))
 
     def close(self, output: Tensor) -> None:
         """The end of a list."""
@@ -283,19 +311,28 @@ def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
     return type(value)(_swapped(part, swap) for part in value) if type(value) in (tuple, list) else value
 
 
-def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> None:
-    """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched."""
+def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> dict[int, Tensor]:
+    """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are not touched.
+
+    Returns:
+        gradients by the id of the parameter, of all that a path leads to.
+    """
     inside = {id(weight) for stack in stacks for block in stack.blocks for weight in block.module.parameters()}
-    gates = {name: weight for name, weight in model.named_parameters() if id(weight) not in inside
-             and weight.requires_grad and not name.endswith("bias") and not weight.any()}
-    wanted = {id(w): w for stack in stacks for anatomy in stack.anatomies
-              for pieces in (*anatomy.matrices.values(), *anatomy.vectors.values())
-              for w in (piece.parameter for piece in pieces) if w.requires_grad}
+    learned = {id(weight): weight for weight in model.parameters() if weight.requires_grad}
     sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
     for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
         node.gradient.clear()  # what reading a block has differentiated was not the loss
-    gradients = torch.autograd.grad(loss, [*gates.values(), *wanted.values(), *sources], allow_unused=True)
-    learned = {key: value for key, value in zip(wanted, gradients[len(gates):], strict=False) if value is not None}
-    moved = [name for name, value in zip(gates, gradients, strict=False) if value is not None and value.any()]
+    values = torch.autograd.grad(loss, [*learned.values(), *sources], allow_unused=True)
+    gradients = {key: value for key, value in zip(learned, values, strict=False) if value is not None}
+    gates = [(name, gradients[id(weight)]) for name, weight in model.named_parameters()
+             if id(weight) in gradients and id(weight) not in inside and not name.endswith("bias")
+             and not weight.any()]
+    moved = [name for name, gradient in gates if _any(gradient)]
     for stack in stacks:
-        stack.gradients, stack.gates = learned, moved
+        stack.gradients, stack.gates = gradients, moved
+    return gradients
+
+
+def _any(gradient: Tensor) -> bool:
+    """Whether a gradient has a number that is not 0."""
+    return bool((gradient.coalesce().values() if gradient.is_sparse else gradient).any())

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.diagnosis.remedies import listed
 from explorer.measuring.spectra import of_heads
 from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own import faults, text
-from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
+from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, kinds, layout
 from explorer.own.attention import read_attention
 from explorer.own.differences import differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
@@ -76,6 +76,22 @@ class Stack:
         """Ids of the parameters that are gains of norms, to the layer, from 1, and the norm's place in words."""
         self.normed = False
         """Whether an operation of a block divides by the size of what it is given."""
+        self.several: list[tuple[tuple[int, ...], ...]] = []
+        """Of each layer the shape of the output that was read, and those of other streams that it puts out."""
+        self.branches: list[tuple[int, int]] = []
+        """Of each layer how many branches it adds, and how many of them were read."""
+        self.cut: list[str] = []
+        """Blocks whose input needs no gradient, so that none goes on from there."""
+        self.by_weight: Mapping[Key, Array] = {}
+        """Norms of the gradients by what the layers learn."""
+        self.waits: Mapping[str, tuple[int, ...]] = {}
+        """Matrix to the layers, from 1, in which its gradient is 0 before the first step and not after it."""
+
+    @property
+    def runs(self) -> list[Block]:
+        """The blocks in the order in which they ran: one that is called several times is as many."""
+        known = {block.path: block for block in self.blocks}
+        return [known[path] for path in self.layers]
 
     def take(self, block: Block, anatomy: Anatomy) -> None:
         """Reads a block that has just run, and lets its tensors go."""
@@ -92,6 +108,8 @@ class Stack:
             self.rows(anatomy.attention, anatomy.source.tensor)
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
+        named = [site for term in anatomy.sums for site, _ in kinds(anatomy, term)]
+        self.branches.append((len(named), len(set(named))))
         self.sites.append({"embed": anatomy.source, **anatomy.sites})
         self.anatomies.append(anatomy)
         self.layers.append(block.path)
@@ -153,13 +171,12 @@ class Stack:
         for key, value in values.items():
             self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
 
-    def profile(self, name: str, seconds: float, scale: float, others: Sequence[Profile] = ()) -> Profile:
+    def profile(self, name: str, seconds: float, others: Sequence[Profile] = ()) -> Profile:
         """All of it as one record.
 
         Args:
             name: of the model.
             seconds: what it took.
-            scale: by which the loss was multiplied.
             others: other stacks' profiles.
         """
         values, notes, absent = self.by_site()
@@ -168,7 +185,7 @@ class Stack:
             why = next(iter(self.headless.values()))
             notes |= dict.fromkeys(HEADS, text("note", "heads", **_first(list(self.headless)), error=why))
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
-        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices(), self.spectra))}
+        values |= {**self.by_stream(), **self.by_weight, **dict(weight_values(self.matrices(), self.spectra))}
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
                 absent |= {key: without for key in values if key[1] == matrix}
@@ -182,7 +199,7 @@ class Stack:
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
             pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
             differences=differences(self.facts), absent=absent, faults=tuple(self.faults),
-            traits=traits_of(self.facts, self.normed, self.final),
+            traits=traits_of(self.facts, self.normed, self.final), waits=self.waits, coverage=tuple(self.coverage()),
         )
         unread = self.unread()
         twin = self.twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
@@ -224,8 +241,8 @@ class Stack:
                     values["activation_gradient", site] = (sizes / last)[None]
         return values
 
-    def by_weight(self, scale: float) -> dict[Key, Array]:
-        """Norms of the gradients by what the layers learn, of the loss before it was multiplied."""
+    def of_weights(self, scale: float) -> dict[Key, Array]:
+        """Norms of the gradients by what the layers learn, of the loss before it was multiplied by a scale."""
         learned = self.matrices()
         for name in VECTORS:
             layers = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
@@ -234,11 +251,51 @@ class Stack:
         return {("parameter_gradient", name): np.array([[self.gradient(pieces) / scale for pieces in layers]])
                 for name, layers in learned.items()}
 
+    def still(self) -> list[nn.Parameter]:
+        """Parameters of the matrices whose gradient has been exactly 0 so far, in a layer, and is not absent."""
+        learned = self.matrices()
+        return [piece.parameter for (_, name), norms_ in self.by_weight.items() if name in learned
+                for layer, (pieces, norm) in enumerate(zip(learned[name], norms_[0], strict=True), start=1)
+                if norm == 0 and layer not in self.waits.get(name, ())
+                for piece in pieces if id(piece.parameter) in self.gradients]
+
+    def step(self, gradients: Mapping[int, Tensor], scale: float) -> bool:
+        """Takes the gradients after a first step, by the id of the parameter: which matrices have waited for it.
+
+        Returns:
+            whether there are more than before.
+        """
+        before = dict(self.waits)
+        self.gradients = {**self.gradients, **gradients}
+        for (_, name), later in self.of_weights(scale).items():
+            waited = (self.by_weight["parameter_gradient", name][0] == 0) & (later[0] != 0)
+            layers = {*before.get(name, ()), *(np.flatnonzero(waited) + 1).tolist()}
+            if layers and name in MATRICES:
+                self.waits = {**self.waits, name: tuple(sorted(layers))}
+        return self.waits != before
+
     def gradient(self, pieces: Sequence[Piece]) -> float:
         """Norm of the gradient by some parameters together: 0 where none reached them, nan of no parameters."""
         parts = [piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
                  if id(piece.parameter) in self.gradients]
         return float(np.linalg.norm(norms(parts))) if parts else 0.0 if pieces else np.nan
+
+    def coverage(self) -> Iterator[str]:
+        """Sentences on what of the blocks was read, where that is not all."""
+        missing = [block.path for block in self.blocks if block.path not in self.layers]
+        if missing:
+            yield text("coverage", "not_run", count=len(missing), blocks=len(self.blocks), paths=listed(missing))
+        several = [shapes for shapes in self.several if len(shapes) > 1]
+        if several:
+            shape, *others = several[0]
+            yield text("coverage", "streams", count=len(several), layers=len(self.layers), streams=1 + len(others),
+                       shape=str(shape), others=listed(map(str, others)))
+        partly = [pair for pair in self.branches if pair[0] > pair[1]]
+        if partly:
+            (added, numbers), count = Counter(partly).most_common(1)[0]
+            yield text("coverage", "branches", count=count, layers=len(self.layers), added=added, numbers=numbers)
+        if self.cut and len(self.layers) > 1 and (cut := [path for path in self.cut if path != self.layers[0]]):
+            yield text("coverage", "cut", blocks=listed(cut))
 
     def unread(self) -> tuple[str, ...]:
         """A sentence for each part of a layer that could not be read, and how many layers it is so in."""

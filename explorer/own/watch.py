@@ -16,16 +16,18 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from explorer.diagnosis import Findings, diagnose
+from explorer.diagnosis.remedies import listed
 from explorer.display import must_be, shown
 from explorer.own import text
 from explorer.own.findings import over_time
 from explorer.own.hooks import Hook, Passes, Steps, inner_hooks, recomputing
+from explorer.own.learning import Course, grouped
 from explorer.own.logits import follow
-from explorer.own.model import Block, find_stacks, is_compiled
+from explorer.own.model import Block, find_stacks, is_compiled, kind_of
 from explorer.own.readings import Reading, Sink, frames, sinks
 from explorer.own.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer.own.window import Window, plain
-from explorer.profile import Profile
+from explorer.profile import Learning, Profile
 
 # `watch`: the one line beside a training loop.
 
@@ -73,8 +75,8 @@ def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
     if is_compiled(model):
         raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
                          f"later; got a compiled {type(model).__name__}")
-    layers = find_stacks(model, blocks)[0]
-    return Watch(model, layers, every, sinks(sink) if is_first_process() else [], given, evaluation, start,
+    stacks = find_stacks(model, blocks)
+    return Watch(model, stacks, every, sinks(sink) if is_first_process() else [], given, evaluation, start,
                  spectra, positions)
 
 
@@ -95,9 +97,11 @@ class Watch:
     Args: see `watch`.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[Block], every: int, into: list[Sink],
+    def __init__(self, model: nn.Module, stacks: list[list[Block]], every: int, into: list[Sink],
                  optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool, positions: bool) -> None:
-        self.model, self.blocks, self.every, self.sinks = model, blocks, every, into
+        self.model, self.every, self.sinks = model, every, into
+        self.blocks, *self.others = stacks
+        blocks = self.blocks
         self.spectra, self.positions = spectra, positions
         self.readings: list[Reading] = []
         self.layers = tuple(plain(block.path) for block in blocks)
@@ -110,9 +114,12 @@ class Watch:
         self._next, self._width, self._ended = start, 0, False
         self._said: set[str] = set()
         self._window: Window | None = None
+        self._called: set[int] = set()
+        """`id` of each innermost module that was called in a step that was read."""
         self._inner_hooks = ExitStack()
         self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._forward,
                               self._backward, self._around)
+        self._course = Course(model, blocks)
         self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
         self._open()
 
@@ -127,6 +134,9 @@ class Watch:
             return
         if self._window is not None and not self._window.weights.gradients():
             self._warn(self._next, "no gradients are left: call step() before they are set to zero")
+        if self._looks:
+            self._course.gradients()
+            self._course.end(changes=True)
         self._end()
 
     @property
@@ -156,7 +166,8 @@ class Watch:
         self._steps.settle()
         for reading in reversed(self.readings):
             if step in (None, reading.step):
-                return reading.profile(type(self.model).__name__, self.layers)
+                profile = reading.profile(type(self.model).__name__, self.layers)
+                return replace(profile, coverage=self.coverage())
         steps = ", ".join(str(reading.step) for reading in self.readings) or "none yet"
         raise ValueError(f"step must be one that was read: {steps}; got {step}")
 
@@ -168,7 +179,7 @@ class Watch:
         """
         profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
         sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
-        last = diagnose(sound[-1]) if sound else []
+        last = diagnose(replace(sound[-1], learning=self.learning())) if sound else []
         if sound and sound[-1].step:
             last = [replace(old, evidence=text("watched", "evidence" if old.evidence else "alone", step=sound[-1].step,
                                                evidence=old.evidence)) for old in last]
@@ -178,6 +189,36 @@ class Watch:
         last = [finding for finding in last if finding.severity != "good" or all(
             change.severity == "good" for change in changes)]
         return Findings(sorted([*changes, *last], key=lambda finding: order.index(finding.severity)))
+
+    def learning(self) -> Learning:
+        """Which parameters have learned in the steps that were looked at: the first ones, and those that were read.
+
+        Over several processes it is known up to the last reading.
+        """
+        self._steps.settle()
+        course = self._course
+        course.calm = self._passes.without - self._passes.again
+        course.called = self._called or None
+        return Learning(grouped(self.model, self.blocks, course.states()), course.steps)
+
+    def coverage(self) -> tuple[str, ...]:
+        """Sentences on what is read of the model, and what is not."""
+        sentences = []
+        if self.others:
+            stacks = [text("coverage", "stack", blocks=len(stack), path=kind_of([plain(block.path) for block in stack]))
+                      for stack in self.others]
+            sentences.append(text("coverage", "not_read", blocks=len(self.blocks), path=kind_of(self.layers),
+                                  others=listed(stacks)))
+        if several := self._passes.several:
+            shape, *others = next(iter(several.values()))
+            sentences.append(text("coverage", "streams", count=len(several), layers=len(self.layers),
+                                  streams=1 + len(others), shape=str(shape), others=listed(map(str, others))))
+        return tuple(sentences)
+
+    @property
+    def _looks(self) -> bool:
+        """Whether every parameter's gradient and change is looked at in this step."""
+        return self._window is not None or not self._course.judged
 
     def remove(self) -> None:
         """Ends it: no hook is left, sinks are closed, and what was read stays."""
@@ -258,6 +299,7 @@ class Watch:
 
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
         """Looks at an inner module's output, in a step that is read."""
+        self._called.add(id(module))
         if self._passes.counting(module) and not recomputing() and x.numel() <= self._width * WIDEST:
             self._look(place, x)
 
@@ -272,12 +314,16 @@ class Watch:
     def _before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
         if self._window is not None:
             self._window.weights.before(optimizer, stepped, scale)
+        if self._looks:
+            self._course.before(optimizer, stepped)
 
     def _after(self) -> None:
         if self._window is not None:
             self._window.weights.after()
+        self._course.after()
 
     def _by_optimizer(self) -> None:
+        self._course.end()
         self._end()
         self._ended = True
 
@@ -290,8 +336,11 @@ class Watch:
         self._open()
         if window is None:
             return
-        reading, times = window.reading(step, self._sentinel.times())
-        self._first = self._sentinel.first(times)
+        names = [name for name, _ in self.model.named_parameters()]
+        times, flags = self._sentinel.times().double().cpu(), self._course.flags(names)
+        reading, maxima = window.reading(step, torch.cat([times, flags]))
+        self._first = self._sentinel.first(maxima[:len(times)])
+        self._course.merge(names, maxima[len(times):])
         self.readings.append(reading)
         if not window.stream:
             self._warn(step, "no pass was seen in training mode; evaluation=True reads every pass")
