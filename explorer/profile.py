@@ -289,6 +289,8 @@ class Profile(Copied):
             behaves otherwise than the nearest design.
         differences: layers that are built otherwise than their siblings: layer from 1, site, and what it does, such as
             (3, "attn_out", "has no norm before attention, where its siblings have one").
+        kinds: name of each layer's kind, such as "attention, a window", where the layers of a model that is not ours
+            were read: a layer is compared with those of its kind. "" for a layer that could not be read.
         absent: (statistic, site) to the layers, from 1, that have no such value: theirs are nan, and no breakdown.
         seeds: the seeds of the first axis; empty for a prediction.
         notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
@@ -311,6 +313,7 @@ class Profile(Copied):
     remarks: tuple[str, ...] = ()
     absent: Mapping[Key, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     differences: tuple[tuple[int, str, str], ...] = ()
+    kinds: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     pattern: Array | None = None
@@ -477,6 +480,7 @@ class Profile(Copied):
             "config": None if self.config is None else self.config.model_dump(),
             "model": self.model, "layers": self.layers, "shapes": dict(self.shapes), "dtype": self.dtype,
             "twin": None if self.twin is None else self.twin.model_dump(), "differences": self.differences,
+            **({"kinds": self.kinds} if self.kinds else {}),
             "remarks": self.remarks, "absent": [[*key, *layers] for key, layers in self.absent.items()],
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
@@ -584,6 +588,7 @@ class _Stored(BaseModel, strict=True):
     absent: tuple[Annotated[tuple[str, str, tuple[int, ...]], BeforeValidator(
         lambda row: (*row[:2], tuple(row[2:])) if isinstance(row, list) else row)], ...] = ()
     differences: tuple[tuple[int, str, str], ...] = ()
+    kinds: tuple[str, ...] = ()
     others: tuple[_Stored, ...] = ()
     step: int = 0
     logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}

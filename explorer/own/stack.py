@@ -17,6 +17,7 @@ from explorer.own import text
 from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
 from explorer.own.attention import read_attention
 from explorer.own.differences import differences
+from explorer.own.kinds import kinds
 from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
 from explorer.own.matrices import by_head, weight_values
@@ -165,7 +166,7 @@ class Stack:
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
             pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
-            differences=differences(self.facts), absent=absent,
+            differences=differences(self.facts), kinds=kinds(self.facts), absent=absent,
         )
         unread = self.unread()
         twin = self.twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
