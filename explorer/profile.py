@@ -365,6 +365,8 @@ class Profile(Copied):
             (3, "attn_out", "has no norm before attention, where its siblings have one").
         faults: what is wrong in itself, such as weights that are not finite, in the order of the forward pass.
         traits: what the code of all layers of such a model has in common, words of `TRAITS`.
+        kinds: name of each layer's kind, such as "attention, a window", where the layers of a model that is not ours
+            were read: a layer is compared with those of its kind. "" for a layer that could not be read.
         absent: (statistic, site) to the layers, from 1, that have no such value: theirs are nan, and no breakdown.
         seeds: the seeds of the first axis; empty for a prediction.
         notes: statistic to the reason why the theory does not cover it (in part), or why it could not be measured.
@@ -392,6 +394,7 @@ class Profile(Copied):
     differences: tuple[tuple[int, str, str], ...] = ()
     faults: tuple[Fault, ...] = ()
     traits: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     notes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     pattern: Array | None = None
@@ -567,6 +570,7 @@ class Profile(Copied):
             "config": None if self.config is None else self.config.model_dump(),
             "model": self.model, "layers": self.layers, "shapes": dict(self.shapes), "dtype": self.dtype,
             "twin": None if self.twin is None else self.twin.model_dump(), "differences": self.differences,
+            **({"kinds": self.kinds} if self.kinds else {}),
             "remarks": self.remarks, "absent": [[*key, *layers] for key, layers in self.absent.items()],
             "seeds": self.seeds,
             "seconds": _plain(self.seconds),
@@ -695,6 +699,7 @@ class _Stored(BaseModel, strict=True):
     faults: tuple[Annotated[Fault, BeforeValidator(
         lambda row: Fault(*row) if isinstance(row, list) and 4 <= len(row) <= 5 else row)], ...] = ()
     traits: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
     others: tuple[_Stored, ...] = ()
     step: int = 0
     logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}

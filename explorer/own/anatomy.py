@@ -122,7 +122,7 @@ def queries_keys_values(attention: Node | None) -> tuple[Node, Node, Node] | Non
     return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
 
 
-def kinds(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
+def branches_by_site(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
     """A sum's branches and their sites: two, where one sum takes in both.
 
     Where nothing attends, the first of two branches stands in attention's place.
@@ -233,7 +233,7 @@ def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
     ends = [_settled(term.after, after.before) for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)]
     ends.append(anatomy.output)
     for term, end in zip(anatomy.sums, ends, strict=False):
-        for site, node in (parts := kinds(anatomy, term)):
+        for site, node in (parts := branches_by_site(anatomy, term)):
             yield site, bare(node)[0]
         if parts[-1][0] == "attn_out":
             yield "resid_mid", end

@@ -12,6 +12,7 @@ import numpy as np
 
 from explorer.own import TEXTS, text
 from explorer.own.facts import Facts
+from explorer.own.kinds import LEAST, kinds, of_kind
 from explorer.own.matched import norms_of, placement_of
 from explorer.profile import BRANCHES
 from explorer.schemes.placement import PLACEMENTS, SITES
@@ -38,15 +39,23 @@ FACTS = (
 def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     """One sentence a layer, site and fact, in the order of the layers; none where a design alternates.
 
-    A sentence goes on from the layer's name: "has no norm before attention, where its siblings have one".
+    A layer is compared with the layers of its kind, of which there must be `LEAST`. A sentence goes on from the layer's
+    name: "has no norm before attention, where its siblings have one".
     """
-    if len(layers) < 3:
-        return (*_ranks(layers), *_tied(layers))
-    rows = [*_branches(layers), *_norms(layers), *_others(layers), *_shared(layers), *_ranks(layers), *_tied(layers)]
+    rows = [*_tied(layers)]
+    names = kinds(layers)
+    for name in dict.fromkeys(names):
+        members = of_kind(names, name)
+        # a layer's place in the whole stack says what a placement does there: the layers of other kinds are left blank
+        siblings = [facts if index in members else {} for index, facts in enumerate(layers)]
+        rows += _ranks(siblings, members)
+        if len(members) >= LEAST:
+            for find in (_branches, _norms, _others, _shared):
+                rows += find(siblings, members)
     return tuple(sorted(rows, key=lambda difference: difference[0]))
 
 
-def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
+def _shared(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Layers that use another one's matrices, where most have their own: sharing by all is a design."""
     first: dict[Any, int] = {}
     shared: dict[tuple[int, int], list[str]] = {}
@@ -54,19 +63,19 @@ def _shared(layers: Sequence[Facts]) -> Iterator[Difference]:
         for (name, fact), value in facts.items():
             if fact == "identity" and (owner := first.setdefault((name, value), index)) != index:
                 shared.setdefault((index, owner), []).append(name)
-    if _rare(sorted({index for index, _ in shared}), len(layers)):
+    if _rare(sorted({index for index, _ in shared}), members):
         for (index, owner), names in shared.items():
             words = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
             yield index + 1, _site(names[0]), words
 
 
-def _ranks(layers: Sequence[Facts]) -> Iterator[Difference]:
+def _ranks(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Matrices that are nearly of rank 1, or of much lower a rank than their siblings; of many, the first."""
     for name in sorted({name for facts in layers for name, fact in facts if fact == "rank"}):
         ranks = np.array([facts.get((name, "rank"), np.nan) for facts in layers])
         usual = float(np.nanmedian(ranks)) if np.isfinite(ranks).any() else np.nan
         odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
-        many = len(odd) > max(1, FEW * len(layers))
+        many = len(odd) > max(1, FEW * len(members))
         for index in odd[:1] if many else odd:
             words = text("matrices", "rank", matrix=name, rank=ranks[index], usual=usual,
                          more=len(odd) - 1 if many else 0)
@@ -84,27 +93,32 @@ def _site(matrix: str) -> str:
     return "mlp_out" if matrix in ("W_gate", "W_in", "W_out") else "attn_out"
 
 
-def _branches(layers: Sequence[Facts]) -> Iterator[Difference]:
+def _branches(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Branches that are missing."""
     held = [facts.get(("layer", "branches")) for facts in layers]
-    usual = Counter(held).most_common(1)[0][0]
+    known = Counter(value for value in held if value is not None)
+    if not known:
+        return
+    usual = known.most_common(1)[0][0]
     odd = [index for index, value in enumerate(held) if value is not None and value != usual]
-    if usual is None or not _rare(odd, len(layers)):
+    if not _rare(odd, members):
         return
     for index in odd:
-        for site in set(usual) - set(held[index] or ()):
+        for site in sorted(set(usual) - set(held[index] or ())):
             yield _difference(index, site, "branches", False, True)
 
 
-def _norms(layers: Sequence[Facts]) -> Iterator[Difference]:
+def _norms(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Norms where the design that most layers follow has none, or none where it has."""
     _, wrong = placement_of(layers)
-    if not _rare(sorted({layer - 1 for layer, _, _ in wrong}), len(layers)):
-        return
-    for layer, site, place in wrong:
-        differ = norms_of(layers[layer - 1], site) ^ place.norms
-        for name in filter(differ.__contains__, SITES):
-            yield layer, site, norm_difference(site, name, missing=name in place.norms)
+    odd = [(layer, site, name, name in place.norms) for layer, site, place in wrong
+           for name in SITES if name in norms_of(layers[layer - 1], site) ^ place.norms]
+    # what a norm has just put out needs none
+    odd = [(layer, site, name, missing) for layer, site, name, missing in odd
+           if not (missing and name == "input" and layers[layer - 1].get((site, "normed before")))]
+    if _rare(sorted({layer - 1 for layer, *_ in odd}), members):
+        for layer, site, name, missing in odd:
+            yield layer, site, norm_difference(site, name, missing=missing)
 
 
 def norm_difference(site: str, name: str, *, missing: bool) -> str:
@@ -112,7 +126,7 @@ def norm_difference(site: str, name: str, *, missing: bool) -> str:
     return text("norms", "missing" if missing else "extra", place=SITES[name][1 + BRANCHES.index(site)])
 
 
-def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
+def _others(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Every other fact."""
     place = PLACEMENTS[placement_of(layers)[0]].sublayer
     for site, name in FACTS:
@@ -122,11 +136,11 @@ def _others(layers: Sequence[Facts]) -> Iterator[Difference]:
             values = [None if value is None else value / by for value, by in zip(values, made, strict=True)]
         values = [None if isinstance(value, float) and math.isnan(value) else value for value in values]
         known = [_rounded(value) for value in values if value is not None]
-        if len(known) < len(layers) * (1 - FEW):
+        if len(known) < len(members) * (1 - FEW):
             continue
         usual = Counter(known).most_common(1)[0][0]
         odd = [index for index, value in enumerate(values) if value is not None and not _same(value, usual)]
-        if _rare(odd, len(layers)):
+        if _rare(odd, members):
             for index in odd:
                 yield _difference(index, site, name, values[index], usual)
 
@@ -148,9 +162,10 @@ def _same(value: Any, usual: Any) -> bool:
     return bool(value == usual)
 
 
-def _rare(odd: Sequence[int], count: int) -> bool:
-    """Whether they are few, and not every so many layers."""
-    if not odd or len(odd) > max(1, FEW * count):
+def _rare(odd: Sequence[int], members: Sequence[int]) -> bool:
+    """Whether they are few of a kind's layers, and not every so many of these."""
+    if not odd or len(odd) > max(1, FEW * len(members)):
         return False
-    steps = {after - before for before, after in pairwise(odd)}
+    places = [members.index(layer) for layer in odd]
+    steps = {after - before for before, after in pairwise(places)}
     return len(odd) < 2 or len(steps) > 1 or steps == {1}

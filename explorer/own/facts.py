@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.own.anatomy import Anatomy, Sum, attends, kinds
+from explorer.own.anatomy import Anatomy, Sum, attends, branches_by_site
 from explorer.own.heads import of_heads
 from explorer.own.matrices import of_matrices
 from explorer.own.nodes import FACTOR, MATRIX, NORM, VIEW, Node, walk, whole
@@ -120,7 +120,7 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
         on_sum = _norms(trace(following, partial(is_, term.after))[0]) if following else []
         skip, lineage = _skip(term, afters)
-        for site, part in kinds(anatomy, term):
+        for site, part in branches_by_site(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["norm sum"], facts["skip"] = bool(on_sum), skip
             both, _ = trace(term.branch, partial(is_, part))  # factors on a sum of two branches at once
@@ -265,6 +265,9 @@ Facts = Mapping[tuple[str, str], Any]
 """Site (attn_out, mlp_out, or layer) and name to a number or a word."""
 
 
+SAME_SIZE = 0.02
+"""Relative spread of the tokens' sizes up to which a norm has made them: its ε and half precision leave that much.
+Tokens of 1,000 independent numbers have 0.3."""
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 UNREADABLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, ArithmeticError)
 """Errors that a block built in no known way may cause; it is said which of its parts is unread, and it is measured all
@@ -282,6 +285,10 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
         ("layer", "attends"): anatomy.attention is not None,
         ("layer", "branches"): tuple(site for site in BRANCHES if site in anatomy.sites),
         ("layer", "dropout"): max([0.0, *drops, *map(_dropped, anatomy.order)]),
+        # with repetition, so that a matrix in two places is not a matrix less
+        ("layer", "matrices"): tuple(sorted(tuple(parameter.shape) for _, parameter in block.named_parameters(
+            remove_duplicate=False) if parameter.ndim > 1)),
+        ("attn_out", "normed before"): _has_one_size(anatomy.source.tensor),
     }
     if any(node.op == "topk" for node in anatomy.order):
         facts["layer", "experts"] = True
@@ -293,6 +300,15 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
             unread.append((words, f"{type(error).__name__}: {error}"))
     facts["layer", "unread"] = tuple(unread)
     return facts
+
+
+def _has_one_size(stream: Tensor) -> bool:
+    """Whether all tokens of the stream have one variance, or one second moment: it comes from a norm."""
+    x = stream.detach().float()
+    for sizes in (x.var(dim=-1, correction=0), x.square().mean(dim=-1)):
+        if sizes.numel() > 1 and float(sizes.max() - sizes.min()) <= SAME_SIZE * float(sizes.max()):
+            return True
+    return False
 
 
 def _dropped(node: Node) -> float:

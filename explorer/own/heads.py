@@ -156,7 +156,7 @@ def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
     if bool(scores.where(shown, 0).isnan().any()) or bool(scores.isposinf().any()):
         return "", ""  # which keys are hidden, and what is added to the others, is not seen
     lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
-    mask = "none" if bool(shown.all()) else "causal" if bool((shown == lower).all()) else "another"
+    mask = _mask(shown, lower)
     left = (bias - bias[..., :1]).where(shown & shown[..., :1], 0)
     if float(left.abs().max()) <= 1e-3 * max(1.0, float(scores.where(shown, 0).abs().max())):
         return "none", mask
@@ -168,6 +168,15 @@ def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
         if float((left - line).abs().max()) <= 0.02 * float(line.abs().max()):
             return "alibi", mask
     return "another", mask
+
+
+def _mask(shown: Tensor, lower: Tensor) -> str:
+    """A mask in a word, from which keys are shown; a window is a causal mask that hides keys of the past, too."""
+    if bool(shown.all()):
+        return "none"
+    if bool((shown == lower).all()):
+        return "causal"
+    return "another" if bool((shown & ~lower).any()) else "window"
 
 
 # The facts.

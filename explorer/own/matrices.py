@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.measuring.spectra import spectra as spectra_of
-from explorer.own.anatomy import Anatomy, Piece, bare, kinds, queries_keys_values, shares
+from explorer.own.anatomy import Anatomy, Piece, bare, branches_by_site, queries_keys_values, shares
 from explorer.own.nodes import MATRIX, SUM, Node, pattern_of, products
 from explorer.own.trace import arguments, is_bent
 from explorer.profile import Array, Key
@@ -26,7 +26,7 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
             packed = sum(shares(node, head) for head in heads) > 1
             yield name, _pieces(node.matrix, node if packed else None)
     for added in anatomy.sums:
-        for site, node in kinds(anatomy, added):
+        for site, node in branches_by_site(anatomy, added):
             last = [part for part in node.matrix if part.tensor.shape[-1] == width]
             yield ("W_O" if site == "attn_out" else "W_out"), _pieces(last)
             before = [part for product in last for part in product.made_of("deep")]
@@ -68,7 +68,7 @@ def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
 
 def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
-    alpha = {id(w): w for part in anatomy.sums for _, node in kinds(anatomy, part) for w in bare(node)[1]}
+    alpha = {id(w): w for part in anatomy.sums for _, node in branches_by_site(anatomy, part) for w in bare(node)[1]}
     yield "alpha", [Piece(weight, False) for weight in alpha.values()]
     soft = None if anatomy.attention is None else pattern_of(anatomy.attention)
     yield "sink", [Piece(part.parameter, False) for part in _joined_logits(soft) if part.parameter is not None]

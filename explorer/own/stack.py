@@ -14,11 +14,12 @@ from explorer.diagnosis.remedies import listed
 from explorer.measuring.spectra import of_heads
 from explorer.measuring.statistics import Signal, norms, second_moment
 from explorer.own import faults, text
-from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, kinds, layout
+from explorer.own.anatomy import Anatomy, Layout, Piece, branches_by_site, ends_with_norm, layout
 from explorer.own.attention import read_attention
 from explorer.own.differences import differences
 from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
+from explorer.own.kinds import kinds
 from explorer.own.matrices import by_head, weight_values
 from explorer.own.model import Block
 from explorer.own.nodes import Node, is_norm
@@ -108,7 +109,7 @@ class Stack:
             self.rows(anatomy.attention, anatomy.source.tensor)
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
-        named = [site for term in anatomy.sums for site, _ in kinds(anatomy, term)]
+        named = [site for term in anatomy.sums for site, _ in branches_by_site(anatomy, term)]
         self.branches.append((len(named), len(set(named))))
         self.sites.append({"embed": anatomy.source, **anatomy.sites})
         self.anatomies.append(anatomy)
@@ -198,7 +199,7 @@ class Stack:
             "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
             seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
             pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
-            differences=differences(self.facts), absent=absent, faults=tuple(self.faults),
+            differences=differences(self.facts), kinds=kinds(self.facts), absent=absent, faults=tuple(self.faults),
             traits=traits_of(self.facts, self.normed, self.final), waits=self.waits, coverage=tuple(self.coverage()),
         )
         unread = self.unread()
