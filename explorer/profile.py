@@ -269,6 +269,24 @@ LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_
 """Mean cross-entropy in nats and its standard error over rows; number of classes; variance of a row's logits, mean over
 rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
 
+FACTS = {
+    "softmax": "axis over which attention's weights sum to 1: keys, queries, heads or sequences",
+    "mask": "keys that a query sees: all (none), causal, reversed (later ones alone), ahead (one too many), another",
+    "divisor": "of the attention logits",
+    "d_head": "coordinates of a head",
+    "qk_norm": "whether queries or keys are normalized: yes or no",
+    "rotary": "mistake of rotary positions, see `own.heads.ROTARY`",
+    "restart": "token, from 0, at which rotary positions begin anew",
+    "attention_skip": "factor on the stream that attention is added to",
+    "mlp_skip": "factor on the stream that the MLP is added to",
+    "attention_added": "no, where attention is computed and added to nothing",
+    "modules": "distinct modules that a container of layers repeats from end to end, and the next",
+    "entries": "entries of that container",
+    "target": "what says that the model predicts tokens: see `own.ahead`",
+    "ahead": "share of the gradient of a row of its logits that goes to tokens that it must not see; 0 without any",
+}
+"""Names in `Profile.facts`, each there where it was read and is the same in all layers that have it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Profile(Copied):
@@ -298,6 +316,8 @@ class Profile(Copied):
         others: the same model's other stacks, such as an encoder beside its decoder.
         step: of its training, updates made before; 0 is the model as it was drawn.
         logits: of a model that is not ours and whose loss is the cross-entropy of its output: see `LOGITS`; else empty.
+        facts: what all layers of a model that is not ours were seen to do, and whether it sees what it is to predict:
+            see `FACTS`.
     """
 
     origin: Literal["measured", "predicted"]
@@ -319,6 +339,7 @@ class Profile(Copied):
     others: tuple[Profile, ...] = ()
     step: int = 0
     logits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    facts: Mapping[str, float | str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -331,7 +352,7 @@ class Profile(Copied):
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
-        for name in ("notes", "absent", "shapes", "logits"):
+        for name in ("notes", "absent", "shapes", "logits", "facts"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __getitem__(self, key: Key | str) -> Array:
@@ -488,6 +509,7 @@ class Profile(Copied):
             ],
             "others": [json.loads(other.to_json()) for other in self.others], "step": self.step,
             **({"logits": dict(self.logits)} if self.logits else {}),
+            **({"facts": dict(self.facts)} if self.facts else {}),
         }, allow_nan=False)
 
     @classmethod
@@ -587,6 +609,7 @@ class _Stored(BaseModel, strict=True):
     others: tuple[_Stored, ...] = ()
     step: int = 0
     logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}
+    facts: dict[str, Annotated[float, Field(gt=-MOST, lt=MOST)] | str] = {}
 
     def profile(self, at: str = "") -> Profile:
         """The profile; `at` is its place in the file, before the name of a part."""

@@ -179,7 +179,7 @@ def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
 def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Mask and positions."""
     fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
-    if facts["mask"] == "another":
+    if facts["mask"] not in ("causal", "none"):
         majority.differs.append(text("differs", "mask"))
     turn = facts["turn"]
     if facts["position"] == "another":

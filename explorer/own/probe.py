@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
+from explorer.own.ahead import sees_target
 from explorer.own.logits import of_output
 from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
+from explorer.own.shared import shared
 from explorer.own.stack import Stack, follow
 from explorer.own.twin import Twin
 from explorer.profile import BRANCHES, STREAM, Profile
@@ -181,6 +183,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
+    recording: Recording | None = None
     with untouched(model), ExitStack() as cleanup:
         if isinstance(blocks, Mapping):
             sites = Sites(model, blocks)
@@ -197,12 +200,15 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        logits = of_output(output, loss, value)
+        asked = of_output(output, loss, value)
+        layers = shared(stacks[0].facts, stacks[0].blocks)
+        facts = layers | (sees_target(model, recording.graph.lookups, asked, layers) if recording else {})
         backward(value, stacks, model)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [stack.profile(name, seconds, scale) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, scale, others)
-    return replace(profile, remarks=(*profile.remarks, *refused), logits=logits), stacks[0]
+    profile = replace(profile, remarks=(*profile.remarks, *refused), logits=asked.numbers, facts=facts)
+    return profile, stacks[0]
 
 
 def twin(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None = None, loss: Loss | None = None) -> Twin:

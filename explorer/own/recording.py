@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from explorer.own import text
+from explorer.own.ahead import TABLES, Lookup, lookup
 from explorer.own.anatomy import read_block
 from explorer.own.facts import UNREADABLE
 from explorer.own.matrices import matrices, vectors
@@ -37,6 +38,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, parameters: Mapping[int, nn.Parameter], shown: Callable[[Node], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.parameters, self.shown = parameters, shown
+        self.lookups: list[Lookup] = []
+        """Rows of tables that were taken, such as the embeddings of tokens and of positions."""
         self.begin(torch.empty(0))
         self.recording = False
 
@@ -80,7 +83,11 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Runs the operation, and remembers it."""
         kwargs = kwargs or {}
         if not self.recording:
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if (op := func.overloadpacket.__name__) in TABLES and (part := lookup(
+                    op, named_arguments(func, args, kwargs), out, self.parameters)):
+                self.lookups.append(part)
+            return out
         self.announce()
         inputs = [self.find(tensor) for tensor in tensors_in((args, tuple(kwargs.values())))]
         named = {name: self.find(value) if isinstance(value, Tensor) else value
