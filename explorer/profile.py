@@ -276,6 +276,7 @@ FACTS = {
     "d_head": "coordinates of a head",
     "qk_norm": "whether queries or keys are normalized: yes or no",
     "rotary": "mistake of rotary positions, see `own.heads.ROTARY`",
+    "rotary_speed": "factor on rotary positions, where it is not 1",
     "restart": "token, from 0, at which rotary positions begin anew",
     "attention_skip": "factor on the stream that attention is added to",
     "mlp_skip": "factor on the stream that the MLP is added to",

@@ -105,7 +105,7 @@ def _drawn_smaller(profile: Profile, root: float) -> bool:
     if len(sizes) < 3 or not min(sizes) > 0:
         return True
     queries, keys, mixed = sizes
-    return math.sqrt(queries * keys) / mixed < root**-0.5
+    return bool(math.sqrt(queries * keys) / mixed < 1 / math.sqrt(root))
 
 
 def one_module(profile: Profile) -> Finding | None:

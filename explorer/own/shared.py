@@ -35,6 +35,9 @@ def shared(layers: Sequence[Facts], blocks: Sequence[Block]) -> dict[str, float 
     attends = [layer for layer in layers if layer.get(("layer", "attends"))]
     if len(attends) == len(layers) and not any("attn_out" in layer.get(("layer", "branches"), ()) for layer in layers):
         facts["attention_added"] = "no"
+    speeds = {turn.speed for layer in layers if (turn := layer.get(("attn_scores", "turn"))) is not None and turn.fits}
+    if len(speeds) == 1 and (speed := speeds.pop()) != 1:
+        facts["rotary_speed"] = speed
     count = _distinct(blocks)
     if count < len(blocks):
         facts |= {"modules": float(count), "entries": float(len(blocks))}
