@@ -290,6 +290,25 @@ LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_
 """Mean cross-entropy in nats and its standard error over rows; number of classes; variance of a row's logits, mean over
 rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
 
+FACTS = {
+    "softmax": "axis over which attention's weights sum to 1: keys, queries, heads or sequences",
+    "mask": "keys that a query sees: all (none), causal, reversed (later ones alone), ahead (one too many), another",
+    "divisor": "of the attention logits",
+    "d_head": "coordinates of a head",
+    "qk_norm": "whether queries or keys are normalized: yes or no",
+    "rotary": "mistake of rotary positions, see `own.heads.ROTARY`",
+    "rotary_speed": "factor on rotary positions, where it is not 1",
+    "restart": "token, from 0, at which rotary positions begin anew",
+    "attention_skip": "factor on the stream that attention is added to",
+    "mlp_skip": "factor on the stream that the MLP is added to",
+    "attention_added": "no, where attention is computed and added to nothing",
+    "modules": "distinct modules that a container of layers repeats from end to end, and the next",
+    "entries": "entries of that container",
+    "target": "what says that the model predicts tokens: see `own.ahead`",
+    "ahead": "share of the gradient of a row of its logits that goes to tokens that it must not see; 0 without any",
+}
+"""Names in `Profile.facts`, each there where it was read and is the same in all layers that have it."""
+
 
 State = Literal["first", "second", "later", "waiting", "frozen", "idle", "zeros", "never", "unreached", "unused",
                 "uncalled", "checkpoint", "no_grad", "unheld", "no_rate", "unmoved"]
@@ -379,6 +398,8 @@ class Profile(Copied):
         learning: of a model that is not ours, which parameters learn; without parts where that was not read.
         waits: matrix to the layers, from 1, in which its gradient is exactly 0 before the first step and not after it.
         coverage: sentences on what was read of a model that is not ours, and what was not, where that is not all.
+        facts: what all layers of a model that is not ours were seen to do, and whether it sees what it is to predict:
+            see `FACTS`.
     """
 
     origin: Literal["measured", "predicted"]
@@ -406,6 +427,7 @@ class Profile(Copied):
     learning: Learning = NOT_READ
     waits: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     coverage: tuple[str, ...] = ()
+    facts: Mapping[str, float | str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -418,7 +440,7 @@ class Profile(Copied):
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
-        for name in ("notes", "absent", "shapes", "logits", "waits"):
+        for name in ("notes", "absent", "shapes", "logits", "waits", "facts"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __getitem__(self, key: Key | str) -> Array:
@@ -587,6 +609,7 @@ class Profile(Copied):
             **({"learning": self.learning._asdict()} if self.learning.parts else {}),
             **({"waits": dict(self.waits)} if self.waits else {}),
             **({"coverage": self.coverage} if self.coverage else {}),
+            **({"facts": dict(self.facts)} if self.facts else {}),
         }, allow_nan=False)
 
     @classmethod
@@ -706,6 +729,7 @@ class _Stored(BaseModel, strict=True):
     learning: _StoredLearning = Field(default_factory=lambda: _StoredLearning())
     waits: dict[str, tuple[int, ...]] = {}
     coverage: tuple[str, ...] = ()
+    facts: dict[str, Annotated[float, Field(gt=-MOST, lt=MOST)] | str] = {}
 
     def profile(self, at: str = "") -> Profile:
         """The profile; `at` is its place in the file, before the name of a part."""

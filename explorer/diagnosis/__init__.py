@@ -7,12 +7,13 @@ ours, a line of torch for any other. The tests apply each of the former and meas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
-from explorer.diagnosis import agreement, faults, learning, signal, structure, weights
+from explorer.diagnosis import agreement, every_layer, faults, learning, signal, structure, weights
 from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Severity
 from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
@@ -24,8 +25,14 @@ __all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Seve
 
 Rule = Callable[[Profile], Finding | None]
 
+SHARED: tuple[Rule, ...] = (
+    every_layer.wrong_softmax, every_layer.sees_target, every_layer.lost_stream, every_layer.wrong_rotary,
+    every_layer.undivided, every_layer.one_module,
+)
+"""Mistakes that all layers of a model share, read from its code: they come before those of one layer."""
 CAUSES: tuple[Rule, ...] = (
-    *faults.FAULTS, structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
+    *faults.FAULTS, *SHARED,
+    structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
     weights.undivided, structure.no_residual, structure.no_norm_on_sum, structure.dead_branch, structure.unmoved,
     weights.odd_branch, *learning.CAUSES,
 )
@@ -42,6 +49,15 @@ RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_l
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
                            agreement.departs_from_twin, agreement.unlike_twin, *learning.UNUSED, learning.stepwise)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
+EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType({
+    every_layer.wrong_softmax: (alike, signal.one_hot, agreement.unlike_twin),
+    every_layer.lost_stream: (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin),
+    **dict.fromkeys((every_layer.sees_target, every_layer.wrong_rotary, every_layer.one_module),
+                    (agreement.unlike_twin,)),
+    every_layer.undivided: (signal.one_hot, agreement.unlike_twin),
+})
+"""A mistake that all layers share, and what follows from it: said after it, and without a remedy of its own. That no
+design is like the model is not said then."""
 
 
 def diagnose(profile: Profile) -> Findings:
@@ -57,6 +73,7 @@ def diagnose(profile: Profile) -> Findings:
                           for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
         if any(finding.severity == "bad" for finding in others):
             causes = [replace(finding, severity="bad") for finding in causes]
+        others = _after_causes(profile, others)
         once: dict[str, Finding] = {}
         for finding in causes + others:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
@@ -64,6 +81,17 @@ def diagnose(profile: Profile) -> Findings:
         first, *rest = ordered or [signal.healthy(profile)]
         notes = [finding for rule in learning.NOTES if foreign and (finding := rule(profile)) is not None]
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
+
+
+def _after_causes(profile: Profile, others: list[Finding]) -> list[Finding]:
+    """Findings beside the causes, where a cause that all layers share takes the remedy of what follows from it."""
+    if profile.config is not None:
+        return others
+    rules = [rule for cause, rules in EXPLAINED.items() if cause(profile) is not None for rule in rules]
+    follow = {finding.meaning for rule in rules if (finding := rule(profile)) is not None}
+    unlike = agreement.unlike_twin(profile) if agreement.unlike_twin in rules else None
+    return [replace(finding, remedy="", code="") if finding.meaning in follow else finding for finding in others
+            if unlike is None or finding.meaning != unlike.meaning]
 
 
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:

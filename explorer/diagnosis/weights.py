@@ -175,8 +175,10 @@ def odd_logits(profile: Profile) -> Finding | None:
 
 
 def undivided(profile: Profile) -> Finding | None:
-    """Logits that are as wide as undivided ones in all layers."""
-    spread, gain, width = by_layer(profile, "logit_std", "attn_scores"), _gain(profile), head_width(profile)
+    """Logits that are as wide as undivided ones in all layers, where the divisor itself was not read."""
+    if "divisor" in profile.facts:
+        return None
+    spread, gain, width = by_layer(profile, "logit_std", "attn_scores"), logit_gain(profile), head_width(profile)
     ratio = float(np.median(gain)) if len(gain) else 0.0
     if not width or not np.median(spread) > WIDE or not ratio > 0 or not _near(ratio**2, width):
         return None
@@ -199,7 +201,7 @@ def odd_branch(profile: Profile) -> Finding | None:
                    layer=numbered(profile, layer), remedy=fix(profile, cure, block=path(profile, layer)))
 
 
-def _gain(profile: Profile) -> Array:
+def logit_gain(profile: Profile) -> Array:
     """Spread of the logits over that which W_Q, W_K and the tokens' correlation give a stream of second moment 1 after
     the division by √d, `[layer]`: 1, or √d without it. Empty where a part is not known."""
     spread, rho = _spread(profile), line(profile, "token_correlation")
@@ -218,7 +220,7 @@ def _spread(profile: Profile) -> Array:
 
 def _wide(profile: Profile, width: int) -> dict[int, float]:
     """The one layer whose logits are √d wider than the others', by what its own weights and tokens give."""
-    gain = _gain(profile)
+    gain = logit_gain(profile)
     if not width or len(gain) < 3 or not np.all(gain > 0):
         return {}
     ratio = gain / np.median(gain)

@@ -61,6 +61,8 @@ class Anatomy:
     attention: Node | None
     """Output of the first attention, before its last matrix."""
     sums: list[Sum]
+    softmax: str = "keys"
+    """Axis over which the attention's weights sum to 1; any but "keys" is a mistake."""
     sites: dict[str, Node] = field(default_factory=dict)
     matrices: dict[str, list[Piece]] = field(default_factory=dict)
     vectors: dict[str, list[Piece]] = field(default_factory=dict)
@@ -77,20 +79,57 @@ def own(attention: Node) -> bool:
     """Whether queries and keys both come from the stream; those of cross attention, or of a softmax over other things,
     do not.
     """
-    heads = queries_keys_values(attention)
     if attention.op not in FUSED and not _over_keys(attention):
         return False
+    return _from_stream(attention)
+
+
+def _from_stream(attention: Node) -> bool:
+    """Whether queries and keys are both made of the stream."""
+    heads = queries_keys_values(attention)
     return heads is not None and all(node.role in ("deep", "stream") for node in heads[:2])
 
 
 def _over_keys(attention: Node) -> bool:
     """Whether the softmax is over the axis that the product with the values adds up."""
-    soft, node = pattern_of(attention), attention.inputs[0]
-    axis: int | None = node.tensor.ndim - 1
-    while node is not soft and axis is not None:
+    soft = pattern_of(attention)
+    return soft is not None and _axis_in(soft, attention, -1) == soft.named["dim"] % soft.tensor.ndim
+
+
+def _axis_in(soft: Node, attention: Node, axis: int) -> int | None:
+    """Axis of a softmax that became this one of the weights as the product with the values has them; None without."""
+    node = attention.inputs[0]
+    at: int | None = axis % node.tensor.ndim
+    while node is not soft and at is not None:
         before = node.made_of()[0]
-        axis, node = axis_before(node, before, axis), before
-    return soft is not None and axis is not None and axis == soft.named["dim"] % soft.tensor.ndim
+        at, node = axis_before(node, before, at), before
+    return at
+
+
+SUMS_TO_1 = 1e-2
+"""Error of a sum of weights up to which it is 1, in half precision, too."""
+
+
+def wrong_axis(attention: Node) -> str:
+    """Axis over which weights of queries by keys sum to 1 by mistake: queries, heads or sequences; empty elsewhere.
+
+    Weights that are divided by their sum over the keys afterwards, as those of slot attention, are no mistake.
+    """
+    soft = pattern_of(attention)
+    if attention.op in FUSED or soft is None or not _from_stream(attention) or _over_keys(attention):
+        return ""
+    weights, dim = attention.inputs[0].tensor.detach().float(), soft.named["dim"] % soft.tensor.ndim
+    if weights.shape[-1] != weights.shape[-2] or soft.tensor.shape[dim] < 2 or _all_1(weights.sum(dim=-1)):
+        return ""
+    if not _all_1(soft.tensor.detach().float().sum(dim=dim)):
+        return ""
+    if _axis_in(soft, attention, -2) == dim:
+        return "queries"
+    return "heads" if dim else "sequences"
+
+
+def _all_1(sums: Tensor) -> bool:
+    return bool(((sums - 1).abs() < SUMS_TO_1).all())
 
 
 def axis_before(node: Node, before: Node, axis: int) -> int | None:
@@ -176,8 +215,11 @@ def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
     """Branches and sites of a block that has just run, from what it computed in turn."""
     with torch.enable_grad():
         order[:] = [part for node in order for part in expanded(node)]
-    attention = next((node for node in order if attends(node) and own(node)), None)
-    anatomy = Anatomy(order, source, output, attention, _sums(order))
+    attending = [node for node in order if attends(node)]
+    attention, softmax = next((node for node in attending if own(node)), None), "keys"
+    if attention is None:
+        attention, softmax = next(((node, axis) for node in attending if (axis := wrong_axis(node))), (None, "keys"))
+    anatomy = Anatomy(order, source, output, attention, _sums(order), softmax)
     if output.role != "stream":
         anatomy.sums = _without_residual(anatomy)
     anatomy.sites = dict(_sites(anatomy))

@@ -28,7 +28,17 @@ from explorer.model.batch import Batch as Codes
 from explorer.own import text
 from explorer.own.attention import logits, visible
 from explorer.own.model import Batch, Block, Loss, called, find_stacks, is_compiled, loss_of, output_of, unwrapped
-from explorer.own.nodes import FACTOR, FUSED, MATRIX, SOFTMAX, first_floating, named_arguments, tensors_in
+from explorer.own.nodes import (
+    FACTOR,
+    FUSED,
+    MATRIX,
+    NORMS,
+    REDUCTION,
+    SOFTMAX,
+    first_floating,
+    named_arguments,
+    tensors_in,
+)
 from explorer.own.probe import run_eagerly
 from explorer.own.sums import HALF, wide_on
 from explorer.own.window import plain
@@ -72,6 +82,10 @@ The others follow from one step of a parameter, its input Θ(1): each entry move
 fan_in = width moves by η · width, one with a row of a table or a bias by η. NTK's factor 1/√width comes on top. What
 also depends on norms or heads is None.
 """
+HIDDEN = ("embedding", "matrix", "stream")
+"""Kinds whose size at step 0 is Θ(1) at every width under μP: the coordinates of activations are, those of the output
+at most (Yang et al. 2022, desiderata J.1). At step 0 no kind may grow; attention logits, readout and biases may fall,
+and so may all over the depth."""
 GRID = 0.5
 """Powers of a parametrization are multiples of it: a slope nearer to another multiple than to a right one, by
 two standard errors, is a finding.
@@ -100,6 +114,8 @@ class Size(NamedTuple):
     """The size at step 0."""
     head: int = 0
     """Of attention logits, the width of a head."""
+    factor: float = 1.0
+    """Of numbers that multiply it right afterwards; nan where a norm follows, which takes its size away."""
 
 
 class Slope(NamedTuple):
@@ -120,8 +136,13 @@ class Slope(NamedTuple):
     @property
     def deviation(self) -> float:
         """Distance from the slopes that are right; negative within them."""
-        highest = -GRID if self.axis == "head" else 0.0 if self.step or self.kind != "matrix" else math.inf
-        lowest = -math.inf if not self.step else 0.0 if self.kind in ("embedding", "bias") else -GRID
+        highest = -GRID if self.axis == "head" else 0.0
+        if self.step:
+            lowest = 0.0 if self.kind in ("embedding", "bias") else -GRID
+        else:
+            # a table is read as the input of the layers, for its factor may follow other operations
+            hidden = self.kind == "matrix" or self.quantity in (INPUT, STREAM)
+            lowest = 0.0 if self.axis == "width" and hidden else -math.inf
         return max(self.slope - highest, lowest - self.slope)
 
 
@@ -131,6 +152,8 @@ class Slope(NamedTuple):
 GATHERED = {"embedding", "index", "index_select"}
 COPIES = {"_to_copy", "clone", "cat", *FACTOR}
 """Operations whose result is still a parameter, if all that they are given are, or numbers: autocast's, for one."""
+SIZED = NORMS | REDUCTION | {"pow", "square"}
+"""Operations that a norm is, or begins with."""
 
 
 class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -157,7 +180,10 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Runs the model, and takes its quantities; returns its output."""
         self.step, self.passed, self.last, self.head, self.coordinates = step, False, "", 0, 0
         self.calls, self.copies = Counter[str](), list[Tensor]()
+        self.made = dict[int, list[tuple[str, int, int]]]()
+        """Address of a matrix's output at step 0, or of a multiple, to quantity, number of the call and of entries."""
         self.sums = defaultdict[str, list[tuple[int, Tensor, Tensor]]](list)
+        self.factors = defaultdict[str, dict[int, float]](dict)
         self.owners = {address(weight): [weight] for weight in self.names if weight.ndim > 1}
         for weight, name in self.inner.items():
             if weight.ndim < 2 and weight.requires_grad:
@@ -194,7 +220,29 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.apply(owned[-1], op in GATHERED, out)
             elif op in MATRIX and operands and operands[-1].ndim > 1:
                 self.coordinates = operands[-1].shape[-2]  # of queries and keys, where a softmax follows
+        if self.made and (op in FACTOR or op in SIZED):
+            self.follow(op, named_arguments(func, args, kwargs or {}), out)
         return out
+
+    def follow(self, op: str, named: Mapping[str, Any], out: Any) -> None:
+        """Takes what an operation does to the size of a matrix's output: a number that multiplies it, or a norm."""
+        first, other = [*named.values(), None][:2]
+        held = self.made.get(address(first), []) if isinstance(first, Tensor) else []
+        if op in SIZED or (isinstance(other, Tensor) and other is first):
+            for quantity, call, _ in held:
+                if self.kinds[quantity] == "matrix":  # a table's rows may be the stream, which goes on beside the norm
+                    self.factors[quantity][call] = math.nan
+            return
+        value = float(other) if isinstance(other, (int, float)) or (
+            isinstance(other, Tensor) and other.numel() == 1 and not other.requires_grad) else None
+        if value is None or not isinstance(out, Tensor) or not isinstance(first, Tensor):
+            return
+        whole = [row for row in held if row[2] == first.numel()]
+        for quantity, call, _ in whole:
+            self.factors[quantity][call] = self.factors[quantity].get(call, 1.0) * (1 / value if "div" in op else value)
+        if whole:
+            self.made[address(out)] = whole
+            self.copies.append(out)
 
     def apply(self, weights: list[nn.Parameter], gathered: bool, out: Tensor) -> None:
         """Takes the output of a matrix, or of several side by side; after the layers it is the readout's."""
@@ -206,6 +254,10 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.last = f"{name} (matrix)" if name in POOLED else name
             self.kinds[self.last] = "embedding" if weight not in self.inner and (gathered or self.layers) else "matrix"
             self.take(self.last, part)
+            if self.step == 0:
+                self.made.setdefault(address(out), []).append((self.last, self.calls[self.last] - 1, out.numel()))
+        if self.step == 0:
+            self.copies.append(out)
 
     @torch.no_grad()
     def take(self, quantity: str, x: Tensor | None, count: int | None = None) -> None:
@@ -229,9 +281,12 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The quantities of the pass."""
         for quantity, sums in self.sums.items():
             total, size, change = (float(sum(parts)) for parts in zip(*sums, strict=True))
+            factors = self.factors[quantity]
+            scaled = sum(float(part) * factors.get(call, 1.0) ** 2 for call, (_, part, _) in enumerate(sums))
+            factor = math.sqrt(scaled / size) if size else 1.0
             size, change, kind = math.sqrt(size / total), math.sqrt(change / total), self.kinds[quantity]
             yield Size(quantity, kind, width, depth, seed, self.step, size, change,
-                       self.starts.setdefault(quantity, size), self.head if kind == "attention" else 0)
+                       self.starts.setdefault(quantity, size), self.head if kind == "attention" else 0, factor)
 
 
 def address(tensor: Tensor) -> int:
@@ -414,12 +469,23 @@ class CoordCheck(Copied):
 
 
 def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
-    """The slope of some rows of one quantity at one step; of a matrix the better one of change and relative change."""
+    """The slope of some rows of one quantity at one step.
+
+    Of a matrix's change it is the better one of change and relative change, of its size at step 0 that with the factor
+    after it or without: queries may be multiplied by a part of the divisor of their logits.
+    """
     quantity, kind, *_, step = rows[0][:6]
     y = np.array([row.change if step else row.size for row in rows])
     asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, kind] if step or axis == "head" else (), strict=False))
     starts = np.array([row.start for row in rows])
-    both = [y, y / starts] if kind == "matrix" and step and starts.all() else [y]
+    factors = np.array([row.factor for row in rows])
+    both = [y]
+    if not step and np.isnan(factors).any():
+        both = [factors]
+    elif not step:
+        both = [y, y * factors]
+    elif kind == "matrix" and starts.all():
+        both = [y, y / starts]
     fits = (fitted([getattr(row, axis) for row in rows], values) for values in both)
     return min((Slope(quantity, kind, axis, step, *fit, asked) for fit in fits), key=lambda slope: slope.deviation)
 
@@ -437,12 +503,20 @@ def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
 def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
     """A slope that is not right, in words; `cause` is the kind of quantity that it may follow from."""
     grows = slope.slope > 0 or slope.axis == "head"
-    key = "head" if slope.axis == "head" else "start" if not slope.step else "grows" if grows else "shrinks"
+    key = "head" if slope.axis == "head" else (
+        "start" if grows else "starts_smaller") if not slope.step else "grows" if grows else "shrinks"
     meaning = text("coordinates", key, name=slope.quantity, axis=slope.axis, slope=slope.slope,
                    error=slope.error)
-    evidence = text("coordinates", "evidence" if slope.step else "at_start", step=slope.step,
-                    axis="head width" if slope.axis == "head" else slope.axis, least=least, most=most)
-    remedy = (text("follows", cause) if cause else text("depth", "grows" if grows else "shrinks")
-              if slope.axis == "depth" else
-              text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity))
+    sized = slope.axis == "width" and slope.kind in HIDDEN
+    words = "evidence" if slope.step else "at_start_width" if sized else "at_start"
+    evidence = text("coordinates", words, step=slope.step, axis="head width" if slope.axis == "head" else slope.axis,
+                    least=least, most=most)
+    if cause:
+        remedy = text("follows", cause)
+    elif slope.axis == "depth":
+        remedy = text("depth", "grows" if grows else "shrinks")
+    elif slope.axis == "width" and not slope.step and slope.kind in HIDDEN:
+        remedy = text("drawn", slope.kind, name=slope.quantity)
+    else:
+        remedy = text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity)
     return Finding("bad" if grows else "warning", meaning, evidence, remedy)

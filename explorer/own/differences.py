@@ -30,7 +30,8 @@ LOW = 2.0
 FACTS = (
     *((site, name) for name in ("skip", "branch", "epsilon", "norm", "learned") for site in BRANCHES),
     ("mlp_out", "mlp"), ("mlp_out", "activation"),
-    *(("attn_scores", name) for name in ("divisor", "cap", "qk_normed", "mask", "position", "sink", "n_heads")),
+    *(("attn_scores", name) for name in ("divisor", "cap", "qk_normed", "softmax", "mask", "position", "sink",
+                                      "n_heads")),
     ("layer", "dropout"), ("attn_scores", "tied"), ("layer", "attends"), ("attn_out", "gates"),
 )
 """Site and name of what is compared beside norms, branches and matrices."""

@@ -17,12 +17,13 @@ from explorer.diagnosis.reading import numbered
 from explorer.display import shown
 from explorer.measuring import measure
 from explorer.own import text
+from explorer.own.departures import departures, unseen
 from explorer.own.differences import Difference
 from explorer.own.fields import Majority
 from explorer.own.model import Batch, Loss, projected
 from explorer.own.probe import probed, twin_in
 from explorer.own.twin import COMPARED
-from explorer.profile import Array, Key, Profile
+from explorer.profile import SITE_WORDS, VOCABULARY, Array, Key, Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import LAST
 
@@ -38,6 +39,10 @@ PLACES: tuple[Key, ...] = (("second_moment", "embed"), *COMPARED, ("attention_en
 depend on the batch, and gradients by matrices, which depend on the loss."""
 SIZES = ("n_heads", "head_size", "n_kv_heads", "mlp_ratio", "n_ctx", "batch_size", "input", "input_correlation")
 """Fields that are the model's own and its batch's, beside width and depth."""
+
+SHARED = {"softmax": "axis of the softmax", "mask": "mask", "divisor": "divisor of the logits", "qk_norm": "QK-norm",
+          "attention_skip": "factor on the stream beside attention", "mlp_skip": "factor on the stream beside the MLP"}
+"""Facts of a stored profile that are compared, and their words."""
 
 
 def expectation(name: str) -> Config | Profile:
@@ -69,29 +74,44 @@ class Verdict(NamedTuple):
     """Layers that are built otherwise than their siblings, and are not so in an expected profile."""
     remarks: tuple[str, ...] = ()
     """Of what could not be read, or stands in no config."""
+    facts: tuple[str, ...] = ()
+    """What all layers, or many, do otherwise than the design."""
+    explained: frozenset[Key] = frozenset()
+    """Statistics and sites that part, and do not where the design has the model's facts."""
+    unseen: tuple[Key, ...] = ()
+    """Statistics and sites that the design has and the model does not."""
 
     @property
     def agrees(self) -> bool:
         """Whether the model starts as expected."""
-        return not self.comparison.partings and not self.differences
+        return not (self.comparison.partings or self.differences or self.facts or self.unseen)
 
     def __str__(self) -> str:
-        key = "as_design" if self.agrees else "otherwise"
-        model, both = self.profile.model or "The model", self.comparison
-        return "\n  ".join((
-            text("expected", key, model=model, design=self.name, comparison=both),
-            *(text("expected", "layer", layer=numbered(self.profile, at), difference=words)
-              for at, _, words in self.differences),
-            *(text("expected", "place", place=both.place(row), words=row.words) for row in both.partings),
-            *(text("expected", "remark", remark=remark) for remark in self.remarks)))
+        both, fact = self.comparison, self.facts[0] if self.facts else ""
+        key = "as_design" if self.agrees else "fact" if fact else "otherwise"
+        follow, others = ([row for row in both.partings if ((row.statistic, row.site) in self.explained) is known]
+                          for known in (True, False))
+        lines = [text("expected", key, model=self.profile.model or "The model", design=self.name, comparison=both,
+                      fact=fact)]
+        lines += [text("expected", "departs", fact=fact) for fact in self.facts]
+        lines += [text("expected", "follows", place=both.place(row), words=row.words) for row in follow]
+        lines += [text("expected", "layer", layer=numbered(self.profile, at), difference=words)
+                  for at, _, words in self.differences]
+        lines += [text("expected", "place", place=both.place(row), words=row.words) for row in others]
+        lines += [text("expected", "unseen", statistic=VOCABULARY[name].label.lower(), site=SITE_WORDS.get(site, site))
+                  for name, site in self.unseen]
+        lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
+        return "\n  ".join(lines)
 
 
 def verdict(name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None) -> Verdict:
     """A model's profile beside what is expected of it.
 
-    Beside a profile, all that both have is compared, with the model's own loss. Beside a config, the design is measured
-    at the model's size, with `DRAWS` seeds; and as its loss is a projection of the output on a random direction, that
-    is the model's, too.
+    Beside a profile, all that both have is compared, with the model's own loss, and the facts that all layers share.
+    Beside a config, the model's facts are compared with the design's, and the design is measured at the model's size,
+    with `DRAWS` seeds; and as its loss is a projection of the output on a random direction, that is the model's, too.
+    Where facts differ, the design is measured with the model's as well: statistics that then agree follow from them.
+    A statistic that only the expectation has is a departure.
 
     Args:
         name: of what is expected.
@@ -104,17 +124,40 @@ def verdict(name: str, expected: Config | Profile, model: nn.Module, batch: Batc
     if isinstance(expected, Profile):
         profile, _ = probed(model, batch, loss)
         odd = tuple(row for row in profile.differences if row not in expected.differences)
-        return Verdict(name, profile, compare(expected, profile, TOLERANCE, CHANCE), odd)
+        both, absent = compare(expected, profile, TOLERANCE, CHANCE), (key for key in expected if key not in profile)
+        return Verdict(name, profile, both, odd, facts=_changed(expected, profile), unseen=tuple(absent))
     profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
     nearest = twin_in(stack, model)
     config = _sized(expected, profile, nearest.config, Majority(stack.facts, ()).usual("layer", "width"))
-    variances = _variances(config)
-    first = measure(config)
-    first = replace(first, values={**first.values, **variances})
-    parts = (replace(part, values={key: part.values[key] for key in part if key in (*PLACES, *variances)})
-             for part in (first, profile))
-    comparison = compare(next(parts), next(parts), TOLERANCE, CHANCE)
-    return Verdict(name, profile, comparison, profile.differences, nearest.unread + nearest.differs)
+    first, second = _measured(config), _compared(profile)
+    comparison = compare(first, second, TOLERANCE, CHANCE)
+    departed = departures(stack.facts, nearest, config, profile)
+    explained: frozenset[Key] = frozenset()
+    if departed.fields and comparison.partings and config.accepts(**departed.fields):
+        again = compare(_measured(config.replace(**departed.fields)), second, TOLERANCE, CHANCE)
+        explained = frozenset(row[:2] for row in comparison.partings) - {row[:2] for row in again.partings}
+    return Verdict(name, profile, comparison, profile.differences,
+                   (*nearest.unread, *nearest.differs, *departed.remarks), departed.facts, explained,
+                   tuple(unseen(first, second, tuple(first), config, nearest.config)))
+
+
+def _measured(config: Config) -> Profile:
+    """A design's profile, in the places in which a model is held to it."""
+    profile = measure(config)
+    return _compared(replace(profile, values={**profile.values, **_variances(config)}))
+
+
+def _compared(profile: Profile) -> Profile:
+    """A profile with the statistics and sites that are compared."""
+    kept = {key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"}
+    return replace(profile, values=kept)
+
+
+def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
+    """The facts of all layers that both profiles have, and that differ."""
+    pairs = [(name, value, profile.facts.get(name)) for name, value in expected.facts.items() if name in SHARED]
+    return tuple(text("departs", "shared", name=SHARED[name], value=own, usual=value) for name, value, own in pairs
+                 if own is not None and own != value)
 
 
 def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:

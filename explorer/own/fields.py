@@ -184,7 +184,7 @@ def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
     if facts["mask"] is None:
         majority.unread.append(text("unread", "mask"))
-    if facts["mask"] in ("window", "another"):
+    elif facts["mask"] not in ("causal", "none"):
         majority.differs.append(text("differs", "mask"))
     turn = facts["turn"]
     if facts["position"] == "another":

@@ -8,7 +8,8 @@ the labels have to be seen. A loss with smoothed labels or a further term in the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,8 +56,19 @@ def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
     return dict(zip(LOGITS, numbers.tolist(), strict=True)) if bool(numbers.isfinite().all()) else {}
 
 
-def of_output(output: Any, loss: Loss | None, value: Tensor) -> Mapping[str, float]:
-    """`cross_entropy` of a model's output, before its backward pass.
+class Asked(NamedTuple):
+    """A model's logits, and what its loss asks of them."""
+
+    logits: Tensor | None = None
+    """The output, `[…, class]`; None without one that may be logits."""
+    numbers: Mapping[str, float] = MappingProxyType({})
+    """`cross_entropy`; empty where the loss is none."""
+    targets: Tensor | None = None
+    """The class that each row is asked for, `[…]`, −1 of a row that is not asked; None without a cross-entropy."""
+
+
+def of_output(output: Any, loss: Loss | None, value: Tensor) -> Asked:
+    """The logits of a model's output and what the loss asks for, before its backward pass.
 
     Args:
         output: of the model.
@@ -64,10 +76,16 @@ def of_output(output: Any, loss: Loss | None, value: Tensor) -> Mapping[str, flo
         value: the scalar that is differentiated.
     """
     logits, scalar = output_of(output), value if loss else scalar_of(output)
-    if logits is None or scalar is None or (rows := some(logits)) is None:
-        return {}
+    if logits is None or (rows := some(logits)) is None:
+        return Asked()
+    if scalar is None:
+        return Asked(logits)
     gradient = torch.autograd.grad(scalar, logits, retain_graph=True, allow_unused=True)[0]
-    return {} if gradient is None else _compared(rows, gradient)
+    numbers = {} if gradient is None else _compared(rows, gradient)
+    if gradient is None or not numbers:
+        return Asked(logits)
+    least, targets = gradient.min(dim=-1)
+    return Asked(logits, numbers, targets.where(least < 0, -1))
 
 
 def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:

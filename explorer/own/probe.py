@@ -19,6 +19,7 @@ from torch.utils import checkpoint
 from explorer.diagnosis.remedies import listed
 from explorer.display import must_be
 from explorer.own import text
+from explorer.own.ahead import sees_target
 from explorer.own.facts import UNREADABLE
 from explorer.own.faults import of_parameters, of_pass, with_names
 from explorer.own.learning import any_number, drawn, first_states, grouped, numbers_of, stepped
@@ -26,6 +27,7 @@ from explorer.own.logits import of_output
 from explorer.own.model import Batch, Loss, called, find_stacks, is_compiled, kind_of, loss_of, repeated, unwrapped
 from explorer.own.nodes import Node, first_floating
 from explorer.own.recording import Recording, backward
+from explorer.own.shared import shared
 from explorer.own.stack import Stack, follow
 from explorer.own.twin import Twin
 from explorer.profile import BRANCHES, STREAM, Learning, Profile, State
@@ -333,6 +335,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     """The longest stack's profile, and the stack."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
+    recording: Recording | None = None
     with untouched(model) as wishes, ExitStack() as cleanup:
         used: set[int] | None = None
         if isinstance(blocks, Mapping):
@@ -351,7 +354,9 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
             if not stacks:
                 raise ValueError("; ".join(refused) or "blocks must be run by the model; none of those found was")
         value, scale = loss_of(output, loss)
-        logits, projected = of_output(output, loss, value), scale != 1.0
+        asked, projected = of_output(output, loss, value), scale != 1.0
+        layers = shared(stacks[0].facts, stacks[0].blocks)
+        seen = layers | (sees_target(model, recording.graph.lookups, asked, layers) if recording else {})
         gradients = backward(value, stacks, model)
         for stack in stacks:
             stack.faults = [*of_parameters(model, stack), *with_names(stack.faults, model, stack)]
@@ -365,7 +370,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     others = [stack.profile(name, seconds) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, others)
     learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
-    return replace(profile, remarks=(*profile.remarks, *refused), logits=logits, learning=learning,
+    return replace(profile, remarks=(*profile.remarks, *refused), logits=asked.numbers, learning=learning, facts=seen,
                    notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
                    coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage)), stacks[0]
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from explorer.own import text
+from explorer.own.ahead import TABLES, Lookup, lookup
 from explorer.own.anatomy import read_block
 from explorer.own.facts import UNREADABLE
 from explorer.own.matrices import matrices, vectors
@@ -39,6 +40,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.parameters, self.shown = parameters, shown
         self.used: set[int] = set()
         """`id` of each parameter that an operation has read, within a block or outside."""
+        self.lookups: list[Lookup] = []
+        """Rows of tables that were taken, such as the embeddings of tokens and of positions."""
         self.begin(torch.empty(0))
         self.recording = False
 
@@ -84,7 +87,11 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operands = tensors_in((args, tuple(kwargs.values())))
         self.used.update(id(tensor) for tensor in operands if id(tensor) in self.parameters)
         if not self.recording:
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if (op := func.overloadpacket.__name__) in TABLES and (part := lookup(
+                    op, named_arguments(func, args, kwargs), out, self.parameters)):
+                self.lookups.append(part)
+            return out
         self.announce()
         inputs = [self.find(tensor) for tensor in operands]
         named = {name: self.find(value) if isinstance(value, Tensor) else value

@@ -105,7 +105,7 @@ class Stack:
             self.source = Source.of(tokens)
         for site, node in anatomy.sites.items():
             self.signal(site, node.tensor, len(self.sites))
-        if anatomy.attention is not None:
+        if anatomy.attention is not None and anatomy.softmax == "keys":
             self.rows(anatomy.attention, anatomy.source.tensor)
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)

@@ -40,6 +40,7 @@ class Twin:
             forward pass, then of the gradients: the first layer that is off, and by which factor. Where there are any,
             `Profile.twin` is None, and no line is drawn.
         model: what the model is called.
+        read: names of the config's fields that were read; the others have their defaults.
     """
 
     config: Config
@@ -48,6 +49,7 @@ class Twin:
     differs: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     model: str = ""
+    read: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
@@ -73,7 +75,8 @@ def twin_of(layers: Sequence[Facts], source: Source, final: bool | None, measure
     gained = folded(majority, fields)
     defaults = {name: spec.default for name, spec in Config.specs().items()}
     rules, free = fit(layers, {**defaults, **fields}, gained)
-    config = _accepted(majority, {**fields, **rules, **weights(majority)}, free, gained)
+    drawn = weights(majority)
+    config = _accepted(majority, {**fields, **rules, **drawn}, free, gained)
     _remark(majority)
     gaps = list(_gaps(measured, predict(config)))
     if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
@@ -81,7 +84,7 @@ def twin_of(layers: Sequence[Facts], source: Source, final: bool | None, measure
     apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
     distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
     return Twin(config, distance, tuple(majority.unread), tuple(majority.differs),
-                (*majority.parts, *(sentence for _, sentence in gaps)), measured.model)
+                (*majority.parts, *(sentence for _, sentence in gaps)), measured.model, (*fields, *drawn))
 
 
 def _remark(majority: Majority) -> None:

@@ -67,9 +67,18 @@ class Model(nn.Module):
                 nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
-        if mistake != "readout":
-            with torch.no_grad():
+        with torch.no_grad():
+            if mistake != "readout":
                 self.readout.weight /= math.sqrt(self.scale)
+            for layer in self.layers:  # of which these four are sizes at initialization alone
+                if mistake in ("wide up", "wide up and narrow down"):
+                    layer.up.weight *= math.sqrt(self.scale)
+                if mistake in ("narrow down", "wide up and narrow down"):
+                    layer.down.weight /= math.sqrt(self.scale)
+                if mistake == "small output":
+                    layer.attention.o.weight *= 0.01 * math.sqrt(self.scale)
+            if mistake == "wide embedding":
+                self.embedding.weight *= math.sqrt(self.scale)
 
     def forward(self, codes: Tensor) -> Tensor:
         x = self.embedding(codes)
@@ -140,6 +149,28 @@ def test_a_planted_mistake_is_named(mistake: str, over: str, quantities: list[st
     assert remedy in findings[0].remedy
     assert all(finding.remedy == "First the stream, whose change grows: this may follow" for finding in findings
                if over == "depth" and "stream" not in finding.meaning)
+
+
+@pytest.mark.parametrize(("mistake", "named", "remedy"), [
+    ("wide up", [("up", "grows")], "Draw up with variance 1/fan_in"),
+    ("wide up and narrow down", [("up", "grows")], "Draw up with variance 1/fan_in"),
+    ("narrow down", [("down", "falls")], "Draw down with variance 1/fan_in"),
+    ("small output", [("attention.o", "grows")], "Draw attention.o with variance 1/fan_in"),
+    ("wide embedding", [("embedding", "grows"), ("input of the layers", "grows")],
+     "Draw the embeddings with the same variance at every width"),
+])
+def test_a_size_at_the_start_that_depends_on_the_width_is_named(mistake: str, named: list[tuple[str, str]], remedy: str
+                                                                ) -> None:
+    """Also where nothing after it shows it: another matrix makes up for it, or the stream is larger than the branch."""
+    starts = [finding for finding in checked(mistake).findings if "at initialization" in finding.meaning]
+    for name, verb in named:
+        assert any(f"The size of {name} at initialization {verb} as width^" in finding.meaning for finding in starts)
+    first = next(finding for finding in starts if f"of {named[0][0]} at" in finding.meaning)
+    assert first.remedy == remedy
+    assert first.severity == ("bad" if named[0][1] == "grows" else "warning")
+    assert "the size should be the same at every width" in first.evidence
+    power = slope(checked(mistake), named[0][0], step=0).slope
+    assert power == pytest.approx(0.5 if named[0][1] == "grows" else -0.5, abs=0.1)
 
 
 def test_few_tokens_show_the_whole_power_of_the_root() -> None:
@@ -225,6 +256,34 @@ def test_a_factor_after_a_matrix_cancels() -> None:
     assert {row.quantity for row in check.sizes} == {"q", "k", "o", "attention logits", "readout"}
     heads = {(row.width, row.head) for row in check.sizes if row.kind == "attention"}
     assert heads == {(32, 16), (64, 32), (128, 64)}
+
+
+def test_a_norm_after_a_matrix_takes_its_size_away() -> None:
+    """Before the first step nothing is said of queries and keys that are normalized, however they are drawn."""
+    class Normed(Stack):
+        def __init__(self, width: int, depth: int, norm: Callable[[Tensor], Tensor] | None) -> None:
+            super().__init__(width, depth)
+            self.norm = norm
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                q, k, o = (part(x) for part in layer.values())  # type: ignore[operator]
+                if self.norm is not None:
+                    q, k = self.norm(q), self.norm(k)
+                q, k, o = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in (q, k, o / self.width**0.5))
+                x = x + F.scaled_dot_product_attention(q, k, o, scale=2 / self.width).transpose(1, 2).flatten(2)
+            return self.readout(x) / self.width  # type: ignore[no-any-return]
+
+    def starts(norm: Callable[[Tensor], Tensor] | None) -> set[str]:
+        check = ex.coord_check(lambda width, depth: (Normed(width, depth, norm), stack(width, depth)[1]),
+                               widths=(32, 64, 128), steps=1)
+        return {name for finding in check.findings for name in ("q", "k", "o")
+                if f"The size of {name} at initialization" in finding.meaning}
+
+    assert starts(lambda x: F.rms_norm(x, x.shape[-1:])) == set()
+    assert starts(lambda x: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)) == set()
+    assert starts(lambda x: x / x.norm(dim=-1, keepdim=True)) == set()
+    assert starts(None) == {"q", "k"}
 
 
 def test_a_model_without_layers_has_matrices_by_their_names() -> None:
@@ -338,7 +397,7 @@ def test_a_check_shows_copies_and_draws_itself() -> None:
     assert deepcopy(check) == check
     frame = check.frame()
     assert list(frame.columns) == ["quantity", "kind", "width", "depth", "seed", "step", "size", "change", "start",
-                                   "head"]
+                                   "head", "factor"]
     assert len(frame) == len(check.sizes) == 13 * 5 * 2 * 4
     assert (frame[frame.step == 0].change == 0).all()
     assert "CompleteP" in check._repr_html_()

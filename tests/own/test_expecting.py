@@ -136,6 +136,127 @@ def test_an_odd_layer_that_the_signal_does_not_show_is_named() -> None:
     assert "layer 4 (model.layers.3) has norms around attention with ε 10⁻⁹" in str(found)
 
 
+# Facts, which come before what follows from them.
+
+
+def not_causal() -> Made:
+    model, batch = gpt2()
+    for block in model.transformer.h:
+        block.attn.is_causal = False
+    return model, {"input_ids": batch, "attention_mask": torch.ones(4, 1, 32, 32, dtype=torch.bool)}
+
+
+def some_not_causal() -> Made:
+    """Every other layer sees all keys, so that no layer is alone."""
+    model, batch = not_causal()
+    for block in model.transformer.h[::2]:
+        block.attn.register_forward_pre_hook(hide_later, with_kwargs=True)
+    return model, batch
+
+
+def hide_later(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return given, {**named, "attention_mask": torch.ones(1, 1, 32, 32, dtype=torch.bool).tril()}
+
+
+def not_divided() -> Made:
+    model, batch = llama()
+    for layer in model.model.layers:
+        layer.self_attn.scaling = 1.0
+    return model, batch
+
+
+def twice_divided() -> Made:
+    model, batch = llama()
+    for layer in model.model.layers:
+        layer.self_attn.scaling = 1 / 16
+    return model, batch
+
+
+def without_norms() -> Made:
+    model, batch = llama()
+    for layer in model.model.layers:
+        layer.post_attention_layernorm = nn.Identity()
+    return model, batch
+
+
+def no_final_norm() -> Made:
+    model, batch = llama()
+    model.model.norm = nn.Identity()
+    return model, batch
+
+
+def one_module() -> Made:
+    model, batch = llama()
+    model.model.layers = nn.ModuleList([model.model.layers[0]] * 4)
+    return model, batch
+
+
+def softmax_over_queries() -> Made:
+    """Eager attention, whose softmax is over the axis of the queries."""
+    model, batch = llama(attn_implementation="eager")
+    over_keys = torch.nn.functional.softmax
+
+    def run(whole: nn.Module) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None: over_keys(x, dim=-2, dtype=dtype))
+            return whole(**batch)
+
+    return model, run
+
+
+@pytest.mark.parametrize(("make", "design", "fact", "follows"), [
+    (not_causal, "gpt2", "no layer has a causal mask, where the design has one",
+     "the second moment at the attention output is"),
+    (some_not_causal, "gpt2", "2 of 4 layers have no causal mask, where the design has one", ""),
+    (not_divided, "llama3", "the attention logits are not divided by √d = 4",
+     "the logit spread at the attention logits is"),
+    (twice_divided, "llama3", "the attention logits are divided by 16, the design's by 4",
+     "the logit spread at the attention logits is"),
+    (without_norms, "llama3", "no norm on the MLP's input in 4 of 4 layers, where the design has one", ""),
+    (another_activation, "llama3", "the activation is relu, the design's is silu",
+     "the second moment at the MLP output is"),
+    (one_module, "llama3", "the layers' weights are shared, the design's are independent", ""),
+    (softmax_over_queries, "llama3", "the softmax sums to 1 over queries, not over keys, in all layers", ""),
+    (lambda: llama(rope_theta=1e4), "llama3", "the base of rotary positions is 10,000, the design's is 500,000", ""),
+    (gpt2, "llama3", "attention's positions are none, the design's are rotary", ""),
+    (llama, "gpt2", "the MLP is of the kind gated, the design's is plain", ""),
+    (no_final_norm, "llama3", "no norm follows the last layer, where the design has one", ""),
+    (llama, "qwen3", "norms on queries and keys: no, in the design: yes", ""),
+])
+def test_a_fact_is_said_and_what_follows_from_it_below(make: Callable[[], Made], design: str, fact: str, follows: str
+                                                       ) -> None:
+    found = verdict(design, expectation(design), *make())
+    assert not found.agrees
+    assert fact in found.facts
+    first, *lines = str(found).splitlines()
+    assert f"does not start as {design} says: {found.facts[0]}." in first
+    assert f"  {fact}" in lines
+    if follows:
+        places = [line for line in lines if follows in line]
+        assert places
+        assert all(line.startswith("    so layer ") for line in places)
+        assert lines.index(f"  {fact}") < lines.index(places[0])
+
+
+def test_a_statistic_that_only_the_design_has_is_a_departure() -> None:
+    found = verdict("llama3", expectation("llama3"), *softmax_over_queries())
+    assert {("logit_std", "attn_scores"), ("attention_entropy_normalized", "pattern")} <= {*found.unseen}
+    assert "\n  the logit spread at the attention logits was not seen, where the design has one" in str(found)
+    before = probe(*llama())
+    found = verdict("before.json", before, *softmax_over_queries())
+    assert ("logit_std", "attn_scores") in found.unseen
+    assert "the axis of the softmax is queries, expected is keys" in found.facts
+
+
+def test_what_a_design_never_has_is_not_missed() -> None:
+    """The stream between two branches that read the same one, and a gate's matrix within another."""
+    config = ours_of("gptj", n_layers=4, d_model=64, n_heads=4, n_ctx=16, batch_size=2)
+    model = build(MODELS["gptj"], config)
+    found = verdict("gptj", expectation("gptj"), model, torch.randperm(32).view(2, 16))
+    assert ("second_moment", "resid_mid") not in found.profile.values
+    assert not found.unseen
+
+
 # From the command line.
 
 
