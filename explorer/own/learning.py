@@ -308,8 +308,9 @@ class Course:
         if name not in self.reached:
             if calm:
                 return "no_grad"
-            innermost = self.called is not None and not list(owner.children())
-            return "uncalled" if innermost and id(owner) not in self.called else "unreached"
+            if self.called is None or id(owner) in self.called or list(owner.children()):
+                return "unreached"
+            return "uncalled"
         if name not in self.since:
             if not self.judged:
                 return "waiting"

@@ -296,7 +296,11 @@ def probe(model: nn.Module, batch: Batch, loss: Loss | None = None,
     One pass forward and backward, eager, in the mode the model is in. Parameters, buffers, gradients, hooks, mode and
     random state are afterwards what they were, also after an exception. Frozen parameters take part; compiled code
     runs as written, and gradient checkpoints are passed over: one block's inner tensors and all that autograd keeps are
-    held at a time.
+    held at a time. `notes` says where requires_grad was set and checkpoints were gone around.
+
+    `Profile.learning` says which parameters of the model as it is have a gradient, and why others have none. Where some
+    gradients are exactly 0, further passes follow, up to four, each after a small step that is taken on copies; where
+    reentrant checkpoints were gone around, one more. `coverage` says what was read where that is not all of the model.
 
     What is a stream, a branch, a norm or a matrix follows from the operations that a block runs, not from names: a
     dispatch mode of torch sees them all, fused attention included, of which H = log Σ exp(s) − E[s]. What a block does

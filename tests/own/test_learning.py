@@ -332,8 +332,8 @@ def test_adapters_whose_factors_are_both_zero() -> None:
 def test_frozen_parameters_are_a_note_and_what_trains_is_said() -> None:
     for findings in (probed(adapted(Model()))[1], watched(adapted(Model()))):
         assert all(one.severity == "good" for one in findings), words(findings)
-        (note,) = (one for one in findings if "are frozen" in one.meaning)
-        assert note.meaning == "69 of 77 parameters are frozen, the others train."
+        (note,) = (one for one in findings if "Frozen" in one.meaning)
+        assert note.meaning == "Frozen: 69 of 77 parameters; the others train."
         assert "q.lora_A and q.lora_B in layers 1 to 4" in note.evidence
         assert "embedding, norm and head" in note.evidence
 
