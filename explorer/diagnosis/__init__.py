@@ -47,8 +47,11 @@ RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_l
                            signal.gradient_steep, signal.mean_alone, signal.zero_token, alike, signal.silent)
 """Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
-                           agreement.departs_from_twin, agreement.unlike_twin, *learning.UNUSED, learning.stepwise)
+                           agreement.departs_from_twin, *learning.UNUSED, learning.stepwise)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
+LAST: tuple[Rule, ...] = (agreement.unlike_twin, *learning.NOTES)
+"""Rules whose sentences are no judgement of a model that is not ours, and stand after it: a design without lines may
+be sound."""
 EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType({
     every_layer.wrong_softmax: (alike, signal.one_hot, agreement.unlike_twin),
     every_layer.lost_stream: (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin),
@@ -79,7 +82,8 @@ def diagnose(profile: Profile) -> Findings:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
-        notes = [finding for rule in learning.NOTES if foreign and (finding := rule(profile)) is not None]
+        notes = [finding for rule in LAST if foreign and (finding := rule(profile)) is not None]
+        notes = _after_causes(profile, notes)
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
 
 

@@ -215,7 +215,7 @@ def unlike_twin(profile: Profile) -> Finding | None:
     if profile.twin is not None or profile.config is not None or not profile.remarks:
         return None
     reasons = "; ".join(profile.remarks[-3:])  # where they part comes last
-    return finding("warning", "unlike_twin", "meaning", "evidence", "more" if len(profile.remarks) > 3 else "",
+    return finding("good", "unlike_twin", "meaning", "evidence", "more" if len(profile.remarks) > 3 else "",
                    reasons=f"{reasons[:1].upper()}{reasons[1:]}", more=len(profile.remarks) - 3)
 
 

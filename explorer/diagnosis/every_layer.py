@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from explorer.diagnosis.faults import held
 from explorer.diagnosis.finding import Finding, finding
 from explorer.diagnosis.reading import LIKE, by_layer
 from explorer.diagnosis.remedies import fix
@@ -57,8 +58,11 @@ def sees_target(profile: Profile) -> Finding | None:
 def lost_stream(profile: Profile) -> Finding | None:
     """A branch that takes the stream's place in all layers, where the other is added; or attention added to nothing.
 
-    Where neither branch is added to a stream the design has none.
+    Where neither branch is added to a stream the design has none. A branch that is added to itself is a fault of its
+    own.
     """
+    if held(profile, "doubled"):
+        return None
     if profile.facts.get("attention_added") == "no":
         return finding("bad", "lost_stream", "unused", "unused_evidence", remedy=fix(profile, "residual"))
     skips = [profile.facts.get(f"{name}_skip") for name in ("attention", "mlp")]

@@ -174,6 +174,9 @@ def doubled(profile: Profile) -> Finding | None:
     if not faults:
         return None
     first, others = faults[0], [fault.layer for fault in faults[1:]]
+    if len(faults) == len(profile.layers):
+        return finding("bad", "doubled", "all_layers", "evidence", remedy=fix(profile, "residual"),
+                       site=SITE_WORDS[first.place])
     return finding("warning", "doubled", "meaning", "evidence", "others" if others else "",
                    remedy=fix(profile, "residual"), layer=numbered(profile, first.layer),
                    site=SITE_WORDS[first.place], layers=layer_names(profile, others))

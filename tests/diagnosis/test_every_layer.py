@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
                        "The softmax sums to 1 over sequences, not over keys, in all layers."),
     "undivided": (UNDIVIDED, "warning", "The attention logits are not divided by √d."),
     "multiplied": ({"divisor": SIZE**-0.5}, "warning", "The attention logits are divided by 0.354, not by √d = 2.83."),
-    "doubled": ({"stream": "doubled"}, "bad", "Attention's output takes the place of the stream in all layers."),
+    "doubled": ({"stream": "doubled"}, "bad", "All layers add the attention output to itself, not to the stream."),
     "replaced": ({"stream": "replaced"}, "bad", "Attention's output takes the place of the stream in all layers."),
     "MLP alone": ({"stream": "mlp"}, "bad", "The MLP's output takes the place of the stream in all layers."),
     "unused": ({"stream": "unused"}, "bad", "Attention's output is not added to the stream, in any layer."),
