@@ -113,7 +113,7 @@ def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard)
 def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboard: Dashboard) -> None:
     verdict = dashboard.page.locator(".ex-verdict").first
     evidence = verdict.locator(".ex-evidence").first
-    for placement, sentence in (("pre", "(limits 1,000 and 100,000 ×)."), ("post", "limit 42 %.")):
+    for placement, sentence in (("pre", "(limits 1,000 and 100,000 ×)."), ("post", "limit 29 %.")):
         if placement != "pre":
             with dashboard.redrawn():
                 dashboard.choose("norm_placement", placement)
