@@ -54,7 +54,8 @@ LAST: tuple[Rule, ...] = (agreement.unlike_twin, *learning.NOTES)
 be sound."""
 EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType({
     every_layer.wrong_softmax: (alike, signal.one_hot, agreement.unlike_twin),
-    every_layer.lost_stream: (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin),
+    **dict.fromkeys((every_layer.lost_stream, faults.doubled),
+                    (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin)),
     **dict.fromkeys((every_layer.sees_target, every_layer.wrong_rotary, every_layer.one_module),
                     (agreement.unlike_twin,)),
     every_layer.undivided: (signal.one_hot, agreement.unlike_twin),

@@ -56,18 +56,19 @@ def departures(layers: Sequence[Facts], nearest: Twin, design: Config, profile: 
              if (finding := rule(profile)) is not None]
     if design.attention != "none" and model.attention == "none":
         facts.append(text("departs", "attention"))
-    for part, changed in (_mask(layers, model, design, nearest.read), _divisor(layers, model, design, nearest.read),
-                          _positions(model, design, nearest.read, profile), _norms(layers, model, design),
+    known = nearest.read_fields
+    for part, changed in (_mask(layers, model, design, known), _divisor(layers, model, design, known),
+                          _positions(model, design, known, profile), _norms(layers, model, design),
                           _final(nearest, design)):
         facts += part
         fields |= changed
     for field, source in SOURCES.items():
         own, usual = getattr(model, field), getattr(design, field)
-        if source in nearest.read and _matters(design, field) and not _same(own, usual):
+        if source in nearest.read_fields and _matters(design, field) and not _same(own, usual):
             facts.append(text("departs", field, value=_word(own), usual=_word(usual)))
             fields[field] = own
     remarks: tuple[str, ...] = ()
-    if "activation" in nearest.read and model.activation != design.activation:
+    if "activation" in nearest.read_fields and model.activation != design.activation:
         words = text("departs", "activation", value=model.activation, usual=design.activation)
         if _alike(model.activation, design.activation):
             remarks = (words,)
@@ -81,10 +82,10 @@ Part = tuple[list[str], dict[str, Any]]
 """Sentences, and the fields that they change."""
 
 
-def _mask(layers: Sequence[Facts], model: Config, design: Config, read: Sequence[str]) -> Part:
+def _mask(layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]) -> Part:
     """Whether queries see later keys, by layer."""
     masks = [facts["attn_scores", "mask"] for facts in layers if ("attn_scores", "mask") in facts]
-    if "causal" not in read or not masks:
+    if "causal" not in read_fields or not masks:
         return [], {}
     bare = sum(mask == "none" for mask in masks)
     if design.causal and bare:
@@ -97,10 +98,10 @@ def _mask(layers: Sequence[Facts], model: Config, design: Config, read: Sequence
     return [text("departs", "mask", value=kind, usual=usual)], {"causal": model.causal}
 
 
-def _divisor(layers: Sequence[Facts], model: Config, design: Config, read: Sequence[str]) -> Part:
+def _divisor(layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]) -> Part:
     """The number by which logits are divided, unless a norm on queries and keys comes after other factors."""
     row = DIVISORS[design.attention_scale]
-    if "attention_scale" not in read or row.uses or design.qk_norm or model.qk_norm:
+    if "attention_scale" not in read_fields or row.uses or design.qk_norm or model.qk_norm:
         return [], {}
     own, usual = Majority(layers, ()).middle("attn_scores", "divisor"), row.of(design.d_head)
     if not math.isfinite(own) or abs(own / usual - 1) <= EXACT:
@@ -111,10 +112,10 @@ def _divisor(layers: Sequence[Facts], model: Config, design: Config, read: Seque
             {"attention_scale": model.attention_scale} if exact else {})
 
 
-def _positions(model: Config, design: Config, read: Sequence[str], profile: Profile) -> Part:
+def _positions(model: Config, design: Config, read_fields: Sequence[str], profile: Profile) -> Part:
     """Positions that attention has."""
     own, usual = (position if position in TURNED else "none" for position in (model.position, design.position))
-    if "attention_scale" not in read or own == usual or "rotary" in profile.facts:
+    if "attention_scale" not in read_fields or own == usual or "rotary" in profile.facts:
         return [], {}
     speed = profile.facts.get("rotary_speed")
     if isinstance(speed, float) and usual == "rotary":
@@ -131,12 +132,12 @@ def _norms(layers: Sequence[Facts], model: Config, design: Config) -> Part:
             if (site, "branch") not in facts:
                 continue
             own, usual = norms_of(facts, site), place(2 * index + half, len(layers)).norms
-            missing.update(SITES[name][1 + half] for name in usual - own)
-            extra.update(SITES[name][1 + half] for name in own - usual)
+            missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - own)
+            extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in own - usual)
     many = [(key, words, count) for key, places in (("no_norm", missing), ("extra_norm", extra))
             for words, count in places.items() if 2 * count > len(layers)]
-    facts = [text("departs", key, place=words, count=count, layers=len(layers)) for key, words, count in many]
-    return facts, {"norm_placement": model.norm_placement} if facts else {}
+    said = [text("departs", key, place=words, count=count, layers=len(layers)) for key, words, count in many]
+    return said, {"norm_placement": model.norm_placement} if said else {}
 
 
 def _final(nearest: Twin, design: Config) -> Part:

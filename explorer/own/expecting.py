@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
     remarks: tuple[str, ...] = ()
     """Of what could not be read, or stands in no config."""
     facts: tuple[str, ...] = ()
-    """What all layers, or many, do otherwise than the design."""
+    """Sentences on facts of all layers, or of many, in which the model departs from the design."""
     explained: frozenset[Key] = frozenset()
     """Statistics and sites that part, and do not where the design has the model's facts."""
     unseen: tuple[Key, ...] = ()

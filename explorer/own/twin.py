@@ -40,7 +40,7 @@ class Twin:
             forward pass, then of the gradients: the first layer that is off, and by which factor. Where there are any,
             `Profile.twin` is None, and no line is drawn.
         model: what the model is called.
-        read: names of the config's fields that were read; the others have their defaults.
+        read_fields: names of the config's fields that were read; the others have their defaults.
     """
 
     config: Config
@@ -49,7 +49,7 @@ class Twin:
     differs: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     model: str = ""
-    read: tuple[str, ...] = ()
+    read_fields: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [("nearest design", self.config), ("distance", self.distance)]
