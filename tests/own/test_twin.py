@@ -216,7 +216,8 @@ def dead(block: Any) -> None:
 FAULTS: dict[Callable[[Any], None], tuple[str, str]] = {
     no_norm: ("attn_out", "no norm on attention's input"), no_second_norm: ("mlp_out", "no norm on the MLP's input"),
     epsilon: ("mlp_out", "ε 0.1"), no_divisor: ("attn_scores", "divides its attention logits by 1"),
-    louder: ("mlp_out", "multiplies the output of the MLP by 3"), dead: ("mlp_out", "multiplies the output of the MLP by 0"),
+    louder: ("mlp_out", "multiplies the output of the MLP by 3"),
+    dead: ("mlp_out", "multiplies the output of the MLP by 0"),
 }
 
 
