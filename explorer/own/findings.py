@@ -173,7 +173,8 @@ more; below, by 0.03 to 5 times."""
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
     """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
     findings = [not_finite(first, readings), jumps(readings, layers, sick), alarm(readings, first),
-                logits_grow(readings, layers), update_large(readings), gradients_grow(readings), stands(readings), starts_large(readings, layers)]
+                logits_grow(readings, layers), update_large(readings), gradients_grow(readings), stands(readings),
+                starts_large(readings, layers)]
     return [finding for finding in findings if finding is not None]
 
 
