@@ -134,8 +134,8 @@ def zero_matrices(profile: Profile) -> dict[int, list[str]]:
 
 def layer_is_zero(profile: Profile, layer: int) -> bool:
     """Whether all matrices of a layer, counted from 1, are 0: those that it has, and several of them."""
-    sizes = [size[layer - 1] for name in MATRICES if len(size := by_layer(profile, "weight_variance", name)) >= layer]
-    there = [size for size in sizes if not math.isnan(size)]
+    sizes = [by_layer(profile, "weight_variance", name) for name in MATRICES]
+    there = [size[layer - 1] for size in sizes if len(size) >= layer > 0 and not math.isnan(size[layer - 1])]
     return len(there) > 1 and not any(there)
 
 

@@ -35,7 +35,9 @@ FITS = 1e-3
 LEAST = 8
 """Least numbers, all different, that show which function it is."""
 STRAIGHT = 1e-12
-"""Share of the output's mean square up to which a straight line describes it, in float32, whose rounding is 1e-14."""
+"""Share of the output's mean square up to which a straight line describes it, in float32, whose rounding is `EQUAL`."""
+EQUAL = float(torch.finfo(torch.float32).eps) ** 2
+"""Share up to which two functions are the same number by number, such as tanh and erf of small arguments."""
 
 
 class Bend(NamedTuple):
@@ -64,7 +66,9 @@ def read_bend(hidden: Node) -> Bend | None:
     # what is multiplied by a number may be an argument before it or after
     tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
     best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
-    return None if best is None else best._replace(norms=len(norms))
+    if best is None or (best.activation == "identity" and None in tried):  # a small argument is a line in any function
+        return None
+    return best._replace(norms=len(norms))
 
 
 def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
@@ -87,11 +91,15 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
             misfit = float((out - factor * made).square().sum() / out.square().sum().clamp(min=1e-300))
             tried.append(Bend(kind, name, factor, misfit, 0))
     best = min(tried, key=lambda bend: bend.misfit, default=None)
+    if best is None:
+        return None
+    same = [bend for bend in tried if bend.mlp == best.mlp]
     # arguments of one sign, or next to 0, show a straight line, which several functions have there
     exact = max(STRAIGHT, torch.finfo(end.tensor.dtype).eps ** 2)
-    lines = [bend for bend in tried if bend.misfit <= exact and bend.mlp == (best and best.mlp)]
-    straight = any(bend.activation == "identity" for bend in lines)
-    return None if straight and len(lines) > 1 else best
+    lines = [bend for bend in same if bend.misfit <= exact]
+    straight = len(lines) > 1 and any(bend.activation == "identity" for bend in lines)
+    equal = [bend for bend in same if bend.misfit <= EQUAL]
+    return None if straight or len(equal) > 1 else best
 
 
 def shown(*samples: Tensor) -> bool:

@@ -210,8 +210,8 @@ def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) ->
     if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
         return Fault("divided_by_zero", layer, place, 0.0)
     end = torch.finfo(node.tensor.dtype).max
-    largest = [float(operand.tensor.detach().abs().max()) for operand in floating if operand.tensor.numel()]
-    squared = any(value > end**0.5 for value in largest)
+    given = [operand.tensor.detach() for operand in floating if operand.tensor.numel()]
+    squared = any(float(tensor.abs().max()) > end**0.5 for tensor in given)
     if bool(node.tensor.isinf().any()) or node.op in MATRIX or (node.op in NORM | REDUCTION and squared):
         return Fault("overflow", layer, place, end, str(node.tensor.dtype).removeprefix("torch."))
     return Fault("undefined", layer, place, 0.0, node.op)

@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.diagnosis import Finding, Severity
 from explorer.diagnosis.remedies import listed
-from explorer.diagnosis.signal import large_loss
+from explorer.diagnosis.signal import FORMATS, HEADROOM, large_loss
 from explorer.own import text
 from explorer.own.alarms import alarm
 from explorer.own.equilibrium import gradients_grow
@@ -172,8 +172,9 @@ more; below, by 0.03 to 5 times."""
 
 def over_time(readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool) -> list[Finding]:
     """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
-    findings = [not_finite(first), jumps(readings, layers, sick), alarm(readings, first), logits_grow(readings, layers),
-                update_large(readings), gradients_grow(readings), stands(readings), starts_large(readings, layers)]
+    findings = [not_finite(first, readings), jumps(readings, layers, sick), alarm(readings, first),
+                logits_grow(readings, layers), update_large(readings), gradients_grow(readings), stands(readings),
+                starts_large(readings, layers)]
     return [finding for finding in findings if finding is not None]
 
 
@@ -182,11 +183,26 @@ def _finding(severity: Severity, rule: str, evidence: str, **values: object) -> 
     return Finding(severity, text(rule, "meaning", **values), text(rule, evidence, **values), text(rule, "remedy"))
 
 
-def not_finite(first: Breakdown | None) -> Finding | None:
-    """The first value that was not finite."""
+def not_finite(first: Breakdown | None, readings: Sequence[Reading]) -> Finding | None:
+    """The first value that was not finite; a remedy where the readings before it say why it is."""
     if first is None:
         return None
-    return _finding("bad", "not_finite", first.direction, step=first.step, first=first)
+    before = [reading for reading in readings if reading.step < first.step]
+    cause = ""
+    if before and _close_to_end(before[-1]):
+        cause = "narrow"
+    elif update_large(before) is not None:
+        cause = "fast"
+    remedy = text("not_finite_remedy", cause) if cause else ""
+    return Finding("bad", text("not_finite", "meaning", step=first.step),
+                   text("not_finite", first.direction, step=first.step, first=first), remedy)
+
+
+def _close_to_end(reading: Reading) -> bool:
+    """Whether a stream in float16 was close to the largest number that the type holds."""
+    peaks = [float(np.nanmax(values)) for (name, _), values in reading.values.items()
+             if name == "max_abs" and np.isfinite(values).any()]
+    return reading.dtype == "float16" and max(peaks, default=0.0) * HEADROOM > FORMATS["float16"].largest
 
 
 def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:

@@ -20,7 +20,7 @@ WORDS = {node.value for tree in CODE for node in ast.walk(tree)
 NAMES = {node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)} | WORDS
 """Every name that a placeholder may be filled by."""
 RULES = VERDICTS.keys() - {"quantity", "step", "cure"}
-SUFFIXES = ("_evidence", "_swapped", "_leaves", "_stays", "_many", "_steps")
+SUFFIXES = ("_evidence", "_after", "_swapped", "_leaves", "_stays", "_many", "_steps")
 """Endings that rules put to a key."""
 
 

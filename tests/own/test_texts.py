@@ -136,7 +136,7 @@ def test_a_breakdown_in_words() -> None:
 
 def test_a_gap_has_a_ratio_where_it_says_something() -> None:
     profile, key = Profile("measured", {}, layers=("h.0",)), ("activation_gradient", "resid_post")
-    place = "the gradient by layer at the stream after MLP of layer 1 (h.0) is"
+    place = "the gradient by layer at stream after MLP of layer 1 (h.0) is"
     assert _sentence(key, profile, 0, 1550.0, 8.19e-48) == f"{place} 1,550 where practically 0 is expected"
     assert _sentence(key, profile, 0, 8.19e-48, 1550.0) == f"{place} practically 0 where 1,550 is expected"
     assert _sentence(key, profile, 0, 3e20, 1.5) == f"{place} 3·10²⁰ where 1.5 is expected: 2·10²⁰ ×"
