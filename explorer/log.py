@@ -35,18 +35,20 @@ class Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told = {"event": record.msg, **vars(record)["more"]} if record.name == _events.name else fault(record)
-        return json.dumps({"time": at, **told})
+        event: dict[str, Any] = fault(record)
+        if record.name == _events.name:
+            event = {"event": record.msg, **vars(record)["more"]}
+        return json.dumps({"time": at, **event})
 
 
 def fault(record: logging.LogRecord) -> dict[str, str]:
-    """What may be told of a library's message: who wrote it and where, and the class and place of an error."""
-    told = {"event": "fault", "logger": record.name, "at": f"{record.module}:{record.lineno}"}
+    """Event of a library's message: its logger, where it was written, and the class and place of an error."""
+    event = {"event": "fault", "logger": record.name, "at": f"{record.module}:{record.lineno}"}
     if record.exc_info and record.exc_info[0]:
-        told["error"] = record.exc_info[0].__name__
+        event["error"] = record.exc_info[0].__name__
         for frame, number in traceback.walk_tb(record.exc_info[2]):
-            told["raised"] = f"{Path(frame.f_code.co_filename).stem}:{number}"
-    return told
+            event["raised"] = f"{Path(frame.f_code.co_filename).stem}:{number}"
+    return event
 
 
 class Lines(logging.StreamHandler[TextIO]):
@@ -88,8 +90,8 @@ def listen(stream: TextIO | None = None, on_fault: Callable[[], object] = lambda
     _events.setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _tell
-    sys.unraisablehook = lambda told: _tell(told.exc_type, told.exc_value, told.exc_traceback)
-    threading.excepthook = lambda told: _tell(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda error: _tell(error.exc_type, error.exc_value, error.exc_traceback)
+    threading.excepthook = lambda error: _tell(error.exc_type, error.exc_value, error.exc_traceback)
 
 
 def adopt(logger: logging.Logger) -> None:
@@ -98,6 +100,6 @@ def adopt(logger: logging.Logger) -> None:
 
 
 def _tell(kind: type[BaseException], error: BaseException | None, where: TracebackType | None) -> None:
-    told: Any = (kind, error, where)
+    raised: Any = (kind, error, where)
     if issubclass(kind, Exception):  # Ctrl-C, and the end of an interpreter, are no faults
-        _faults.error("", exc_info=told)
+        _faults.error("", exc_info=raised)

@@ -359,9 +359,9 @@ def own_memory(owners: Mapping[int, str]) -> Counter[str]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             children[process.ppid()].append(process.pid)
-    found = list(owners.items())
-    for pid, name in found:  # which grows meanwhile
+    waiting = list(owners.items())
+    for pid, name in waiting:  # which grows meanwhile
         with suppress(psutil.Error):
             total[name] += psutil.Process(pid).memory_full_info().uss
-            found += [(child, name) for child in children[pid] if child not in owners]
+            waiting += [(child, name) for child in children[pid] if child not in owners]
     return total

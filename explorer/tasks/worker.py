@@ -56,7 +56,7 @@ class Worker:
         """Numbers of tasks that are no longer wanted, and of those that are to end with the result so far."""
 
     def listen(self) -> None:
-        """Takes messages, and says when asked that the process lives, until there is nobody who sends any.
+        """Takes messages, and answers whether the process lives, until there is nobody who sends any.
 
         Then the process ends, whatever it computes.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from distributed import LocalCluster
@@ -9,7 +10,7 @@ from playwright.sync_api import Browser
 
 from .conftest import server
 from .dashboard import Dashboard
-from .visitor import serving
+from .visitor import asked, serving, wait_until
 
 
 def test_a_cluster_computes_for_a_page(browser: Browser, tmp_path: Path) -> None:
@@ -26,5 +27,10 @@ def test_a_cluster_computes_for_a_page(browser: Browser, tmp_path: Path) -> None
         assert visit.dots("Second moment")["x"][-1] == 5
         assert not [child for child in serving(address).children() if "explorer.tasks.worker" in child.cmdline()]
         visit.must_be_clean()
+        assert json.loads(asked(address, "/health")[1])["status"] == "ok"
+        cluster.close()
+        wait_until(lambda: asked(address, "/health")[0].status == 503)
+        said = json.loads(asked(address, "/health")[1])
+        assert (said["status"], said["workers"]) == ("no workers", 0)
         page.close()
     assert "Traceback" not in (tmp_path / "log").read_text()

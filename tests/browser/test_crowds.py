@@ -398,7 +398,8 @@ def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, b
     page.close()
 
 
-def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browser, below: str) -> None:
+def test_a_page_whose_kernels_die_before_it_is_connected_says_so(browser: Browser, below: str) -> None:
+    """Two: the page is loaded again by itself, once."""
     page = browser.new_page()
 
     def kill(route: Route) -> None:
@@ -409,7 +410,7 @@ def test_a_page_whose_kernel_dies_before_it_is_connected_says_so(browser: Browse
     page.route("**/voila.js", kill)
     page.goto(f"{below}/explorer/")
     notice = page.locator("#ex-notice")
-    expect(notice).to_contain_text("The Python process of this page has ended", timeout=10_000)
+    expect(notice).to_contain_text("The Python process of this page has ended", timeout=60_000)
     page.unroute("**/voila.js")
     notice.get_by_role("button", name="Reload").click()
     expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)

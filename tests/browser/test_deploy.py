@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,13 +29,14 @@ SERVED = re.search(r"^## Behind a proxy.*?^    explorer (serve .*?)$", DEPLOY, r
 
 
 @contextmanager
-def proxy(upstream: str, folder: Path) -> Iterator[str]:
-    """nginx as the page says, but for TLS, and on a free port; gives its address."""
+def proxy(upstream: str, folder: Path, without: str = "nothing") -> Iterator[str]:
+    """nginx as the page says, but for TLS and for lines with a word, and on a free port; gives its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     found = re.search(r"```nginx\n(.*?)```", DEPLOY, re.DOTALL)
     assert found
     site = re.sub(r"^ *ssl_.*\n", "", found[1], flags=re.MULTILINE)
+    site = re.sub(rf"^ *proxy_set_header {without} .*\n", "", site, flags=re.MULTILINE)
     site = site.replace("listen 443 ssl;", f"listen {port};").replace("http://127.0.0.1:8866", upstream)
     assert site.count(upstream) == 2
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -86,6 +88,34 @@ def test_the_page_works_behind_nginx(browser: Browser, public: str) -> None:
     page.close()
 
 
+@pytest.mark.skipif(not NGINX, reason="no nginx on this machine")
+def test_a_proxy_that_passes_no_websockets_on_is_named(browser: Browser, tmp_path: Path) -> None:
+    assert SERVED
+    with server([*SERVED[1].split(), "--preheat", "0"], tmp_path / "served") as address, \
+            proxy(address.replace("localhost", "127.0.0.1"), tmp_path, without="Upgrade") as outside:
+        page = browser.new_page()
+        page.goto(f"{outside}/explorer/")
+        expect(page.locator("#ex-notice")).to_contain_text(
+            "This page could not open a WebSocket to its server. A proxy in between may not pass WebSockets on.",
+            timeout=120_000)
+        page.close()
+
+
+def test_the_container_is_healthy_where_the_server_computes(tmp_path: Path) -> None:
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    found = re.search(r"^HEALTHCHECK .*? CMD (\[.*\])$", lines, re.MULTILINE)
+    assert found
+    _, *check = json.loads(found[1])
+
+    def healthy(port: str) -> bool:
+        command = [sys.executable, *(word.replace("8866", port) for word in check)]
+        return not subprocess.run(command, capture_output=True, check=False).returncode
+
+    with server(["serve", "--preheat", "0"], tmp_path / "served") as address:
+        assert healthy(address.rpartition(":")[2])
+    assert not healthy(address.rpartition(":")[2])
+
+
 def test_nginx_limits_pages_by_address(public: str) -> None:
     asking = {"Sec_Purpose": "prefetch"}  # the server refuses it, so that no kernel is started
     told = [asked(public, "/explorer/", **asking)[0].status for _ in range(60)]
@@ -112,7 +142,8 @@ def test_commands_of_the_page_are_ones_that_are_understood(monkeypatch: pytest.M
 def test_the_container_runs_without_rights_and_names_no_registry_of_packages() -> None:
     lines = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()
     orders = [line.split() for line in lines if line and not line.startswith("#")]
-    assert [order[1] for order in orders if order[0] == "FROM"] == ["docker.io/library/python:3.12-slim"]
+    assert [order[1] for order in orders if order[0] == "FROM"] == ["${BASE}"]
+    assert ["ARG", "BASE=docker.io/library/python:3.12-slim"] in orders  # a digest is named by whoever builds
     last = next(index for index, order in enumerate(orders) if order[0] == "USER")
     assert orders[last][1] == "10001:10001"
     assert not {"RUN", "COPY", "ADD"} & {order[0] for order in orders[last:]}
