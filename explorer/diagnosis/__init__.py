@@ -57,6 +57,8 @@ def diagnose(profile: Profile) -> Findings:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
+        kinds = structure.several_kinds(profile)
+        rest += [] if kinds is None else [kinds]  # a remark beside the verdict, which it is no substitute for
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest])
 
 

@@ -17,9 +17,9 @@ from explorer.own import text
 from explorer.own.anatomy import Anatomy, Layout, Piece, ends_with_norm, layout
 from explorer.own.attention import read_attention
 from explorer.own.differences import differences
-from explorer.own.kinds import kinds
 from explorer.own.facts import UNREADABLE, Facts, read_facts
 from explorer.own.fields import Source
+from explorer.own.kinds import kinds
 from explorer.own.matrices import by_head, weight_values
 from explorer.own.model import Block
 from explorer.own.nodes import Node
