@@ -69,9 +69,9 @@ def start(profile: Profile) -> float:
 
 
 def _settled(profile: Profile) -> float:
-    """The first layer whose branches are of the size that a norm gives those of the later half, 0 where none does.
+    """Depth at which the first layer begins whose branches have the size that a norm gives those of the later half.
 
-    A norm of a branch that is smaller than √ε leaves it small: the first layers of a small stream add less. Branches
+    0 where no norm does. A norm of a branch that is smaller than √ε leaves it small: the first layers of a small stream add less. Branches
     have such a norm where the stream grows over the later half, and they do not grow with it.
     """
     stream = by_layer(profile, "second_moment", "resid_post")
@@ -221,14 +221,14 @@ def worst(outliers: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, f
     return layer, {name: layers[layer] for name, layers in outliers.items() if layer in layers}
 
 
-def departure(y: Array, depth: Array | None = None) -> Array:
+def departure(y: Array, depth: Array | NDArray[np.intp] | None = None) -> Array:
     """Signed distance of each `[layer]` to the nearest value that its neighbors predict; 0 if it lies among them.
 
     Args:
         y: logarithms, of which nan is left out.
         depth: where the layers lie; from 1 on where none is given.
     """
-    depth = np.arange(1.0, len(y) + 1) if depth is None else depth
+    depth = np.arange(1.0, len(y) + 1) if depth is None else depth.astype(np.float64)
     departures = np.zeros(len(y))
     for layer in range(len(y)):
         predicted = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]

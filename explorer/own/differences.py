@@ -39,8 +39,8 @@ FACTS = (
 def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     """One sentence a layer, site and fact, in the order of the layers; none where a design alternates.
 
-    A layer is compared with the layers of its kind, of which there must be `SIBLINGS`. A sentence goes on from the layer's
-    name: "has no norm before attention, where its siblings have one".
+    A layer is compared with the layers of its kind, of which there must be `SIBLINGS`. A sentence goes on from the
+    layer's name: "has no norm before attention, where its siblings have one".
     """
     rows = [*_tied(layers)]
     names = kinds(layers)
