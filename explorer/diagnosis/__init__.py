@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_l
 NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
                            agreement.departs_from_twin, *learning.UNUSED, learning.stepwise)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
-LAST: tuple[Rule, ...] = (agreement.unlike_twin, *learning.NOTES)
+LAST: tuple[Rule, ...] = (agreement.unlike_twin, *learning.NOTES, structure.several_kinds)
 """Rules whose sentences are no judgement of a model that is not ours, and stand after it: a design without lines may
 be sound."""
 EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType({

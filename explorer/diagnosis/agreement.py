@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from explorer.diagnosis.finding import Finding, finding, text
-from explorer.diagnosis.reading import SPREAD, by_layer, comparable, numbered, path, stated, unlike, worst
+from explorer.diagnosis.reading import by_layer, comparable, numbered, path, spread, start, stated, unlike, worst
 from explorer.diagnosis.remedies import fix
 from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic, index_of
 from explorer.theory import predict
@@ -227,7 +227,10 @@ def departs(profile: Profile, expected: Profile) -> Finding | None:
     """
     ratios = {f"{statistic} {site}": ratio for statistic, site in PLACES
               if len(ratio := _ratio(profile, expected, statistic, site))}
-    outliers = unlike(ratios, SPREAD)
+    outliers = unlike(ratios, spread(profile), profile.kinds)
+    if start(profile):  # the first layer reads a stream of another size than all others
+        outliers = {name: rest for name, layers in outliers.items()
+                    if (rest := {layer: ratio for layer, ratio in layers.items() if layer > 1})}
     if not outliers:
         return None
     # beside a layer that is far off, its neighbor may look odd as well: the farthest layer, and there the first site

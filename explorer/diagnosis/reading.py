@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import chdtri, stdtrit
 
 from explorer.diagnosis.finding import text
-from explorer.profile import STREAM, Array, Profile
+from explorer.profile import BRANCHES, STREAM, Array, Profile
 
 GROWN = 10.0
 """A second moment that has grown by so much widens the logits that no norm protects."""
@@ -19,6 +19,12 @@ NONE = np.empty(0)
 NOTHING = 1e-14
 """A second moment below it, and below this share of another, is practically 0: its root is lost when float32, which has
 24 bits, adds the two."""
+SUMMED = 4.0
+"""Second moment of a sum over those of its terms, or their inverse, beyond which more was done than to add: terms that
+point the same way give 2 at most."""
+LOST = 1e-7
+"""Second moment of the input, over that after the first layer, below which the tokens are lost beside it: Pre-LN and
+Peri-LN of 6 and 12 layers, in width 32, trained without warm-up from 10⁻⁶ on, and not at 10⁻⁸."""
 
 
 class Line(NamedTuple):
@@ -59,9 +65,48 @@ def start(profile: Profile) -> float:
     Embeddings may be of any size beside the branches that are added to them, or the norms that they go through.
     """
     q = line(profile, "second_moment")
-    if not len(q.depth) or q.depth[0] > 0 or 1 / GROWN < q.at(1.0) / q.values[0] < GROWN:
+    if not len(q.depth) or q.depth[0] > 0:
         return 0.0
-    return 1.0
+    first = 0.0 if 1 / GROWN < q.at(1.0) / q.values[0] < GROWN else 1.0
+    return max(first, _settled(profile))
+
+
+def _settled(profile: Profile) -> float:
+    """Depth at which the first layer begins whose branches have the size that a norm gives those of the later half.
+
+    0 where no norm does. A norm of a branch that is smaller than √ε leaves it small: the first layers of a small stream add less. Branches
+    have such a norm where the stream grows over the later half, and they do not grow with it.
+    """
+    stream = by_layer(profile, "second_moment", "resid_post")
+    held = [size for site in BRANCHES if len(size := by_layer(profile, "second_moment", site)) == len(stream)]
+    half = len(stream) // 2
+    if not held or len(stream) - half < 2:
+        return 0.0
+    branches = np.sum(held, axis=0)
+    if not (np.isfinite(branches).all() and (branches > 0).all() and np.isfinite(stream).all() and stream[half] > 0):
+        return 0.0
+    grown = math.log(stream[-1] / stream[half])
+    if not grown > math.log(LIKE) or np.ptp(np.log(branches[half:])) > grown / 2:
+        return 0.0
+    return float(np.argmax(branches > np.median(branches[half:]) / GROWN))
+
+
+def only_added(profile: Profile) -> bool:
+    """Whether the first layer adds branches to tokens that are not lost beside them; False where it is not known.
+
+    A norm on the sum makes the stream of another size than its terms.
+    """
+    parts = [by_layer(profile, "second_moment", site)[:1] for site in ("embed", *BRANCHES)]
+    after = by_layer(profile, "second_moment", "resid_mid")[:1]
+    if len(after):
+        parts = parts[:2]
+    else:
+        after = by_layer(profile, "second_moment", "resid_post")[:1]
+    if not len(parts[0]) or not len(after) or not any(map(len, parts[1:])):
+        return False
+    whole = float(np.sum(np.concatenate(parts)))
+    end = line(profile, "second_moment").at(1.0)
+    return bool(1 / SUMMED < after[0] / whole < SUMMED and parts[0][0] > LOST * end)
 
 
 def numbered(profile: Profile, depth: float) -> str:
@@ -123,7 +168,7 @@ they are steepest (the tests compute it)."""
 SPREAD = 2.5
 """Ratio beyond which a site is called unlike its siblings'. A branch of alike tokens has no more than a head's
 width of independent numbers: with 16 of them, the narrowest in use, one layer in a thousand has 2.45 × its expected
-second moment (χ²), and presets of width 64 and 128 stay below it."""
+second moment (χ²), and presets of width 64 and 128 stay below it. Narrower heads have more: see `spread`."""
 CHANCE = 1e-3
 """Chance that one of a healthy series' layers is called unlike, were scatter Gaussian. The most deviant are left out of
 the estimate of scatter: where layers differ by a factor of 1.6, as in no fresh model, the chance is 1 % (the tests)."""
@@ -133,26 +178,54 @@ PAIRS = ((-2, -1), (-1, 1), (1, 2))
 """Layers before and after one, through which straight lines go to it."""
 
 
-def unlike(series: Mapping[str, Array], like: float = LIKE) -> dict[str, dict[int, float]]:
+def unlike(series: Mapping[str, Array], like: float = LIKE, kinds: Sequence[str] = ()) -> dict[str, dict[int, float]]:
     """Layers (from 1) of each series that stand out, with the ratio to the nearest value that their neighbors predict.
 
     Args:
         series: name to positive values, `[layer]`; a value that is zero or not finite is left out, and stands out not.
         like: ratio up to which a value is like its siblings'.
+        kinds: name of each layer's kind, of which alone are its siblings; empty where all are of one.
     """
-    logs = {name: np.where(values > 0, np.log(np.maximum(values, 1e-300)), np.nan)
-            for name, values in series.items() if len(values) >= FEW}
-    far = {name: departure(y) for name, y in logs.items()}
-    suspects = {name: np.abs(far[name]) > np.log(like) for name in logs}
-    steps = {name: _steps(y[~suspects[name]]) for name, y in logs.items()}
+    parts = {(name, kind): (depth, _logarithms(values[depth - 1])) for name, values in series.items()
+             for kind, depth in of_kinds(kinds, len(values)).items() if len(depth) >= FEW}
+    far = {part: departure(y, depth) for part, (depth, y) in parts.items()}
+    suspects = {part: np.abs(far[part]) > np.log(like) for part in parts}
+    steps = {part: _steps(y[~suspects[part]]) for part, (_, y) in parts.items()}
     outliers: dict[str, dict[int, float]] = {}
-    for name, y in logs.items():
+    for part, (depth, y) in parts.items():
         # few layers say little of their scatter: all series together say more
-        own = steps[name] if len(steps[name]) >= 2 * FEW else np.concatenate(list(steps.values()))
-        at = np.flatnonzero(suspects[name] & (np.abs(far[name]) > _scatter(own, len(y))))
-        if len(at) and len(at) <= max(1, len(y) // FEW) and not _repeats(np.flatnonzero(suspects[name]), len(y)):
-            outliers[name] = {int(layer) + 1: float(np.exp(far[name][layer])) for layer in at}
+        own = steps[part] if len(steps[part]) >= 2 * FEW else np.concatenate(list(steps.values()))
+        at = np.flatnonzero(suspects[part] & (np.abs(far[part]) > _scatter(own, len(y))))
+        if len(at) and len(at) <= max(1, len(y) // FEW) and not _repeats(np.flatnonzero(suspects[part]), len(y)):
+            ratios = {int(depth[place]): float(np.exp(far[part][place])) for place in at}
+            outliers.setdefault(part[0], {}).update(ratios)
     return outliers
+
+
+def spread(profile: Profile) -> float:
+    """Ratio beyond which a site is called unlike its siblings', by the width of a head: see `SPREAD`."""
+    width = head_width(profile)
+    return max(SPREAD, float(chdtri(width, CHANCE)) / width) if width else SPREAD
+
+
+def of_kinds(kinds: Sequence[str], n_layers: int) -> dict[str, NDArray[np.intp]]:
+    """Layers, from 1, of each kind; all are of one where kinds are not known."""
+    if len(kinds) != n_layers:
+        return {"": np.arange(1, n_layers + 1)}
+    names = np.array(kinds)
+    return {kind: np.flatnonzero(names == kind) + 1 for kind in dict.fromkeys(kinds)}
+
+
+def beside(size: Array, layer: int, kinds: Sequence[str] = ()) -> float:
+    """Geometric mean of a statistic, `[layer]`, of the layers of one layer's kind that come next to it."""
+    depth = next(depth for depth in of_kinds(kinds, len(size)).values() if layer in depth)
+    place = int(np.searchsorted(depth, layer))
+    near = [depth[at] - 1 for at in (place - 1, place + 1) if 0 <= at < len(depth)]
+    return float(np.exp(np.mean(np.log(size[near]))))
+
+
+def _logarithms(values: Array) -> Array:
+    return np.where(values > 0, np.log(np.maximum(values, 1e-300)), np.nan)
 
 
 def worst(outliers: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, float]]:
@@ -161,9 +234,15 @@ def worst(outliers: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, f
     return layer, {name: layers[layer] for name, layers in outliers.items() if layer in layers}
 
 
-def departure(y: Array) -> Array:
-    """Signed distance of each `[layer]` to the nearest value that its neighbors predict; 0 if it lies among them."""
-    depth, departures = np.arange(1.0, len(y) + 1), np.zeros(len(y))
+def departure(y: Array, depth: Array | NDArray[np.intp] | None = None) -> Array:
+    """Signed distance of each `[layer]` to the nearest value that its neighbors predict; 0 if it lies among them.
+
+    Args:
+        y: logarithms, of which nan is left out.
+        depth: where the layers lie; from 1 on where none is given.
+    """
+    depth = np.arange(1.0, len(y) + 1) if depth is None else depth.astype(np.float64)
+    departures = np.zeros(len(y))
     for layer in range(len(y)):
         predicted = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]
         ends = ((2, 3),) * (layer == 0) + ((-3, -2),) * (layer == len(y) - 1)  # the one neighbor may be the odd one

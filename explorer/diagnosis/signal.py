@@ -16,7 +16,7 @@ import numpy as np
 
 from explorer.diagnosis.faults import held, origin, overflow_remedy
 from explorer.diagnosis.finding import NO_REMEDY, VERDICTS, Finding, Quantity, finding, quantity, text
-from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, line, numbered, start, weight_gradients
+from explorer.diagnosis.reading import GROWN, NONE, Line, by_layer, line, numbered, only_added, start, weight_gradients
 from explorer.diagnosis.remedies import LARGE, awake, calm, distinct, even, fix, soft
 from explorer.diagnosis.structure import unmoved
 from explorer.profile import (
@@ -245,7 +245,7 @@ def zero_token(profile: Profile) -> Finding | None:
 def alike(profile: Profile) -> Finding | None:
     """Attention averages the tokens, and norms on the sum remove the differences between them."""
     share, least = _difference(profile), _least_difference(profile)
-    if not len(share.values) or not share.values.min() < least.without:
+    if not len(share.values) or not share.values.min() < least.without or _outgrown(profile):
         return None
     at = int(np.argmin(share.values))
     bad = bool(share.values[at] < least.warmed)
@@ -254,6 +254,15 @@ def alike(profile: Profile) -> Finding | None:
         _fate(profile, warmed=bad), remedy=fix(profile, _blurs(profile), distinct), kept=max(0.0, share.values[at]),
         limit=least.warmed if bad else least.without, layer=numbered(profile, share.depth[at]),
         correlation=line(profile, "token_correlation").values[-1])
+
+
+def _outgrown(profile: Profile) -> bool:
+    """Whether tokens become more alike because branches are larger than the input, which stays in the sum.
+
+    Models of width 32 and 6 layers, built as BitNet, GLM-4, Gemma 2 and T5Gemma 2 with their embeddings of standard
+    deviation 0.02, kept 4 to 45 % of the difference beside the first layer, and trained without warm-up.
+    """
+    return start(profile) > 0 and only_added(profile)
 
 
 def _least_difference(profile: Profile) -> Bounds:
@@ -318,7 +327,7 @@ def quantities(profile: Profile) -> tuple[Quantity, ...]:
     """The numbers that the rules on the signal weigh, each beside its limit; those that are not known are left out."""
     growth, steep, least = _growth(profile), _steepness(profile), _least_difference(profile)
     begins = text("phrase", "after_layer", layer=1) if zero_token(profile) else growth.where
-    difference = _difference(profile).values.min(initial=np.inf)
+    difference = np.inf if _outgrown(profile) else _difference(profile).values.min(initial=np.inf)
     entropy = np.nanmin(by_layer(profile, "attention_entropy_normalized", "pattern"), initial=np.inf)
     rows = [
         (growth.ratio, quantity("second_moment", where=growth.where, first=growth.first, last=growth.last,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.diagnosis.faults import explained, layer_is_zero
 from explorer.diagnosis.finding import LONGEST, Finding, finding, text
-from explorer.diagnosis.reading import FEW, by_layer, layer_names, line, numbered, path, stream_before, unlike, worst
+from explorer.diagnosis.reading import (
+    FEW,
+    by_layer,
+    layer_names,
+    line,
+    numbered,
+    of_kinds,
+    path,
+    stream_before,
+    unlike,
+    worst,
+)
 from explorer.diagnosis.remedies import fix, listed
 from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STUCK, Profile
 
@@ -17,8 +30,13 @@ SAME = 1e-5
 """Relative difference up to which two second moments are of the same tensor: float32 over a few million numbers."""
 PARTS = {"attn_out": (*FEEDS["attn_scores"], *FEEDS["attn_out"]), "mlp_out": FEEDS["mlp_out"]}
 """A branch, and all matrices of it."""
+SIBLINGS = 3
+"""Layers of a kind from which on the code of one is compared with that of the others."""
 LEVEL = 1e-3
 """Relative spread up to which a second moment is held by a norm, whose ε and type move it a little."""
+APART = 0.02
+"""Relative difference from which on the second moment of one layer is not held by the norm of the others, whose ε
+moves that of small sums by some tenths of a per cent."""
 
 
 def odd_design(profile: Profile) -> Finding | None:
@@ -36,6 +54,30 @@ def odd_design(profile: Profile) -> Finding | None:
         "warning", "odd_design", "meaning", siblings and "siblings", "evidence", others and "others",
         remedy=fix(profile, "like_siblings", **values), difference=difference, others=others,
         siblings=siblings[:1].upper() + siblings[1:], **values)
+
+
+def several_kinds(profile: Profile) -> Finding | None:
+    """Kinds of layers that a design mixes on purpose; none of a profile whose layers are of one."""
+    members = {name: depth.tolist() for name, depth in of_kinds(profile.kinds, len(profile.kinds)).items() if name}
+    if len(members) < 2:
+        return None
+    words = "; ".join(text("several_kinds", "kind", name=name, layers=_listed(layers))
+                      for name, layers in members.items())
+    alone = any(len(layers) < SIBLINGS for layers in members.values())
+    return finding("good", "several_kinds", "meaning", "evidence", "alone" if alone else "", count=len(members),
+                   kinds=words, least=SIBLINGS)
+
+
+def _listed(layers: Sequence[int]) -> str:
+    """Layers by their numbers, runs of them by their ends: "layers 1–3, 5"."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    parts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return text("phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0])
 
 
 def dead_branch(profile: Profile) -> Finding | None:
@@ -135,7 +177,8 @@ def _blurred(profile: Profile) -> Finding | None:
         return None
     # the first layer reads tokens that nothing has mixed
     odd_sites = {site: less for site, values in series.items()
-             if (less := {layer + 1: ratio for layer, ratio in unlike({site: values[1:]}).get(site, {}).items()
+             if (less := {layer + 1: ratio for layer, ratio in unlike(
+                 {site: values[1:]}, kinds=profile.kinds[1:]).get(site, {}).items()
                           if ratio < 1 / FEW})}
     if not odd_sites:
         return None
@@ -154,7 +197,7 @@ def no_norm_on_sum(profile: Profile) -> Finding | None:
             continue
         level = float(np.median(q))
         off = np.flatnonzero(~(np.abs(q - level) <= LEVEL * level)) + 1
-        if len(off) == 1 and off[0] > 1:
+        if len(off) == 1 and off[0] > 1 and not abs(q[off[0] - 1] - level) <= APART * level:
             layer = int(off[0])
             return finding("warning", "no_norm_on_sum", "meaning", "evidence", remedy=fix(profile, "post_norm"),
                            layer=numbered(profile, layer), site=SITE_WORDS[site], size=q[layer - 1], usual=level)

@@ -16,13 +16,14 @@ from explorer.diagnosis.finding import Finding, finding, text
 from explorer.diagnosis.reading import (
     LIKE,
     NONE,
-    SPREAD,
+    beside,
     by_layer,
     head_width,
     layer_names,
     line,
     numbered,
     path,
+    spread,
     stream_before,
     unlike,
     worst,
@@ -48,12 +49,12 @@ of a 64 × 64 and a 64 × 256 matrix, as the median over 12 layers."""
 
 def odd_weights(profile: Profile) -> Finding | None:
     """Matrices of another size than the same ones of the other layers."""
-    odd_by_matrix = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES})
+    odd_by_matrix = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES}, kinds=profile.kinds)
     if not odd_by_matrix:
         return None
     layer, odd = worst(odd_by_matrix)
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
-    theirs = beside(by_layer(profile, "weight_variance", name), layer)
+    theirs = beside(by_layer(profile, "weight_variance", name), layer, profile.kinds)
     fan_in = profile.shapes[name][0] if name in profile.shapes else 0
     scale = f"{theirs / fan_in:.3g}" if fan_in else f"{theirs:.3g} / fan_in"
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
@@ -70,9 +71,9 @@ def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
     fan_in, fan_out = profile.shapes.get(name, (1, 1))
     sides = fan_in / fan_out
     swapped = abs(math.log(sides)) > math.log(LIKE) and abs(math.log(ratio / sides)) < math.log(LIKE) / 2
+    usual = beside(size, layer, profile.kinds)
     return text("odd_weights", f"{'wider' if factor > 1 else 'narrower'}{'_swapped' if swapped else ''}", matrix=name,
-                factor=max(factor, 1 / factor), own=size[layer - 1], usual=beside(size, layer), fan_in=fan_in,
-                fan_out=fan_out)
+                factor=max(factor, 1 / factor), own=size[layer - 1], usual=usual, fan_in=fan_in, fan_out=fan_out)
 
 
 def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator[str]:
@@ -80,14 +81,9 @@ def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator
     for site, names in FEEDS.items():
         size = by_layer(profile, SIZE[site], site)
         if len(size) and any(name in odd for name in names):
-            ratio = float(size[layer - 1]) / beside(size, layer)
+            ratio = float(size[layer - 1]) / beside(size, layer, profile.kinds)
             verb = "leaves" if abs(math.log(ratio)) > math.log(LIKE) else "stays"
             yield text("odd_weights", f"{SIZE[site]}_{verb}", site=SITE_WORDS[site], ratio=ratio)
-
-
-def beside(size: Array, layer: int) -> float:
-    """Geometric mean of the layers beside one."""
-    return float(np.exp(np.mean([np.log(size[near]) for near in (layer - 2, layer) if 0 <= near < len(size)])))
 
 
 def copies(profile: Profile) -> Finding | None:
@@ -162,7 +158,8 @@ def odd_logits(profile: Profile) -> Finding | None:
     # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
     nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
     mlp = by_layer(profile, "second_moment", "mlp_out")
-    bare = len(mlp) > 0 and _near(float(mlp[layer - 1]) / beside(mlp, layer), _read(profile, "mlp_out", layer))
+    bare = len(mlp) > 0 and _near(float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds),
+                                  _read(profile, "mlp_out", layer))
     unread = _near(ratio, norm) and (nearer or bare)
     cause, cure = "otherwise", "compared"
     if width and _near(ratio**2, width) and not unread:
@@ -223,8 +220,8 @@ def _wide(profile: Profile, width: int) -> dict[int, float]:
     gain = logit_gain(profile)
     if not width or len(gain) < 3 or not np.all(gain > 0):
         return {}
-    ratio = gain / np.median(gain)
-    at = [layer + 1 for layer in range(len(gain)) if _near(float(ratio[layer]) ** 2, width)]
+    ratio, least = gain / np.median(gain), spread(profile)
+    at = [layer + 1 for layer in range(len(gain)) if _near(float(ratio[layer]) ** 2, width) and ratio[layer] > least]
     if len(at) != 1 or _near(float(ratio[at[0] - 1]), _read(profile, "attn_scores", at[0])):
         return {}
     return {at[0]: float(ratio[at[0] - 1])}
@@ -233,8 +230,8 @@ def _wide(profile: Profile, width: int) -> dict[int, float]:
 def _odd(profile: Profile, site: str) -> dict[int, float]:
     """Layers whose output at a site stands out, and no matrix that sets its size does."""
     sizes = {at: by_layer(profile, SIZE[at], at) for at in BRANCHES}
-    odd = unlike({**sizes, "attn_scores": _spread(profile)}, SPREAD).get(site, {})
-    blamed = unlike({name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]})
+    odd = unlike({**sizes, "attn_scores": _spread(profile)}, spread(profile), profile.kinds).get(site, {})
+    blamed = unlike({name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]}, kinds=profile.kinds)
     return {layer: ratio for layer, ratio in odd.items() if not any(layer in layers for layers in blamed.values())}
 
 

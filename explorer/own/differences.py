@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from explorer.diagnosis.structure import SIBLINGS
 from explorer.own import TEXTS, text
 from explorer.own.facts import Facts
-from explorer.own.kinds import LEAST, kinds, of_kind
+from explorer.own.kinds import kinds, of_kind
 from explorer.own.matched import norms_of, placement_of
 from explorer.profile import BRANCHES
 from explorer.schemes.placement import PLACEMENTS, SITES
@@ -40,8 +41,8 @@ FACTS = (
 def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
     """One sentence a layer, site and fact, in the order of the layers; none where a design alternates.
 
-    A layer is compared with the layers of its kind, of which there must be `LEAST`. A sentence goes on from the layer's
-    name: "has no norm before attention, where its siblings have one".
+    A layer is compared with the layers of its kind, of which there must be `SIBLINGS`. A sentence goes on from the
+    layer's name: "has no norm before attention, where its siblings have one".
     """
     rows = [*_tied(layers)]
     names = kinds(layers)
@@ -50,7 +51,7 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
         # a layer's place in the whole stack says what a placement does there: the layers of other kinds are left blank
         siblings = [facts if index in members else {} for index, facts in enumerate(layers)]
         rows += _ranks(siblings, members)
-        if len(members) >= LEAST:
+        if len(members) >= SIBLINGS:
             for find in (_branches, _norms, _others, _shared):
                 rows += find(siblings, members)
     return tuple(sorted(rows, key=lambda difference: difference[0]))

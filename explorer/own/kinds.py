@@ -16,8 +16,6 @@ from typing import Any
 from explorer.own import text
 from explorer.own.facts import Facts
 
-LEAST = 3
-"""Layers of a kind from which on they are siblings: of two that differ nothing says which is the odd one."""
 LONGEST = 8
 """Layers of the longest period in use, Jamba's. A longer one is not inferred from a single layer."""
 
