@@ -275,10 +275,10 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     if gains.point or not (gate or gains.sink is not None):
         return None
     for layer, step in enumerate(steps[::2]):
-        part = "output" if "output" in step.norms else "sum"
-        if part in step.norms and step.attention:
-            share = 1.0 if part == "output" else max(1 - step.kept, 1e-6)
-            left = float(place.mean @ (gains.epsilon / step.norms[part].q) ** 2)
+        norm = step.norms.get("output") or step.norms.get("sum")
+        if norm and step.attention:
+            share = 1.0 if "output" in step.norms else max(1 - step.kept, 1e-6)
+            left = float(place.mean.dot(np.square(gains.epsilon / norm.q)))
             found.append((layer, share, 1 - left))
     if not found:
         return None
@@ -291,14 +291,14 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     square, _ = gate.units(steps.inside[::2, 0][layers] @ place.mean, np.ones(len(layers)))
     opened = expit(np.sqrt(square)[:, None] * NODES)
     size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
-    total = gate.count * (size @ WEIGHTS)
+    total = gate.number * (size @ WEIGHTS)
     t = TIMES / total[:, None]
     each = np.exp(-t[..., None] * size[:, None]) * WEIGHTS  # [layer, t, node]
-    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.count - 1)
+    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.number - 1)
     mean = np.einsum("ltk,lt->l", each, beside) * total / f
     alone = np.einsum("ltk,lk,lt->l", each, slope, beside)
     along = np.einsum("ltk,lk,lt->l", each, slope * size, beside * t)
-    along = np.where((gate.count == 1) & (f == 1), alone, along)  # exactly, where they cancel
+    along = np.where((gate.number == 1) & (f == 1), alone, along)  # exactly, where they cancel
     on_sum = np.where(f < 1, mean - 1, 0.0)[:, None, None]
     rho, f = pairs[layers], f[:, None, None]
     heads.skip[layers] += (0.75 + 0.25 * rho) * on_sum
