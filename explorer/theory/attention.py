@@ -50,7 +50,7 @@ class Attention(NamedTuple):
     lost: Sunk | None
     """Averages of the rows' weight that a sink leaves; None without one."""
     ungated: State
-    """What W_O reads, without the scatter of lengths that comes of gates; the same without them."""
+    """Input of W_O, without the scatter of lengths that comes of gates; without gates the input itself."""
     opened: Array | None
     """`[pair]`: E σσ′ of two tokens' gates; None without gates."""
 

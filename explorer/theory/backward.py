@@ -159,11 +159,16 @@ class Descent:
                 inner *= 1 - above * norms["input"].same
                 self.longer = longer(above, float(mean.dot(stream[0])), float(mean.dot(inner[0])))
         self.kept *= step.followed
-        along = ISOTROPIC if step.present else along
-        if "sum" in norms:
+        if self.on_sum and step.present:
             energies = float(mean.dot(stream[0])), float(mean.dot(inner[0]))
-            along, meet = left(gains, step, *energies, mlp=step.attention is None)
+            fresh, meet = left(gains, step, *energies, mlp=step.attention is None)
+            # a norm on this sum has removed what points along it; else a norm above has, in part
+            along = ACROSS if "sum" in norms else along
+            meet *= 1 - along.token
             stream = stream * (1 - meet) if meet else stream
+            along = Along(*(had + (1 - had) * new for had, new in zip(along, fresh, strict=True)))
+        elif step.present:
+            along = ISOTROPIC
         if gains.parallel and index % 2:  # what it reads is before the attention
             self.beside, gradient = inner, stream
         else:
@@ -259,7 +264,7 @@ class Heads(NamedTuple):
 
 
 def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
-    """What correlates in a gradient with the length that the norm after attention divides by; None where nothing does.
+    """Factors for gradients that correlate with the length that a norm after attention divides by; None without them.
 
     That length's square is 1 − f + f S / E S in the mean, f the branch's part of it and S = Σσ² of a token's gates:
     1 + g = E 1 / (1 − f + f S / E S) is the stream's factor; the branch's gradient, which S multiplies, has the factor
@@ -271,34 +276,34 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     1/S = ∫ e^(−tS) dt and 1/S² = ∫ t e^(−tS) dt, in which each gate is one factor. Beside sinks all heads keep about
     the same weight: 1 − f/H is left. (Our derivation.)
     """
-    gate, found = gains.gate, []
+    gate, rows = gains.gate, []
     if gains.point or not (gate or gains.sink is not None):
         return None
     for layer, step in enumerate(steps[::2]):
-        part = "output" if "output" in step.norms else "sum"
-        if part in step.norms and step.attention:
-            share = 1.0 if part == "output" else max(1 - step.kept, 1e-6)
-            left = float(place.mean @ (gains.epsilon / step.norms[part].q) ** 2)
-            found.append((layer, share, 1 - left))
-    if not found:
+        norm = step.norms.get("output") or step.norms.get("sum")
+        if norm and step.attention:
+            share = 1.0 if "output" in step.norms else max(1 - step.kept, 1e-6)
+            left = float(place.mean.dot(np.square(gains.epsilon / norm.q)))
+            rows.append((layer, share, 1 - left))
+    if not rows:
         return None
     pairs = steps.rho[::2]
     heads = Heads(np.ones_like(pairs), np.ones_like(pairs), np.ones((len(pairs), 1, 1)))
-    layers, f, taken = (np.array(column) for column in zip(*found, strict=True))
+    layers, f, taken = (np.array(column) for column in zip(*rows, strict=True))
     if not gate:
         heads.own[layers, 0, 0] = 1 - taken * f / gains.n_heads
         return heads
     square, _ = gate.units(steps.inside[::2, 0][layers] @ place.mean, np.ones(len(layers)))
     opened = expit(np.sqrt(square)[:, None] * NODES)
     size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
-    total = gate.count * (size @ WEIGHTS)
+    total = gate.number * (size @ WEIGHTS)
     t = TIMES / total[:, None]
     each = np.exp(-t[..., None] * size[:, None]) * WEIGHTS  # [layer, t, node]
-    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.count - 1)
+    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.number - 1)
     mean = np.einsum("ltk,lt->l", each, beside) * total / f
     alone = np.einsum("ltk,lk,lt->l", each, slope, beside)
     along = np.einsum("ltk,lk,lt->l", each, slope * size, beside * t)
-    along = np.where((gate.count == 1) & (f == 1), alone, along)  # exactly, where they cancel
+    along = np.where((gate.number == 1) & (f == 1), alone, along)  # exactly, where they cancel
     on_sum = np.where(f < 1, mean - 1, 0.0)[:, None, None]
     rho, f = pairs[layers], f[:, None, None]
     heads.skip[layers] += (0.75 + 0.25 * rho) * on_sum

@@ -29,7 +29,7 @@ class Gate(NamedTuple):
     (E σ²)², times 1 + 2/m for the m Gaussian coordinates that each gate multiplies."""
     bias: float
     """Variance of the biases beside W_G."""
-    count: int
+    number: int
     """Number of gates."""
 
     def regained(self, alike: Array) -> Array:
@@ -43,7 +43,7 @@ class Gate(NamedTuple):
             alike: E σσ′ / √(E σ² E σ′²).
         """
         missing = 1 - alike
-        regained: Array = 1 + missing * self.count ** -(1 + 2 * missing) / alike
+        regained: Array = 1 + missing * self.number ** -(1 + 2 * missing) / alike
         return regained
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:

@@ -11,8 +11,10 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from explorer.config import Config
+from explorer.profile import Array
 from explorer.schemes.data import INPUTS
-from explorer.theory.logits import NODES, WEIGHTS, cap
+from explorer.theory.gaussian import REACH
+from explorer.theory.logits import NODES, WEIGHTS, cap, squashed
 from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
 
@@ -55,6 +57,14 @@ def softened(logits: Any, height: float) -> Any:
     return height * np.tanh(logits / height) if height else logits
 
 
+def after_cap(s: float, mean: float, height: float) -> tuple[Array, Array]:
+    """Nodes and weights of averages over logits N(mean, s²) after a soft cap of some height; 0 is none."""
+    if not height or not s:
+        return softened(mean + s * NODES, height), WEIGHTS
+    bent, weight = squashed(s / height, np.array([mean / height]), REACH)
+    return height * bent[0], weight[0]
+
+
 def log_sum(n: int, s: float, height: float = 0.0) -> float:
     """E ln Σ e^z over n independent logits z of N(0, s²), in nats: ln n + s²/2 − (e^s² − 1) / 2n where n is large.
 
@@ -88,8 +98,8 @@ def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
     if not own:
         return log_sum(VOCABULARY, s, height)
     others = log_sum(VOCABULARY - 1, s, height)
-    itself = softened(s * (math.sqrt(own * config.d_model) + NODES), height)
-    return float(WEIGHTS @ (np.logaddexp(itself, others) - REPEATED * itself))
+    itself, weight = after_cap(s, s * math.sqrt(own * config.d_model), height)
+    return float(weight @ (np.logaddexp(itself, others) - REPEATED * itself))
 
 
 def coincidence(n: int) -> float:
@@ -165,7 +175,8 @@ def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0
     final = config.design.final_norm and not config.design.point
     gain, s = config.d_model * config.design.readout_variance, spread(config, output.q)
     if config.output_cap:
-        gain *= float(WEIGHTS @ (1 - np.tanh(s * NODES / config.output_cap) ** 2) ** 2)
+        capped, weight = after_cap(s, 0.0, config.output_cap)
+        gain *= float(weight @ (1 - (capped / config.output_cap) ** 2) ** 2)
         s = cap(s, 0.0, config.output_cap, VOCABULARY).s
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)

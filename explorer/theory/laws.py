@@ -18,8 +18,7 @@ from scipy.special import gammaincinv, ndtr
 from explorer.config import Config
 from explorer.profile import MATRICES, Array, Key, Profile
 from explorer.schemes.residual import profiled_factor
-from explorer.theory.inputs import VOCABULARY, softened, spread
-from explorer.theory.logits import NODES, WEIGHTS
+from explorer.theory.inputs import VOCABULARY, after_cap, softened, spread
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes fast."""
@@ -141,12 +140,21 @@ def output_logits(config: Config, x: Moments, own: Array) -> dict[Key, Array]:
     if design.final_norm and design.point:
         return {}
     s, first = spread(config, x.q), spread(config, x.first)
-    itself = s[:, None] * (np.sqrt(own * config.d_model)[:, None] + NODES)
-    squares = [softened(z, height) ** 2 @ WEIGHTS for z in (s[:, None] * NODES, itself)]
-    square = squares[0] + (squares[1] - squares[0]) / VOCABULARY
+    itself = s * np.sqrt(own * config.d_model)
+    squares = [[mean_square(deviation, center, height) for deviation, center in zip(s.tolist(), means, strict=True)]
+               for means in ([0.0] * len(s), itself.tolist())]
+    square = squares[0] + np.subtract(squares[1], squares[0]) / VOCABULARY
     largest = _largest(config, x, VOCABULARY, np.zeros_like(s) if design.final_norm else x.uneven, np.array([s, first]))
     values = {("output_logit_rms", "logits"): np.sqrt(square)}
     return values | ({} if design.tied else {("output_logit_largest", "logits"): softened(largest, height)})
+
+
+def mean_square(s: float, mean: float, height: float) -> float:
+    """Mean square of a logit N(mean, s²) after a soft cap of some height; 0 is none."""
+    if not height:
+        return s * s + mean * mean
+    values, weight = after_cap(s, mean, height)
+    return float(weight @ values**2)
 
 
 def _bent(largest: Array, excess: Array) -> Array:

@@ -186,9 +186,9 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     if height == 0 or s == 0:
         return Capped(s, s, 1.0)
     top, at = highest(n), NODES * (mean / height)
-    bent, weight = _bent(s / height, at, REACH)
+    bent, weight = squashed(s / height, at, REACH)
     variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
-    bent, weight = _bent(s / height, at, top)
+    bent, weight = squashed(s / height, at, top)
     power = np.exp(height * (bent - bent.max(1, keepdims=True)))
     first, second = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
     y2 = (ratio := second / first**2) / (n - 1 + ratio)
@@ -200,8 +200,8 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     return Capped(height * math.sqrt(max(variance, 0.0)), inside, float(slope))
 
 
-def _bent(s: float, at: Array, top: float) -> tuple[Array, Array]:
-    """tanh of normal variables of means `at` and deviation s, cut at `top`, and their weights, `[mean, node]`.
+def squashed(s: float, at: Array, top: float) -> tuple[Array, Array]:
+    """tanh of normal variables of means `at` and deviation s > 0, cut at `top`, and their weights, `[mean, node]`.
 
     Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times their cap.
     """

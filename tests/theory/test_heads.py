@@ -1,4 +1,4 @@
-"""Gates and sinks under norms: what a norm divides out again of what multiplies the heads, by draws and by models."""
+"""Gates, sinks and gradients along tokens, which norms divide out or remove: by draws and by models."""
 
 from __future__ import annotations
 
@@ -103,3 +103,27 @@ def test_without_a_stream_the_next_norm_divides_gates_out() -> None:
         "not covered: with no stream beside it the next norm divides gates out again")
     assert "activation_gradient" not in predict(design.replace(residual="constant")).notes
     assert "activation_gradient" not in predict(design.replace(attention_gate="none")).notes
+
+
+@pytest.mark.parametrize("choices", [
+    {"residual": "deepnorm"}, {"residual": "deepnorm", "norm_placement": "hybrid_star"},
+    {"residual": "admin", "causal": True}, {"residual": "deepnorm", "norm": "rms"},
+], ids=str)
+def test_what_a_norm_removed_along_tokens_stays_removed_below_an_mlp_without_norms(choices: dict[str, Any]) -> None:
+    """Of 2/d in each layer, or 1/d where the norm does not center, which 16 layers of width 64 make 40 % or 22 %."""
+    size = SIZE | {"n_layers": 16, "d_model": 64, "n_seeds": 12, "norm_placement": "hybrid"}
+    measured, predicted = both(Config(**size | choices))
+    assert "activation_gradient" not in predicted.notes
+    found, expected = by_layer(measured, predicted, "activation_gradient", "resid_post")
+    assert agrees(found, expected, 0.05), found.mean(0) / expected
+    assert not agrees(found, expected * (1 - 1 / 64) ** np.arange(16, 0, -1), 0.05)
+
+
+def test_functions_at_branches_are_as_rough_as_their_note_says() -> None:
+    choices = {"norm": "derf", "norm_alpha": 4.0, "norm_placement": "branch_output", "n_layers": 12, "d_model": 64}
+    measured, predicted = both(Config(**SIZE | choices | {"input": "text", "loss": "next_token"}))
+    most = 1.2 * 1.15**12
+    assert predicted.notes["activation_gradient"].startswith(f"rough, by up to ×{most:.2g}: branches near ±1")
+    found, expected = by_layer(measured, predicted, "activation_gradient", "embed")
+    assert agrees(found, expected, 1 - 1 / most)
+    assert not agrees(found, expected, 0.4)

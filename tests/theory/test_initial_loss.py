@@ -14,7 +14,7 @@ from explorer import Config, measure, predict
 from explorer.figures.layers import NO_READOUT
 from explorer.model import Transformer
 from explorer.model.batch import draw
-from explorer.theory import initial_loss
+from explorer.theory import initial_loss, laws
 from explorer.theory.inputs import VOCABULARY, log_sum
 
 SIZES: dict[str, Any] = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 32, "batch_size": 8, "input": "text",
@@ -163,3 +163,23 @@ def test_one_logit_and_bad_input() -> None:
 
 def test_none_where_a_function_stands_in_the_last_norms_place() -> None:
     assert initial_loss(Config(**{**SIZES, "norm": "dyt"})) is None
+
+
+@pytest.mark.parametrize("height", [0.01, 0.1, 0.3, 1.0, 30.0])
+@pytest.mark.parametrize(("s", "mean"), [(1.0, 0.0), (2.0, 3.0), (0.5, 0.05)])
+def test_the_mean_square_of_capped_logits_where_tanh_is_a_step(s: float, mean: float, height: float) -> None:
+    z = np.linspace(-9, 9, 400_001)
+    weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
+    exact = float(weight @ (height * np.tanh((mean + s * z) / height)) ** 2)
+    assert laws.mean_square(s, mean, height) == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("readout", ["separate", "tied"])
+@pytest.mark.parametrize("height", [0.01, 0.1, 0.3])
+def test_logits_under_a_low_cap(height: float, readout: str) -> None:
+    config = Config(**SIZES, n_seeds=8, output_cap=height, readout=readout)
+    measured, predicted = measure(config, backward=False), predict(config, backward=False)
+    found = measured["output_logit_rms", "logits"] ** 2
+    expected = predicted["output_logit_rms", "logits"][0] ** 2
+    assert agrees(found, expected, 0.005), found.mean(0) / expected
+    assert not agrees(found, 0.98 * expected, 0.005)
