@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 
 project = "Transformer Signal Explorer"
@@ -48,6 +50,25 @@ def mark_code(*arguments: Any) -> None:
             lines[number:number] = ["", " " * indent(lines[number - 1]) + "::"]
 
 
+WHILE = {"en": " (while explorer serve runs)", "zh_CN": "（explorer serve 运行时）"}
+
+
+def lead(app: Sphinx, doctree: nodes.document) -> None:
+    """Has links of a lesson to notebooks that are no pages of the site lead to what is: server, other language."""
+    for link in list(doctree.findall(pending_xref)):
+        target, name = link["reftarget"], link["reftarget"].rpartition("/")[2]
+        if target == "notebooks/explorer":
+            address = f"http://localhost:8866/?{link['reftargetid']}"
+            link.parent.insert(link.parent.index(link) + 1, nodes.Text(WHILE[app.config.language]))
+        elif target.startswith("notebooks/lessons/zh/"):
+            other = "../../zh/" if app.config.language == "en" else "../../../"
+            address = f"{other}notebooks/lessons/{name}.html"
+        else:
+            continue
+        link.replace_self(nodes.reference("", "", *link.children, refuri=address))
+
+
 def setup(app: Sphinx) -> None:
-    """Has docstrings marked before their sections are read."""
+    """Has docstrings marked before their sections are read, and links changed before they are looked up."""
     app.connect("autodoc-process-docstring", mark_code, priority=400)
+    app.connect("doctree-read", lead)
