@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import explorer as ex
-from explorer.lessons.answers import Answer, AnswerBox, form
+from explorer.lessons.answers import Answer, form
 from explorer.lessons.checking import checked_text
 from explorer.lessons.exercises import EXERCISES
 from explorer.lessons.expressions import DEEPEST, LONGEST, ExpressionError, evaluated, settings
@@ -86,8 +86,8 @@ def test_a_text_in_the_box_is_checked_like_the_answer_of_a_cell(number: str, tex
 
 
 def part(number: str = "07.1", answer: object = 2**-1.5) -> Answer:
-    (found,) = AnswerBox(ex.check(number, answer)).top.children
-    return found
+    (box,) = ex.check(number, answer).box().top.children
+    return box
 
 
 def test_the_part_says_what_it_takes_and_answers_a_visitor() -> None:

@@ -24,7 +24,7 @@ ROOMS: dict[str, int] = {
     "figures": 32_500,
     "glossary": 1_500,
     "jupyter": 2_500,
-    "lessons": 8_500,
+    "lessons": 9_500,
     "measuring": 8_500,
     "model": 9_000,
     "own": 65_000,

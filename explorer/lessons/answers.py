@@ -5,22 +5,26 @@ A visitor cannot change a page's code. What is written into the box is parsed an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import traitlets
 
 from explorer.app.widgets.parts import PageWidget, Part
-from explorer.lessons.checking import Checked, checked_text, hint, solution
 from explorer.lessons.exercises import EXERCISES
 from explorer.lessons.expressions import LONGEST
 
+Reply = Callable[[object], tuple[str, bool] | None]
+"""From a visitor's message, which may say anything, to a sentence and whether the answer is right; or to None."""
+
 
 class Answer(Part):
-    """The box of one exercise, its buttons, and what is said of an answer.
+    """The box of one exercise, its buttons, and a sentence about the last answer.
 
     Traits:
         exercise: its number.
-        takes: what is written into the box, in words.
-        example: what such a text looks like.
+        takes: the kind of text that the box takes, in words.
+        example: such a text.
         longest: characters that it may have.
         said: the sentence about the last answer, or a hint.
         right: whether the last answer was right.
@@ -34,26 +38,20 @@ class Answer(Part):
     said = traitlets.Unicode().tag(sync=True)
     right = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, checked: Checked) -> None:
-        takes, example = form(checked.number)
-        super().__init__(exercise=checked.number, takes=takes, example=example, right=checked.right,
-                         said=f"The code above gives an answer already. {checked.sentence}")
+    def __init__(self, number: str, said: str, right: bool, reply: Reply) -> None:
+        self._reply = reply
+        takes, example = form(number)
+        super().__init__(exercise=number, takes=takes, example=example, said=said, right=right)
         self.on_msg(self._take)
 
     def _take(self, _: Part, content: object, __: object) -> None:
-        """Handles a visitor's message, which may say anything."""
-        match content:
-            case ["check", str() as text]:
-                result = checked_text(self.exercise, text)
-                self.said, self.right = result.sentence, result.right
-            case ["hint"]:
-                self.said = f"Hint: {hint(self.exercise)}"
-            case ["solution"]:
-                self.said = f"Solution: {solution(self.exercise)}"
+        reply = self._reply(content)
+        if reply:
+            self.said, self.right = reply
 
 
 def form(number: str) -> tuple[str, str]:
-    """What the box of an exercise takes, in words, and an example of such a text."""
+    """The kind of text that the box of an exercise takes, in words, and an example of it."""
     exercise = EXERCISES[number]
     place = exercise.places[0]
     if exercise.box:
@@ -74,8 +72,11 @@ class AnswerBox(PageWidget):
     """The box as a cell of a served lesson shows it.
 
     Args:
-        checked: the result of the answer that stands in the code.
+        number: of the exercise.
+        said: the first sentence.
+        right: whether the answer in the code is right.
+        reply: answers a visitor.
     """
 
-    def __init__(self, checked: Checked) -> None:
-        super().__init__(Part([Answer(checked)], classes=("ex-root", "ex-answers")))
+    def __init__(self, number: str, said: str, right: bool, reply: Reply) -> None:
+        super().__init__(Part([Answer(number, said, right, reply)], classes=("ex-root", "ex-answers")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from explorer.app.widgets.parts import in_voila
 from explorer.config import Config, ConfigError
 from explorer.display import must_be, shown
+from explorer.lessons.answers import AnswerBox
 from explorer.lessons.exercises import EXERCISES, TEXTS, Exercise, only
 from explorer.lessons.expressions import ExpressionError, evaluated, settings
 from explorer.profile import Array
@@ -41,11 +43,12 @@ class Checked:
 
     def _repr_mimebundle_(self, **_: object) -> Any:
         """A box for another answer where the page is served, whose code nobody can change; else the sentence."""
-        if not in_voila():
-            return None
-        from explorer.lessons.answers import AnswerBox
+        return self.box()._repr_mimebundle_() if in_voila() else None
 
-        return AnswerBox(self)._repr_mimebundle_()
+    def box(self) -> AnswerBox:
+        """A box for another answer."""
+        said = f"The code above gives an answer already. {self.sentence}"
+        return AnswerBox(self.number, said, self.right, partial(reply, self.number))
 
 
 class Sentence(str):
@@ -123,6 +126,19 @@ def checked_text(number: str, text: str) -> Checked:
         return check(number, written(number, text))
     except (ExpressionError, AnswerError) as error:
         return _not_yet(number, error)
+
+
+def reply(number: str, message: object) -> tuple[str, bool] | None:
+    """The reply to a visitor's message from a box: a sentence, and whether the answer is right; None to any other."""
+    match message:
+        case ["check", str() as text]:
+            checked = checked_text(number, text)
+            return checked.sentence, checked.right
+        case ["hint"]:
+            return f"Hint: {hint(number)}", False
+        case ["solution"]:
+            return f"Solution: {solution(number)}", False
+    return None
 
 
 def written(number: str, text: str) -> object:

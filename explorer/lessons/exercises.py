@@ -266,4 +266,4 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType({
 })
 
 TEXTS = _texts()
-"""What is said of each exercise, by its number."""
+"""The table of each exercise, by its number."""

@@ -3,6 +3,7 @@
    What is said of an answer stands in a live region, so that a screen reader says it while the entry keeps the focus. */
 
 const SENT = "Checking…";
+const GONE = "Python does not answer";
 
 export function answer(model, el) {
   const name = `ex-answer-${model.number}`;
@@ -11,9 +12,9 @@ export function answer(model, el) {
     maxlength: model.get("longest"), placeholder: `such as ${model.get("example")}`, "aria-describedby": `${name}-said`,
     ...OWN_KEYS,
   });
-  const said = make("p", { id: `${name}-said`, class: "ex-answer-said", role: "status", "aria-live": "polite" });
+  const sentence = make("p", { id: `${name}-said`, class: "ex-answer-said", role: "status", "aria-live": "polite" });
   const ask = (verb, ...values) => {
-    setText(said, SENT);
+    setText(sentence, SENT);
     model.act([verb, ...values], paint);
   };
   const check = make("button", { type: "submit", class: "ex-button ex-primary" }, "Check");
@@ -24,12 +25,13 @@ export function answer(model, el) {
   const label = make("label", { for: name }, make("b", {}, `Your answer to ${model.get("exercise")}`),
     ` · ${model.get("takes")}`);
   function paint() {
-    const isWaiting = model.page.silence > 0;
+    const { silence } = model.page;
+    const isWaiting = silence > 0;
     el.classList.toggle("ex-right", model.get("right") && !isWaiting);
-    setText(said, isWaiting ? runningText() || SENT : model.get("said"));
+    setText(sentence, isWaiting ? runningText() || (silence > 1 ? GONE : SENT) : model.get("said"));
   }
   become(el, "ex-answer");
-  el.append(label, form, said);
+  el.append(label, form, sentence);
   model.page.listeners.add(paint);
   const stop = follow(model, "said right", paint);
   return callAll([() => model.page.listeners.delete(paint), stop]);
