@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import explorer as ex
-from explorer.lessons.answers import Answer, form
+from explorer.app.widgets.answer import Answer
+from explorer.lessons.answers import form
 from explorer.lessons.checking import checked_text
 from explorer.lessons.exercises import EXERCISES
 from explorer.lessons.expressions import DEEPEST, LONGEST, ExpressionError, evaluated, settings

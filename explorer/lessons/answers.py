@@ -5,49 +5,12 @@ A visitor cannot change a page's code. What is written into the box is parsed an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import traitlets
 
+from explorer.app.widgets.answer import Answer, Reply
 from explorer.app.widgets.parts import PageWidget, Part
 from explorer.lessons.exercises import EXERCISES
 from explorer.lessons.expressions import LONGEST
-
-Reply = Callable[[object], tuple[str, bool] | None]
-"""From a visitor's message, which may say anything, to a sentence and whether the answer is right; or to None."""
-
-
-class Answer(Part):
-    """The box of one exercise, its buttons, and a sentence about the last answer.
-
-    Traits:
-        exercise: its number.
-        takes: the kind of text that the box takes, in words.
-        example: such a text.
-        longest: characters that it may have.
-        said: the sentence about the last answer, or a hint.
-        right: whether the last answer was right.
-    """
-
-    view = "answer"
-    exercise = traitlets.Unicode().tag(sync=True)
-    takes = traitlets.Unicode().tag(sync=True)
-    example = traitlets.Unicode().tag(sync=True)
-    longest = traitlets.Int(LONGEST).tag(sync=True)
-    said = traitlets.Unicode().tag(sync=True)
-    right = traitlets.Bool(False).tag(sync=True)
-
-    def __init__(self, number: str, said: str, right: bool, reply: Reply) -> None:
-        self._reply = reply
-        takes, example = form(number)
-        super().__init__(exercise=number, takes=takes, example=example, said=said, right=right)
-        self.on_msg(self._take)
-
-    def _take(self, _: Part, content: object, __: object) -> None:
-        reply = self._reply(content)
-        if reply:
-            self.said, self.right = reply
 
 
 def form(number: str) -> tuple[str, str]:
@@ -79,4 +42,6 @@ class AnswerBox(PageWidget):
     """
 
     def __init__(self, number: str, said: str, right: bool, reply: Reply) -> None:
-        super().__init__(Part([Answer(number, said, right, reply)], classes=("ex-root", "ex-answers")))
+        takes, example = form(number)
+        box = Answer(reply, exercise=number, takes=takes, example=example, longest=LONGEST, said=said, right=right)
+        super().__init__(Part([box], classes=("ex-root", "ex-answers")))
