@@ -1,7 +1,7 @@
 """Lessons: executes their notebooks, stores text and stills as a reader without a kernel sees them, and translates.
 
     python -m benchmarks.lessons [01_drawing_weights …]    # all of them where none is named
-    python -m benchmarks.lessons --translate               # catalogues and translated notebooks alone
+    python -m benchmarks.lessons --translate               # heads and feet, catalogues and translated notebooks alone
 
 `make test` compares every stored number with what comes out; a live figure is stored as its still, without the widget.
 A catalogue in `docs/locale` has each paragraph of a lesson and its translation. The translated notebooks are written
@@ -21,7 +21,10 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from nbclient import NotebookClient
 from sphinx_intl.basic import update
+from sphinx_intl.catalog import dump_po
 
+from explorer.glossary import ROWS, Lesson
+from explorer.numbers import listed
 from explorer.serve import notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -31,11 +34,86 @@ LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
 BEFORE, AFTER = r"((?:^|\||\$\$)[ \t>#*-]*(?:\d+\.[ \t]+)?)", r"(?=[ \t]*(?:\||\$\$|$))"
 """What stands around a paragraph in Markdown: a line's ends, a table's bars, marks of a heading, list or formula."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
+COURSE = [row for row in ROWS if row.minutes]
+"""The lessons in their order."""
+NAMED = {row.name: row for row in COURSE}
+HOW = {
+    "en": ("Every number here is computed by the lines that you see. On a page of `explorer serve` they run by "
+           "themselves, and each exercise has a box for your answer. To run and change the lines yourself, open this "
+           "notebook with `explorer lab`, or on [Binder](https://mybinder.org) with the address of this repository."),
+    "zh": ("这里的每个数，都由你看得见的代码算出。在 `explorer serve` 的页面上，代码自动运行，"
+           "每道练习都有一个写答案的框。想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
+           "或在 [Binder](https://mybinder.org) 上用本仓库的地址打开。"),
+}
+"""How a lesson is read, wherever it is."""
+EXERCISES = {
+    "en": ("On a served page, write the answer into the box. In Jupyter, change it in the cell, and run the cell; "
+           '`ex.hint("{number}")` helps on, and `ex.solution("{number}")` has the solution.'),
+    "zh": ("在服务器提供的页面上，把答案写进框里。在 Jupyter 中，修改单元格里的答案并运行；"
+           '`ex.hint("{number}")` 给出提示，`ex.solution("{number}")` 给出解答。'),
+}
+"""How exercises are answered."""
+
+
+def titled(row: Lesson, language: str) -> str:
+    """A lesson's number and title, which link to it."""
+    title = row.title if language == "en" else row.chinese
+    return f"[{row.number} · {title}]({row.name}.ipynb)"
+
+
+def way(row: Lesson, language: str) -> str:
+    """The line that leads to the lessons before and after, and to the other language."""
+    here = COURSE.index(row)
+    before = [f"← {titled(COURSE[here - 1], language)}"] if here else []
+    after = [f"{titled(COURSE[here + 1], language)} →"] if here + 1 < len(COURSE) else []
+    place = f"Lesson {row.number} of {len(COURSE)}" if language == "en" else f"第 {row.number} 课，共 {len(COURSE)} 课"
+    other = "中文" if language == "en" else "English"
+    return " · ".join([place, *before, *after, f"[{other}](zh/{row.name}.ipynb)"])
+
+
+def needed(row: Lesson, language: str) -> str:
+    """The lessons that one needs, which link to them."""
+    if not row.needs:
+        return "needs no other lesson" if language == "en" else "无需先学其他课"
+    links = [f"[{number}]({COURSE[number - 1].name}.ipynb)" for number in row.needs]
+    if language == "en":
+        return f"needs lesson{'s' if len(links) > 1 else ''} {listed(links)}"
+    return f"先学第 {'、'.join(links)} 课"
+
+
+def generated(row: Lesson, language: str) -> list[str]:
+    """The paragraphs of a lesson that follow from its row, but for the first, which has the source at its end."""
+    return [way(row, language), HOW[language], EXERCISES[language].format(number=f"{row.number:02}.1")]
+
+
+def first(row: Lesson, language: str, source: str) -> str:
+    """The line below the title: minutes, lessons needed, source."""
+    if language == "en":
+        return f"*{row.minutes} minutes · {needed(row, language)} · {source}"
+    return f"*{row.minutes} 分钟 · {needed(row, language)} · {source}"
+
+
+def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
+    """Writes what follows from a lesson's row into its notebook: head, foot, and how exercises are answered."""
+    line, how, exercises = generated(row, "en")
+    texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    title, under, *rest = texts[0].source.split("\n\n")
+    source = under.partition(" · ")[2].partition(" · ")[2]
+    rest = [part for part in rest if not part.startswith("Lesson ") and part != how]
+    heading = f"# Lesson {row.number} · {title.partition(' · ')[2]}"
+    texts[0].source = "\n\n".join([heading, first(row, "en", source), line, *rest, how])
+    parts = [part for part in texts[-1].source.split("\n\n") if not part.startswith(("Lesson ", "Back: ", "Next: "))]
+    texts[-1].source = "\n\n".join([*parts, line])
+    for cell in texts:
+        if cell.source.startswith("## 6 · Exercises"):
+            begin, _, *rest = cell.source.split("\n\n")
+            cell.source = "\n\n".join([begin, exercises, *rest])
 
 
 def store(path: Path) -> None:
     """Executes a notebook from top to bottom and writes it back, without timestamps and widgets."""
     notebook = nbformat.read(path, as_version=4)
+    furnish(notebook, NAMED[path.stem])
     client = NotebookClient(notebook, timeout=600, record_timing=False, store_widget_state=False, coalesce_streams=True)
     client.execute()
     for cell in notebook.cells:
@@ -83,17 +161,37 @@ def translated(lesson: Path) -> nbformat.NotebookNode:
         if not changes:
             raise ValueError(f"{lesson.name} has no paragraph {message.id!r}")
     for cell in cells:
-        cell.source = cell.source.replace("](../", "](../../")
+        cell.source = cell.source.replace("](../", "](../../").replace("](zh/", "](../")
     notebook.metadata.lang = FOLDER
     return notebook
 
 
+def translate_generated(path: Path, row: Lesson) -> None:
+    """Writes into a lesson's catalogue the translations of what follows from its row."""
+    messages = catalogue(path)
+    known = dict(zip(generated(row, "en"), generated(row, FOLDER), strict=True))
+    for message in messages:
+        text = str(message.id)
+        if text.startswith(f"*{row.minutes} minutes · "):
+            source = message.string.partition(" · ")[2].partition(" · ")[2]  # of the line as it was
+            known[text] = first(row, FOLDER, source)
+        if text in known:
+            message.string = known[text]
+            message.flags.discard("fuzzy")
+    dump_po(str(path), messages, line_width=120)
+
+
 def translate() -> None:
-    """Brings the catalogues up to date and writes the translated notebooks."""
+    """Brings heads, feet and catalogues up to date, and writes the translated notebooks."""
+    for lesson in LESSONS:
+        notebook = nbformat.read(lesson, as_version=4)
+        furnish(notebook, NAMED[lesson.stem])
+        nbformat.write(notebook, lesson)
     with tempfile.TemporaryDirectory() as folder:
         extract(Path(folder))
         update(str(LOCALE), folder, [LANGUAGE], line_width=120)
     for lesson in LESSONS:
+        translate_generated(CATALOGUES / "notebooks" / "lessons" / f"{lesson.stem}.po", NAMED[lesson.stem])
         (lesson.parent / FOLDER).mkdir(exist_ok=True)
         nbformat.write(translated(lesson), lesson.parent / FOLDER / lesson.name)
 

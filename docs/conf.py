@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.search import SearchLanguage
 
 project = "Transformer Signal Explorer"
 root_doc = "docs/index"
@@ -48,6 +52,54 @@ def mark_code(*arguments: Any) -> None:
             lines[number:number] = ["", " " * indent(lines[number - 1]) + "::"]
 
 
+WHILE = {"en": " (while explorer serve runs)", "zh_CN": "（explorer serve 运行时）"}
+
+
+def lead(app: Sphinx, doctree: nodes.document) -> None:
+    """Has links of a lesson to notebooks that are no pages of the site lead to what is: server, other language."""
+    for link in list(doctree.findall(pending_xref)):
+        target, name = link["reftarget"], link["reftarget"].rpartition("/")[2]
+        if target == "notebooks/explorer":
+            address = f"http://localhost:8866/?{link['reftargetid']}"
+            link.parent.insert(link.parent.index(link) + 1, nodes.Text(WHILE[app.config.language]))
+        elif target.startswith("notebooks/lessons/zh/"):
+            other = "../../zh/" if app.config.language == "en" else "../../../"
+            address = f"{other}notebooks/lessons/{name}.html"
+        else:
+            continue
+        link.replace_self(nodes.reference("", "", *link.children, refuri=address))
+
+
+class Chinese(SearchLanguage):
+    """Chinese search by pairs of characters: index and query are split alike, without a dictionary.
+
+    Sphinx's own needs jieba to index any Chinese term, and its script for the page fails before Sphinx 9.1, which needs
+    Python 3.12 (sphinx-doc/sphinx#14229).
+    """
+
+    lang = "zh"
+    language_name = "Chinese"
+    js_splitter_code = r"""
+function splitQuery(query) {
+  const parts = query.match(/[\u4e00-\u9fff]+|(?:(?![\u4e00-\u9fff])[\p{L}\p{N}_])+/gu) ?? [];
+  return parts.flatMap((part) => (
+    part.match(/^[\u4e00-\u9fff]{2,}$/) ? Array.from(part).slice(1).map((sign, place) => part[place] + sign) : [part]));
+}
+"""
+
+    def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
+        """Words of letters and digits, and every two characters that follow each other."""
+        pairs = [run[place : place + 2] for run in re.findall(r"[\u4e00-\u9fff]+", input)
+                 for place in range(max(1, len(run) - 1))]
+        return [*re.findall(r"[^\W\u4e00-\u9fff]+", input), *pairs]
+
+    def stem(self, word: str) -> str:
+        """A word in lower case."""
+        return word.lower()
+
+
 def setup(app: Sphinx) -> None:
-    """Has docstrings marked before their sections are read."""
+    """Has docstrings marked before their sections are read, links changed before they are looked up, Chinese found."""
+    app.add_search_language(Chinese)
     app.connect("autodoc-process-docstring", mark_code, priority=400)
+    app.connect("doctree-read", lead)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from explorer.diagnosis import Finding, diagnose
     from explorer.diagnosis.comparing import Comparison, compare
     from explorer.export.module import torch_code
-    from explorer.lessons.exercises import check
+    from explorer.lessons.checking import check, hint, solution
     from explorer.lessons.live import live
     from explorer.lessons.settings import slider
     from explorer.measuring import measure
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe",
     "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check", "dashboard", "diagnose",
-    "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep", "torch_code", "twin", "watch",
+    "hint", "live", "measure", "predict", "preset", "probe", "race", "slider", "solution", "solve", "sweep",
+    "torch_code", "twin", "watch",
 ]
 
 _MODULES = {
@@ -63,7 +64,7 @@ _MODULES = {
     "diagnosis": ("Finding", "diagnose"),
     "diagnosis.comparing": ("Comparison", "compare"),
     "export.module": ("torch_code",),
-    "lessons.exercises": ("check",),
+    "lessons.checking": ("check", "hint", "solution"),
     "lessons.live": ("live",),
     "lessons.settings": ("slider",),
     "measuring": ("measure",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from string import Formatter
 from typing import Any
@@ -27,6 +28,12 @@ def number(value: float, digits: int = 3) -> str:
 def percent(share: float) -> str:
     """A share of one: 11 %; a small one keeps two digits."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{number(100 * share, 2)} %"
+
+
+def listed(items: Iterable[object], last: str = " and ") -> str:
+    """Items as a list in words: 6, 7 and 8."""
+    *others, final = map(str, items)
+    return f"{', '.join(others)}{last}{final}" if others else final
 
 
 def _trimmed(digits: str) -> str:

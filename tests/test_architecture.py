@@ -208,8 +208,8 @@ def test_public_face() -> None:
     documented = {
         "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race",
         "Recipe", "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check",
-        "dashboard", "diagnose", "live", "measure", "predict", "preset", "probe", "race", "slider", "solve", "sweep",
-        "torch_code", "twin", "watch",
+        "dashboard", "diagnose", "hint", "live", "measure", "predict", "preset", "probe", "race", "slider", "solution",
+        "solve", "sweep", "torch_code", "twin", "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

@@ -17,23 +17,23 @@ import explorer
 
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, int] = {
-    ".": 23_000,
+    ".": 24_500,
     "app": 106_000,
-    "diagnosis": 20_000,
+    "diagnosis": 24_500,
     "export": 9_500,
     "figures": 32_500,
     "glossary": 1_500,
     "jupyter": 3_000,
-    "lessons": 8_500,
+    "lessons": 9_500,
     "measuring": 8_500,
     "model": 9_000,
-    "own": 64_500,
+    "own": 79_000,
     "plotlyjs": 500,
     "schemes": 8_500,
     "serve": 13_000,
     "sweeping": 9_500,
     "tasks": 7_500,
-    "theory": 42_000,
+    "theory": 43_500,
     "training": 15_000,
 }
 """The most tokens that a room may have; the modules beside the rooms are ".". A row has room for one more tab,

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.lessons import EXERCISES as HOW_TO_ANSWER
+from benchmarks.lessons import FOLDER, HOW, NAMED, first, way
+from explorer.app.dashboard import PANELS
+from explorer.app.link.links import Links
+from explorer.glossary import LESSONS as GLOSSARY
 from explorer.glossary import ROWS
 from explorer.lessons.exercises import EXERCISES
 
@@ -81,14 +87,46 @@ def test_a_lesson_has_its_sections_in_short_cells(lesson: Path) -> None:
     assert len(asked) >= 3
 
 
-def test_every_lesson_has_a_card_that_says_what_its_head_says() -> None:
-    rows = {row.file: row for row in ROWS if row.minutes}
-    assert set(rows) == {f"lessons/{lesson.name}" for lesson in LESSONS}
-    for lesson in LESSONS:
-        row, head = rows[f"lessons/{lesson.name}"], sources(lesson, "markdown")[0]
-        assert f"{row.minutes} minutes" in head, lesson.name
-        assert row.essay.split()[-1] in head, lesson.name
-        assert f"Lesson {int(lesson.name[:2])} · " in head, lesson.name
+def test_every_lesson_has_a_card() -> None:
+    assert [row.file for row in ROWS if row.minutes] == [f"lessons/{lesson.name}" for lesson in LESSONS]
+    assert [row.number for row in ROWS if row.minutes] == list(range(1, len(LESSONS) + 1))
+    for row in NAMED.values():
+        assert row.chinese
+        assert list(row.needs) == sorted(set(row.needs))
+        assert all(1 <= number < row.number for number in row.needs), "what is needed comes before"
+
+
+@pytest.mark.parametrize("language", ["en", FOLDER])
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.name)
+def test_head_and_foot_of_a_lesson_follow_from_its_row(lesson: Path, language: str) -> None:
+    row, folder = NAMED[lesson.stem], lesson.parent if language == "en" else lesson.parent / FOLDER
+    texts = sources(folder / lesson.name, "markdown")
+    line = way(row, language).replace("](zh/", "](../" if language == FOLDER else "](zh/")
+    heading, under, leads, *rest = texts[0].split("\n\n")
+    assert heading.startswith(f"# Lesson {row.number} · " if language == "en" else f"# 第 {row.number} 课 · ")
+    assert under.startswith(first(row, language, ""))
+    assert language == FOLDER or row.essay.split()[-1] in under
+    assert (leads, rest[-1]) == (line, HOW[language])
+    assert texts[-1].split("\n\n")[-1] == line
+    exercises = next(text for text in texts if text.startswith("## 6 · "))
+    assert exercises.split("\n\n")[1] == HOW_TO_ANSWER[language].format(number=f"{row.number:02}.1")
+
+
+@pytest.mark.parametrize("lesson", [*LESSONS, *(path.parent / FOLDER / path.name for path in LESSONS)],
+                         ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_each_relative_link_of_a_lesson_leads_to_a_notebook(lesson: Path) -> None:
+    targets = [target for text in sources(lesson, "markdown") for target in re.findall(r"\]\(([^)]+)\)", text)]
+    relative = [target for target in targets if "://" not in target]
+    assert [target for target in relative if not (lesson.parent / target.partition("#")[0]).is_file()] == []
+    (page,) = [target for target in relative if "explorer.ipynb" in target]
+    assert Links(tuple(PANELS)).parse(f"?{page.partition('#')[2]}")[1] == [], "the page understands its link"
+
+
+def test_from_the_first_lesson_next_leads_through_all() -> None:
+    seen = [LESSONS[0].stem]
+    while following := re.search(r"\]\((\w+)\.ipynb\) →", sources(LESSONS[len(seen) - 1], "markdown")[-1]):
+        seen.append(following[1])
+    assert seen == [lesson.stem for lesson in LESSONS] == [name for name in GLOSSARY if name in NAMED]
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.name)

@@ -30,6 +30,7 @@ from explorer.display import must_be
 from explorer.figures.words import linked
 from explorer.glossary import LESSONS, Lesson
 from explorer.measuring.outside import measure
+from explorer.numbers import listed
 from explorer.profile import Profile
 from explorer.tasks.pool import Order, Task
 from explorer.theory import predict
@@ -74,9 +75,14 @@ def lessons() -> Part:
 
 
 def _card(row: Lesson) -> str:
-    """Title, question, minutes and essay; the title is the link."""
-    about = " · ".join(filter(None, (f"{row.minutes} minutes" if row.minutes else "", linked(row.essay))))
-    return (f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{html.escape(row.title)}</b></a>'
+    """Number, title, question, minutes, the lessons that it needs, essay and translation; the title is the link."""
+    number = f"{row.number} · " if row.minutes else ""
+    lessons = "lesson" if len(row.needs) == 1 else "lessons"
+    needs = f"after {lessons} {listed(row.needs)}" if row.needs else ""
+    chinese = f'<a href="{row.chinese_file}" lang="zh-CN" target="_blank">中文</a>' if row.chinese else ""
+    minutes = f"{row.minutes} minutes" if row.minutes else ""
+    about = " · ".join(filter(None, (minutes, needs, linked(row.essay), chinese)))
+    return (f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{number}{html.escape(row.title)}</b></a>'
             f"<p>{html.escape(row.question)}</p><small>{about}</small></li>")
 
 

@@ -73,6 +73,13 @@ class Lesson(NamedTuple):
     minutes: int = 0
     essay: str = ""
     labs: tuple[str, ...] = ()
+    chinese: str = ""
+    needs: tuple[int, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The lesson's number, which its notebook's name begins with."""
+        return int(self.name[:2])
 
     @property
     def name(self) -> str:
@@ -83,6 +90,12 @@ class Lesson(NamedTuple):
     def file(self) -> str:
         """The notebook's address, relative to the page's: the same in Voilà, in JupyterLab and in a folder."""
         return f"{self.notebook}.ipynb"
+
+    @property
+    def chinese_file(self) -> str:
+        """The address of its translation; empty where there is none."""
+        folder, _, name = self.file.rpartition("/")
+        return f"{folder}/zh/{name}" if self.chinese else ""
 
 
 ROWS = tuple(Lesson(**row) for row in rows(FOLDER / "lessons.toml", "lesson"))

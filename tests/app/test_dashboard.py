@@ -119,3 +119,10 @@ def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> Non
     assert files == [row.file for row in LESSONS.values()]
     assert [(notebooks() / file).exists() for file in files] == [True] * len(files)
     assert cards.count("arxiv.org") + cards.count("kexue.fm") >= len(files)
+    chinese = re.findall(r'<a href="([^"]+)" lang="zh-CN" target="_blank">中文</a>', cards)
+    assert chinese == [row.chinese_file for row in LESSONS.values() if row.minutes]
+    assert [(notebooks() / file).exists() for file in chinese] == [True] * len(chinese)
+    titles = [row.title for row in LESSONS.values() if row.minutes]
+    assert re.findall(r"<b>(\d+ · [^<]+)</b>", cards) == [f"{place} · {name}" for place, name in enumerate(titles, 1)]
+    for words in ("35 minutes · after lesson 1 · ", "35 minutes · after lessons 2 and 4", "after lessons 6, 7 and 8"):
+        assert words in cards

@@ -1,17 +1,18 @@
-"""Every lesson in Voilà: text at once, code on demand, formulas; some with their live figures.
+"""Every lesson in Voilà: text at once, open code, formulas; some with live figures and boxes for answers.
 
 The figures of all lessons follow their controls in `tests/test_lessons.py`, without a browser.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from explorer.lessons.exercises import EXERCISES
+from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.serve import notebooks
 
 from .axe import RAW, SHARED, look
@@ -122,10 +123,76 @@ def test_formulas_are_typeset_and_code_is_there(lesson: Dashboard) -> None:
     page.wait_for_function("!document.querySelector('main').innerText.includes('$')")
     code = page.locator(".jp-CodeCell .ex-code")
     assert code.count() > 8
-    expect(code.first.locator(".highlight")).to_be_hidden()
+    for cell in code.all():
+        text = cell.locator(".highlight").text_content() or ""
+        folded = "ex.live(" in text or "import explorer as ex" in text
+        assert (cell.locator("summary").inner_text() != "Code") == folded
+        assert (cell.get_attribute("open") is None) == folded
     code.first.locator("summary").click()
     expect(code.first.locator(".highlight")).to_be_visible()
     lesson.must_be_clean()
+
+
+@pytest.mark.parametrize("lesson", RUN, indirect=True)
+def test_an_exercise_is_answered_in_its_box_by_keyboard(lesson: Dashboard) -> None:
+    page = lesson.page
+    for number in (name for name in EXERCISES if name.startswith(page.url.rpartition("/")[2][:2])):
+        entry = page.get_by_role("textbox", name=f"Your answer to {number}")
+        box = page.locator(".ex-answer").filter(has=entry)
+        said = box.get_by_role("status")
+        expect(said).to_have_attribute("aria-live", "polite")
+        expect(said).to_contain_text("Not yet: ")
+        entry.focus()
+        page.keyboard.type("10**10**10")
+        page.keyboard.press("Enter")
+        expect(said).to_have_text(re.compile("^Not yet: (the value is too large|settings are)"))
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        expect(box.get_by_role("button", name="Hint")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(said).to_have_text(f"Hint: {TEXTS[number].hint}")
+        entry.fill(TEXTS[number].answer)
+        page.keyboard.press("Enter")
+        expect(said).to_have_text("Right.")
+    lesson.must_be_clean()
+
+
+def test_controls_say_which_cell_runs_and_answer_afterwards(browser: Browser, voila: str) -> None:
+    """A control that is moved while later cells run is not told that Python does not answer."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/lessons/03_activations.ipynb")
+    slider = page.locator(".ex-live input[type=range]").first
+    slider.wait_for(timeout=LONGEST)
+    status = page.locator(".ex-live .ex-status-text").first
+    with stopped(page.evaluate(KERNEL_ID)):
+        slider.focus()
+        page.keyboard.press("End")
+        expect(status).to_have_text(re.compile(r"^The lesson is still running: cell \d+ of \d+$"))
+        page.wait_for_timeout(7_000)  # after five seconds without an answer it used to give up
+        expect(status).to_have_text(re.compile(r"^The lesson is still running: cell \d+ of \d+$"))
+        expect(page.locator("#ex-running")).to_have_text(re.compile(r"Running cell \d+ of \d+"))
+    expect(page.locator("#ex-running")).to_be_hidden(timeout=LONGEST)
+    expect(status).not_to_contain_text("still running")
+    visit.must_be_clean()
+    page.close()
+
+
+def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/lessons/zh/07_residual_variance.ipynb")
+    page.get_by_role("heading", level=1).wait_for()
+    assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    page.get_by_role("link", name="English").first.click()
+    page.get_by_role("heading", name="In a whole Transformer").wait_for()
+    assert page.evaluate("document.documentElement.lang") == "en"
+    page.get_by_role("link", name="pen it on the page").click()
+    visit.wait_until_drawn()
+    assert "n_layers=24" in page.url
+    assert visit.entry("n_layers").input_value() == "24"
+    visit.must_be_clean()
+    page.close()
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -50,6 +50,33 @@ def test_the_address_of_the_site_leads_to_lessons_in_both_languages(site: Path, 
     page.close()
 
 
+@pytest.mark.parametrize(("language", "query", "lesson"), [
+    ("zh/", "残差", "07_residual_variance"), ("zh/", "残差流的方差", "07_residual_variance"),
+    ("zh/", "RealFormer", "11_realformer"), ("", "residual stream", "07_residual_variance"),
+])
+def test_the_search_finds_a_lesson(site: Path, browser: Browser, language: str, query: str, lesson: str) -> None:
+    page, errors = browser.new_page(viewport={"width": 1440, "height": 1000}), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"{site.as_uri()}/{language}docs/index.html")
+    page.get_by_role("searchbox").first.fill(query)
+    page.keyboard.press("Enter")
+    expect(page.locator(f"ul.search a[href*='{lesson}']").first).to_be_visible()
+    assert errors == []
+    page.close()
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_a_lesson_leads_to_those_beside_it_the_other_language_and_the_page(site: Path, language: str) -> None:
+    text = (site / language / "notebooks" / "lessons" / "07_residual_variance.html").read_text(encoding="utf-8")
+    article = text[text.index("<article"):text.index("</article>")]
+    for target in ("06_root_d.html", "08_why_residuals.html"):
+        assert article.count(f'href="{target}"') >= 2, "head and foot"
+    other = "../../zh/" if not language else "../../../"
+    assert article.count(f'href="{other}notebooks/lessons/07_residual_variance.html"') == 2
+    assert 'href="http://localhost:8866/?design=post_ln' in article
+    assert "explorer serve" in article
+
+
 def test_the_reference_has_every_public_name(site: Path) -> None:
     import explorer
 

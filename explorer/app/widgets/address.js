@@ -10,6 +10,9 @@ const WRITE_AFTER = 300; // milliseconds: browsers refuse more than some hundred
 /** Whether the page owns the address, as it does in Voilà. */
 const hasAddress = () => "voila" in document.body.dataset;
 
+/** The link in the address. A lesson writes it after a #, so that JupyterLab opens the notebook before it. */
+const addressLink = () => location.search || location.hash.replace(/^#/, "?");
+
 /** The link in a form that others can open: an address, or in JupyterLab the argument of `ex.dashboard`. */
 const shareable = (link) => (hasAddress() ? location.origin + location.pathname + link : link || "?v=1");
 
@@ -198,7 +201,7 @@ function menuBox(el, items) {
 
     `withdrawOffer` is for a person who already works on this page. */
 function messageLine(model) {
-  const storedLink = hasAddress() && !location.search ? lastLink.get() : "";
+  const storedLink = hasAddress() && !addressLink() ? lastLink.get() : "";
   let isOffered = Boolean(storedLink);
   const withdrawOffer = () => { isOffered = false; paint(); };
   const message = make("span", {});

@@ -15,7 +15,7 @@ export function header(model, el) {
       document.title = pageTitle(name, titles, model.get("selected"));
     }));
   }
-  model.send(["shown", hasAddress() ? location.search : ""]);
+  model.send(["shown", hasAddress() ? addressLink() : ""]);
   return callAll(ends);
 }
 

@@ -7,6 +7,7 @@
    The page shows the truth only as long as its kernel answers. Where it does not, the status line says so. */
 
 const SILENCES = [300, 5000]; // milliseconds without an answer: the page is then stale; Python then does not answer
+const REPAINT = 500; // milliseconds between looks at which cell of a lesson runs
 const BUSY_ALLOWANCE = 50; // milliseconds of them in which a page that was busy handles answers that have arrived
 
 const views = {}; // a view's name to its functions; each has a file of its own
@@ -68,6 +69,12 @@ class Part {
     this.emit(Object.keys(changes).map((name) => `change:${name}`));
   }
 }
+
+/** Which cell of a served lesson still runs, in words; empty where none does. `page.js` of the template notes it. */
+const runningText = () => {
+  const cell = document.documentElement.dataset.running;
+  return cell ? `The lesson is still running: ${cell}` : "";
+};
 
 const unanswered = new Set(); // the pages of this document that wait for an answer
 const incomplete = new Map(); // the number of a file to the parts of it that have arrived
@@ -181,17 +188,29 @@ class Page {
     this.listeners.forEach((paint) => paint());
   }
 
-  /** Starts to count the silence anew. */
+  /** Starts to count the silence anew. While a lesson runs its cells, the kernel answers between two of them. */
   countSilence() {
     this.timers.splice(0).forEach(clearTimeout);
     if (!this.flight) return;
     this.timers = SILENCES.map((time, index) => setTimeout(() => {
       // A second timer lets the page handle the answers first that arrived while it was busy.
-      this.timers[index] = setTimeout(() => {
-        this.setSilence(Math.max(this.silence, index + 1));
-        if (this.silence === SILENCES.length) this.sendNext(); // a kernel that has ended never answers
-      }, BUSY_ALLOWANCE);
+      this.timers[index] = setTimeout(() => this.noteSilence(index + 1), BUSY_ALLOWANCE);
     }, time - BUSY_ALLOWANCE));
+  }
+
+  noteSilence(silence) {
+    if (runningText()) {
+      this.setSilence(1);
+      this.listeners.forEach((paint) => paint());
+      this.timers.splice(0).forEach(clearTimeout);
+      this.timers = [setTimeout(() => {
+        if (runningText()) this.noteSilence(silence);
+        else this.countSilence();
+      }, REPAINT)];
+      return;
+    }
+    this.setSilence(Math.max(this.silence, silence));
+    if (this.silence === SILENCES.length) this.sendNext(); // a kernel that has ended never answers
   }
 }
 

@@ -26,6 +26,11 @@ LOCK = threading.RLock()
 """Held by whoever changes what a page shows: for a browser's message, a worker's result, or Python that sets it."""
 
 
+def in_voila() -> bool:
+    """Whether Voilà started this kernel, for a visitor who sees the notebook as a page and cannot change its code."""
+    return "VOILA_PREHEAT" in os.environ
+
+
 class Part(traitlets.HasTraits):
     """A piece of a page. A subclass names its `view`; this one is a box around its children.
 
@@ -265,7 +270,7 @@ class PageWidget(anywidget.AnyWidget):
     def _ipython_display_(self) -> None:
         """Two outputs, the page and its still, without which Voilà does: called for the last line of a cell."""
         live, _ = self._repr_mimebundle_() or ({}, {})
-        still = [] if "VOILA_PREHEAT" in os.environ else [{"text/html": self.still(), "text/plain": ""}]
+        still = [] if in_voila() else [{"text/html": self.still(), "text/plain": ""}]
         for bundle in (live, *still):
             display(bundle, raw=True)  # type: ignore[no-untyped-call]
 

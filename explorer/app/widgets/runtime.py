@@ -24,7 +24,7 @@ APP = Path(__file__).parent.parent
 SHARED = ("elements", "glossary", "parts", "address", "picture", "plotly", "search", "guess", "update")
 STYLES = tuple(f"{name}.css" for name in (
     "widgets/style", "widgets/controls", "widgets/header", "widgets/media", "widgets/chart", "widgets/glossary",
-    "race/race", "explore/explore", "stories/stories"))
+    "widgets/answer", "race/race", "explore/explore", "stories/stories"))
 VIEW = re.compile(r"^export function (\w+)", re.M)
 _creating = threading.Lock()
 

@@ -22,7 +22,7 @@ export function status(model, el) {
     const fraction = isSilent ? -1 : model.get("fraction");
     el.closest(".ex-root")?.toggleAttribute("data-silent", silence > 0);
     el.dataset.state = isSilent ? "stale" : model.get("state");
-    write(text, isSilent ? SILENCE_TEXTS[silence] : model.get("text"));
+    write(text, isSilent ? runningText() || SILENCE_TEXTS[silence] : model.get("text"));
     write(detail, isSilent ? "" : model.get("detail"));
     progress.hidden = fraction < 0;
     if (fraction > 1) progress.removeAttribute("value");

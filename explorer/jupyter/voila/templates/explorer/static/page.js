@@ -66,6 +66,24 @@
   });
   observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ["data-drawn"] });
 
+  /** Notes which cell of a lesson runs, for the line at its top, and for parts that wait for an answer of the kernel.
+
+      Voilà's front end puts a placeholder into each cell, and takes it out once the cell has run. */
+  const PLACEHOLDER = ".voila-skeleton-container";
+  function noteRunning() {
+    const line = document.getElementById("ex-running"); // only lessons have it
+    if (!line) return;
+    const cells = [...document.querySelectorAll("[cell-index]:has(.jp-CodeCell)")];
+    const place = cells.findIndex((cell) => cell.querySelector(PLACEHOLDER));
+    const text = place < 0 ? "" : `cell ${place + 1} of ${cells.length}`;
+    if (text === (document.documentElement.dataset.running ?? "")) return;
+    document.documentElement.dataset.running = text;
+    line.hidden = !text;
+    line.querySelector("span").textContent = `Running ${text}`;
+    Object.assign(line.querySelector("progress"), { max: cells.length, value: Math.max(place, 0) });
+  }
+  new MutationObserver(noteRunning).observe(document.body, { childList: true, subtree: true });
+
   const ENDED = "The Python process of this page has ended, so its controls do nothing.";
   const DISCONNECTED = "The connection to the server is lost; trying again.";
   const notice = document.getElementById("ex-notice");

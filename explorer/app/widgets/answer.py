@@ -1,0 +1,48 @@
+"""`Answer`: a box for the answer to an exercise, with buttons for a hint and the solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import traitlets
+
+from explorer.app.widgets.parts import Part
+
+Reply = Callable[[object], tuple[str, bool] | None]
+"""From a visitor's message, which may say anything, to a sentence and whether the answer is right; or to None."""
+
+
+class Answer(Part):
+    """The box of one exercise, its buttons, and a sentence about the last answer.
+
+    Traits:
+        exercise: its number.
+        takes: the kind of text that the box takes, in words.
+        example: such a text.
+        longest: characters that it may have.
+        said: the sentence about the last answer, or a hint.
+        right: whether the last answer was right.
+
+    Args:
+        reply: answers a visitor.
+        traits: all of the above.
+    """
+
+    view = "answer"
+    exercise = traitlets.Unicode().tag(sync=True)
+    takes = traitlets.Unicode().tag(sync=True)
+    example = traitlets.Unicode().tag(sync=True)
+    longest = traitlets.Int().tag(sync=True)
+    said = traitlets.Unicode().tag(sync=True)
+    right = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, reply: Reply, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._reply = reply
+        self.on_msg(self._take)
+
+    def _take(self, _: Part, content: object, __: object) -> None:
+        reply = self._reply(content)
+        if reply:
+            self.said, self.right = reply
