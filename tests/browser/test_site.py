@@ -61,7 +61,8 @@ def test_the_search_finds_a_lesson(site: Path, browser: Browser, language: str, 
     page.locator("input[name=q]").first.fill(query)
     page.keyboard.press("Enter")
     expect(page.locator(f"ul.search a[href*='{lesson}']").first).to_be_visible()
-    assert errors == []
+    # Of a page in a folder a browser fetches nothing: results are then shown without an excerpt.
+    assert set(errors) <= {"Failed to fetch"}
     page.close()
 
 
