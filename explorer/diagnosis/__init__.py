@@ -110,9 +110,10 @@ def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
             return True
         if rule is weights.copies and faults.held(profile, "constant"):
             return True
+    unreadable = faults.held(profile, "zero_input", "weight_not_finite", *faults.ORIGINS)
+    if unreadable and rule in (signal.nothing_learns, agreement.unlike_twin):
+        return True
     if rule is signal.nothing_learns:
-        if faults.held(profile, "zero_input", "weight_not_finite", *faults.ORIGINS):
-            return True
         layers |= faults.explained(profile)
     words = finding.meaning + finding.evidence
     return any(f"{word} {numbered(profile, layer)}" in words for word in ("layer", "Layer", "them") for layer in layers)

@@ -62,6 +62,8 @@ RESOLVED = 1e-5
 UNTOUCHED = 1e-6
 """Relative change of the second moment up to which a stream is as it came in."""
 
+SQUARED = 1e18
+"""Largest |x| from which on squares may leave float32, which ends at 3.4e38."""
 UNDEFINED_AT_0 = ("token_correlation", "kurtosis", "feature_ratio")
 """Statistics of the stream that divide by its second moment."""
 LEVEL = 1.05
@@ -105,7 +107,9 @@ def not_finite(profile: Profile) -> Finding | None:
 def _finite(profile: Profile, first: Breakdown) -> bool:
     """Whether the signal itself is finite at a place where its second moment is infinite."""
     largest, square = (profile.values.get((name, first.site)) for name in ("max_abs", "second_moment"))
-    return largest is not None and square is not None and bool(np.isfinite(largest).all() and np.isinf(square).any())
+    if largest is None or square is None or not np.isfinite(largest).all():
+        return False
+    return bool(np.isinf(square).any() and largest.max() > SQUARED)
 
 
 def _defined(profile: Profile, key: Key) -> Array:
