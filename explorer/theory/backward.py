@@ -48,9 +48,9 @@ class Backward(NamedTuple):
     """`[N, pair]` by parameter, see `attention.Paths`."""
 
 
-STEP = 0.5
-TIMES = np.exp(np.arange(-25.0, 30.0, STEP))
-"""Nodes of integrals over ln t, relative to one over the mean of a sum of gates' squares."""
+STEP = 0.75
+TIMES = np.exp(np.arange(-18.0, 16.0, STEP))
+"""Nodes of integrals over ln t, and their distance; t in units of f / E S, see `of_heads`."""
 
 
 class Along(NamedTuple):
@@ -297,12 +297,12 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     opened = expit(np.sqrt(square)[:, None] * NODES)
     size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
     total = gate.number * (size @ WEIGHTS)
-    t = TIMES / total[:, None]
+    t = TIMES * (f / total)[:, None]
     each = np.exp(-t[..., None] * size[:, None]) * WEIGHTS  # [layer, t, node]
-    beside = t * STEP * np.exp(-TIMES * (1 / f - 1)[:, None]) * each.sum(-1) ** (gate.number - 1)
-    mean = np.einsum("ltk,lt->l", each, beside) * total / f
-    alone = np.einsum("ltk,lk,lt->l", each, slope, beside)
-    along = np.einsum("ltk,lk,lt->l", each, slope * size, beside * t)
+    beside = t * STEP * np.exp(-TIMES * (1 - f)[:, None]) * each.sum(-1) ** (gate.number - 1)
+    by_time = each @ np.stack([np.ones_like(size), slope, slope * size], 2)  # [layer, t, average]
+    mean, alone, along = (by_time * np.stack([beside, beside, beside * t], 2)).sum(1).T
+    mean = mean * total / f
     along = np.where((gate.number == 1) & (f == 1), alone, along)  # exactly, where they cancel
     on_sum = np.where(f < 1, mean - 1, 0.0)[:, None, None]
     rho, f = pairs[layers], f[:, None, None]

@@ -26,6 +26,8 @@ BIGRAM = 0.00833
 """Σ f² over pairs of consecutive characters: how often two pairs far apart are the same."""
 REPEATED = 0.115
 """How often the next character is the same."""
+TINY = 1e-150
+"""Smallest spread of logits that is divided by."""
 _DISTANCE = (2, 4, 8, 16, 32, 64, 128, 256, 1024)
 _ALIKE = (0.115, 0.112, 0.109, 0.108, 0.104, 0.0976, 0.0901, 0.0836, 0.0789)
 """Probability that two positions of a window of so many characters hold the same one, over 4000 of the prose."""
@@ -57,12 +59,10 @@ def softened(logits: Any, height: float) -> Any:
     return height * np.tanh(logits / height) if height else logits
 
 
-def after_cap(s: float, mean: float, height: float) -> tuple[Array, Array]:
-    """Nodes and weights of averages over logits N(mean, s²) after a soft cap of some height; 0 is none."""
-    if not height or not s:
-        return softened(mean + s * NODES, height), WEIGHTS
-    bent, weight = squashed(s / height, np.array([mean / height]), REACH)
-    return height * bent[0], weight[0]
+def after_cap(s: Array, mean: Array, height: float) -> tuple[Array, Array]:
+    """Nodes and weights, `[logit, node]`, of averages over logits N(mean, s²) after a soft cap of some height."""
+    bent, weight = squashed(np.maximum(s, TINY) / height, mean / height, REACH)
+    return height * bent, weight
 
 
 def log_sum(n: int, s: float, height: float = 0.0) -> float:
@@ -98,7 +98,10 @@ def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
     if not own:
         return log_sum(VOCABULARY, s, height)
     others = log_sum(VOCABULARY - 1, s, height)
-    itself, weight = after_cap(s, s * math.sqrt(own * config.d_model), height)
+    itself, weight = s * (math.sqrt(own * config.d_model) + NODES), WEIGHTS
+    if height:
+        logit = np.array([s])
+        itself, weight = (part[0] for part in after_cap(logit, logit * math.sqrt(own * config.d_model), height))
     return float(weight @ (np.logaddexp(itself, others) - REPEATED * itself))
 
 
@@ -175,8 +178,8 @@ def loss_gradient(config: Config, output: Tokens, alike: float, own: float = 0.0
     final = config.design.final_norm and not config.design.point
     gain, s = config.d_model * config.design.readout_variance, spread(config, output.q)
     if config.output_cap:
-        capped, weight = after_cap(s, 0.0, config.output_cap)
-        gain *= float(weight @ (1 - (capped / config.output_cap) ** 2) ** 2)
+        capped, weight = after_cap(np.array([s]), np.zeros(1), config.output_cap)
+        gain *= float((weight * (1 - (capped / config.output_cap) ** 2) ** 2).sum())
         s = cap(s, 0.0, config.output_cap, VOCABULARY).s
     rows = softmax(VOCABULARY, config.d_model, False)
     rho = max(output.rho, 0.0)

@@ -140,21 +140,20 @@ def output_logits(config: Config, x: Moments, own: Array) -> dict[Key, Array]:
     if design.final_norm and design.point:
         return {}
     s, first = spread(config, x.q), spread(config, x.first)
-    itself = s * np.sqrt(own * config.d_model)
-    squares = [[mean_square(deviation, center, height) for deviation, center in zip(s.tolist(), means, strict=True)]
-               for means in ([0.0] * len(s), itself.tolist())]
-    square = squares[0] + np.subtract(squares[1], squares[0]) / VOCABULARY
+    square = mean_square(s, 0 * s, height)
+    if design.tied:
+        square = square + (mean_square(s, s * np.sqrt(own * config.d_model), height) - square) / VOCABULARY
     largest = _largest(config, x, VOCABULARY, np.zeros_like(s) if design.final_norm else x.uneven, np.array([s, first]))
     values = {("output_logit_rms", "logits"): np.sqrt(square)}
     return values | ({} if design.tied else {("output_logit_largest", "logits"): softened(largest, height)})
 
 
-def mean_square(s: float, mean: float, height: float) -> float:
-    """Mean square of a logit N(mean, s²) after a soft cap of some height; 0 is none."""
+def mean_square(s: Array, mean: Array, height: float) -> Array:
+    """Mean square of logits N(mean, s²), `[logit]`, after a soft cap of some height; 0 is none."""
     if not height:
         return s * s + mean * mean
     values, weight = after_cap(s, mean, height)
-    return float(weight @ values**2)
+    return np.asarray((weight * values**2).sum(1))
 
 
 def _bent(largest: Array, excess: Array) -> Array:

@@ -200,17 +200,17 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     return Capped(height * math.sqrt(max(variance, 0.0)), inside, float(slope))
 
 
-def squashed(s: float, at: Array, top: float) -> tuple[Array, Array]:
+def squashed(s: float | Array, at: Array, top: float) -> tuple[Array, Array]:
     """tanh of normal variables of means `at` and deviation s > 0, cut at `top`, and their weights, `[mean, node]`.
 
     Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times their cap.
     """
-    u, weight = panels(min(s, STEEPEST))
+    u, weight = panels(min(float(np.max(s)), STEEPEST))
     kink = np.clip(-at / s, -REACH, top)
     below, above = (kink + REACH)[:, None], (top - kink)[:, None]
     z = kink[:, None] + np.concatenate([-below * u, above * u], axis=1)
     weights = np.concatenate([below * weight, above * weight], axis=1) * np.exp(-z * z / 2)
-    return np.tanh(at[:, None] + s * z), weights / weights.sum(1, keepdims=True)
+    return np.tanh(at[:, None] + np.asarray(s)[..., None] * z), weights / weights.sum(1, keepdims=True)
 
 
 def _normal(target: float, s: float, top: float) -> float:

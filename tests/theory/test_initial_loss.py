@@ -171,7 +171,7 @@ def test_the_mean_square_of_capped_logits_where_tanh_is_a_step(s: float, mean: f
     z = np.linspace(-9, 9, 400_001)
     weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
     exact = float(weight @ (height * np.tanh((mean + s * z) / height)) ** 2)
-    assert laws.mean_square(s, mean, height) == pytest.approx(exact, rel=1e-6)
+    assert laws.mean_square(np.array([s, s]), np.array([mean, 0.0]), height)[0] == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize("readout", ["separate", "tied"])
