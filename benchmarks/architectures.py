@@ -43,7 +43,7 @@ SIZES: Sequence[tuple[int, str]] = (
             "mamba_num_heads")),
     (4, "num_experts n_routed_experts num_local_experts moe_num_experts"),
     (WIDTH // HEADS, ("head_dim d_kv attention_head_size v_head_dim qk_head_dim linear_key_head_dim "
-                     "linear_value_head_dim rotary_dim")),
+                     "linear_value_head_dim rotary_dim global_head_dim")),
     (16, "q_lora_rank kv_lora_rank"),
     (8, ("qk_rope_head_dim qk_nope_head_dim sliding_window attention_window local_attention ssm_state_size state_size "
         "mamba_d_state mamba_dt_rank patch_size")),

@@ -72,10 +72,10 @@ def start(profile: Profile) -> float:
 
 
 def _settled(profile: Profile) -> float:
-    """Depth at which the first layer begins whose branches have the size that a norm gives those of the later half.
+    """The first layer whose branches have the size that a norm gives those of the later half; 0 where all have it.
 
-    0 where no norm does. A norm of a branch that is smaller than √ε leaves it small: the first layers of a small stream add less. Branches
-    have such a norm where the stream grows over the later half, and they do not grow with it.
+    Also where no norm does. A norm of a branch that is smaller than √ε leaves it small: the first layers of a small
+    stream add less. Branches have such a norm where the stream grows over the later half, and they do not grow with it.
     """
     stream = by_layer(profile, "second_moment", "resid_post")
     held = [size for site in BRANCHES if len(size := by_layer(profile, "second_moment", site)) == len(stream)]
@@ -88,7 +88,8 @@ def _settled(profile: Profile) -> float:
     grown = math.log(stream[-1] / stream[half])
     if not grown > math.log(LIKE) or np.ptp(np.log(branches[half:])) > grown / 2:
         return 0.0
-    return float(np.argmax(branches > np.median(branches[half:]) / GROWN))
+    layer = int(np.argmax(branches > np.median(branches[half:]) / GROWN)) + 1
+    return float(layer) if layer > 1 else 0.0
 
 
 def only_added(profile: Profile) -> bool:
@@ -234,21 +235,22 @@ def worst(outliers: Mapping[str, Mapping[int, float]]) -> tuple[int, dict[str, f
     return layer, {name: layers[layer] for name, layers in outliers.items() if layer in layers}
 
 
-def departure(y: Array, depth: Array | NDArray[np.intp] | None = None) -> Array:
+def departure(y: Array, depth: NDArray[np.intp] | None = None) -> Array:
     """Signed distance of each `[layer]` to the nearest value that its neighbors predict; 0 if it lies among them.
 
     Args:
         y: logarithms, of which nan is left out.
         depth: where the layers lie; from 1 on where none is given.
     """
-    depth = np.arange(1.0, len(y) + 1) if depth is None else depth.astype(np.float64)
+    places = np.arange(1, len(y) + 1) if depth is None else depth
+    scales = (places.astype(np.float64), np.log(places))
     departures = np.zeros(len(y))
     for layer in range(len(y)):
         predicted = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]
         ends = ((2, 3),) * (layer == 0) + ((-3, -2),) * (layer == len(y) - 1)  # the one neighbor may be the odd one
         for left, right in ((layer + left, layer + right) for left, right in (*PAIRS, *ends)):
             if left >= 0 and right < len(y):
-                predicted += [_straight(scale, y, left, right, layer) for scale in (depth, np.log(depth))]
+                predicted += [_straight(scale, y, left, right, layer) for scale in scales]
         gaps = y[layer] - np.array(predicted)
         gaps = gaps[np.isfinite(gaps)]
         if len(gaps) and (np.all(gaps > 0) or np.all(gaps < 0)):

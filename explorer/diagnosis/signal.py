@@ -25,6 +25,7 @@ from explorer.profile import (
     FEW_CARRY,
     FIRST_STEP,
     LOGITS,
+    OTHER_TOKENS,
     SITE_WORDS,
     VOCABULARY,
     WEIGHT_STATISTICS,
@@ -304,7 +305,8 @@ def _difference(profile: Profile) -> Line:
     rho, q, begin = line(profile, "token_correlation"), line(profile, "second_moment"), start(profile)
     depth, at, also = np.intersect1d(rho.depth, q.depth, return_indices=True)
     apart = q.values[also] * (1 - rho.values[at])
-    if not len(depth) or not 1 - rho.values[at][0] > RESOLVED or not np.isfinite(apart).all():
+    pooled = profile.notes.get("token_correlation", "").startswith(OTHER_TOKENS)
+    if pooled or not len(depth) or not 1 - rho.values[at][0] > RESOLVED or not np.isfinite(apart).all():
         return Line(NONE, NONE)
     share = apart / (Line(depth, q.values[also]).at(begin) * (1 - rho.values[at][0]))
     return Line(depth, np.where(depth < begin, 1.0, share))

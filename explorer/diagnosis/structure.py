@@ -34,6 +34,9 @@ SIBLINGS = 3
 """Layers of a kind from which on the code of one is compared with that of the others."""
 LEVEL = 1e-3
 """Relative spread up to which a second moment is held by a norm, whose ε and type move it a little."""
+SEEN = 0.05
+"""Second moment of the stream over a branch's from which on their sum cannot have the branch's by chance: of 2,048
+numbers, twice the mean of the product scatters by 0.02 of the branch's."""
 APART = 0.02
 """Relative difference from which on the second moment of one layer is not held by the norm of the others, whose ε
 moves that of small sums by some tenths of a per cent."""
@@ -155,7 +158,7 @@ def no_residual(profile: Profile) -> Finding | None:
         if not len(branch) or len(branch) != len(after):
             continue
         before = stream_before(profile, site, len(branch))
-        bare = (np.abs(after - branch) <= SAME * after) & (before > LEVEL * branch)
+        bare = (np.abs(after - branch) <= SAME * after) & (before > SEEN * branch)
         if not bare.any() or bare.mean() > 1 / FEW:
             continue
         layer = int(np.argmax(bare)) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -58,6 +59,8 @@ class Stack:
         """Weights after the layers that are 0 and whose gradient is not."""
         self.small = (0, 0)
         """How many tokens of the input are almost 0, and of how many."""
+        self.counts: list[int] = []
+        """Tokens that go into the first layer, and that come out of each."""
         self.dtype = ""
         self.layout = Layout()
         self.sources: list[Tensor] = []
@@ -103,9 +106,15 @@ class Stack:
             tokens = self.layout.arrange(anatomy.source.tensor)
             self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
             self.source = Source.of(tokens)
+            self.counts = [tokens.shape[1]]
         for site, node in anatomy.sites.items():
             self.signal(site, node.tensor, len(self.sites))
+<<<<<<< HEAD
         if anatomy.attention is not None and anatomy.softmax == "keys":
+=======
+        self.counts.append(self.layout.arrange(anatomy.output.tensor).shape[1])
+        if anatomy.attention is not None:
+>>>>>>> wc
             self.rows(anatomy.attention, anatomy.source.tensor)
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
@@ -186,7 +195,12 @@ class Stack:
             why = next(iter(self.headless.values()))
             notes |= dict.fromkeys(HEADS, text("note", "heads", **_first(list(self.headless)), error=why))
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
+<<<<<<< HEAD
         values |= {**self.by_stream(), **self.by_weight, **dict(weight_values(self.matrices(), self.spectra))}
+=======
+        notes |= tokens_note(self.counts)
+        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices(), self.spectra))}
+>>>>>>> wc
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
                 absent |= {key: without for key in values if key[1] == matrix}
@@ -344,6 +358,18 @@ def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -
     else:
         words = text("note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens) if count else ""
     return {"activation_gradient": words} if words else {}
+
+
+def tokens_note(counts: Sequence[int]) -> dict[str, str]:
+    """Why correlations before and after a layer are not of the same tokens, where it changes how many there are.
+
+    Args:
+        counts: tokens that go into the first layer, and that come out of each.
+    """
+    for layer, (before, after) in enumerate(pairwise(counts), start=1):
+        if before != after:
+            return {"token_correlation": text("note", "tokens", before=before, after=after, layer=layer)}
+    return {}
 
 
 def follow(node: Node) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from mistakes import model, profiled
 from torch import nn
 
-from explorer import diagnose
+from explorer import Profile, diagnose
 from explorer.diagnosis import CAUSES
+from explorer.diagnosis.structure import no_norm_on_sum, no_residual
 
 AT = 6
 """Index of the layer with the mistake: layer 7, block h.6."""
@@ -132,6 +134,24 @@ def test_a_fan_that_was_taken_for_the_other() -> None:
     told = diagnose(profiled(explodes))
     assert (told[0].severity, told[0].meaning) == ("bad", "W_out may be drawn with the wrong fan_in.")
     assert any(finding.meaning.startswith("The signal explodes over depth: ") for finding in told)
+
+
+def test_a_sum_that_epsilon_moves_a_little_has_its_norm() -> None:
+    """MBart's fifth layer has second moment 0.986 after a sum, and 0.988 in the others."""
+    values = {("second_moment", "resid_mid"): np.array([[0.988, 0.988, 0.988, 0.988, 0.986, 0.988]])}
+    assert no_norm_on_sum(Profile("measured", values)) is None
+    values["second_moment", "resid_mid"] = np.array([[0.988, 0.988, 0.988, 0.988, 1.4, 0.988]])
+    assert no_norm_on_sum(Profile("measured", values)) is not None
+
+
+def test_a_small_stream_is_not_lost_by_chance() -> None:
+    """LFM3's first MLP adds 0.434 to a stream of 0.0005, and 0.434 is the sum's second moment, too."""
+    values = {("second_moment", "resid_mid"): np.array([[0.0005, 0.434, 0.867, 1.3]]),
+              ("second_moment", "mlp_out"): np.array([[0.434, 0.433, 0.433, 0.432]]),
+              ("second_moment", "resid_post"): np.array([[0.434, 0.867, 1.3, 1.73]])}
+    assert no_residual(Profile("measured", values)) is None
+    values["second_moment", "resid_mid"][0, 0] = 0.05
+    assert no_residual(Profile("measured", values)) is not None
 
 
 def test_one_of_a_few_layers_that_does_not_divide() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.diagnosis.reading import LIKE, departure, unlike
-from explorer.profile import Array
+from explorer.diagnosis.reading import LIKE, SPREAD, beside, departure, spread, unlike
+from explorer.profile import Array, Profile
 
 DEPTH = np.arange(1.0, 25.0)
 LAWS = {
@@ -66,3 +66,24 @@ def test_scatter_is_no_mistake_either() -> None:
 def test_too_few_layers_say_nothing() -> None:
     assert unlike({"W_out": np.array([1.0, 9.0, 1.0])}) == {}
     assert unlike({"W_out": np.array([1.0, 0.0, np.nan, 1.0, 1.0])}) == {}
+
+
+def test_siblings_are_of_one_kind() -> None:
+    """A dense first layer and two of state space are nobody's siblings; a layer among its own is found where it is."""
+    kinds = ["dense", *["experts", "experts", "state", "experts"] * 2, "experts", "experts"]
+    law = {"dense": 2.0, "experts": 1.0, "state": 5.0}
+    values = np.array([law[kind] for kind in kinds]) * np.exp(0.01 * np.random.default_rng(0).standard_normal(11))
+    assert unlike({"W_out": values}, kinds=kinds) == {}
+    assert beside(values, 5, kinds) == pytest.approx(np.sqrt(values[2] * values[5]))
+    values[5] *= 2.76  # layer 6
+    assert set(unlike({"W_out": values}, kinds=kinds)["W_out"]) == {6}
+    assert unlike({"W_out": values[:4]}, kinds=kinds[:4]) == {}
+
+
+def test_narrow_heads_scatter_more() -> None:
+    """Of χ² numbers, one in a thousand is beyond: 26.1 / 8, and 39.3 / 16 below the bound for wide heads."""
+    def of(width: int) -> Profile:
+        return Profile("measured", {("logit_std", "attn_scores"): np.ones((1, 6, 4))}, shapes={"W_Q": (64, 4 * width)})
+
+    assert spread(of(8)) == pytest.approx(26.12 / 8, rel=1e-3)
+    assert spread(of(16)) == spread(of(64)) == spread(Profile("measured", {})) == SPREAD

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer import Config, ConfigError, Finding, diagnose, measure
+from benchmarks.table import SIZES
+from explorer import Config, ConfigError, Finding, Profile, diagnose, measure, preset
 from explorer.diagnosis import token_difference
 from explorer.diagnosis.remedies import STEPS, Candidates, Step, remedy
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
+from explorer.training.tasks import Task
 
 BASE = Config(d_model=128, n_heads=2, n_seeds=1)
 
@@ -52,6 +54,28 @@ def test_what_a_small_input_loses_is_measured_beside_the_first_layer() -> None:
     """Attention's average replaces tokens of 1e-8; without a norm before branches nothing is lost."""
     found = diagnose(measure(BASE.replace(input_second_moment=1e-8)))[0]
     assert (found.severity, kind(found)) == ("bad", "The tokens become alike")
+
+
+@pytest.mark.parametrize("n_layers", [6, 12])
+def test_tokens_beside_which_branches_are_large_are_not_lost(n_layers: int) -> None:
+    """Small embeddings beside branches of size 1: `docs/training.csv` has Gemma 2 of both depths train."""
+    profile = measure(Task().fit(preset("gemma2", n_layers=n_layers, **SIZES)))
+    assert token_difference(profile).min() < 0.42
+    (found,) = diagnose(profile)
+    assert found.severity == "good"
+    assert not any("token difference" in number.name for number in found.numbers)
+
+
+def test_branches_of_one_size_are_no_explosion() -> None:
+    """A small input and norms whose ε is above its first branches, as OLMo 2 starts; it trains."""
+    stream = np.array([0.0027, 0.049, 0.67, 2.3, 4.6, 6.5])
+    branches = np.array([0.0022, 0.044, 0.63, 1.2, 1.7, 1.75])
+    values = {("second_moment", "embed"): np.array([[4e-4]]), ("second_moment", "resid_post"): stream[None],
+              ("second_moment", "attn_out"): branches[None]}
+    assert [found.severity for found in diagnose(Profile("measured", values))] == ["good"]
+    grown = np.geomspace(0.0027, 6.5, 6)[None]
+    values |= {("second_moment", "resid_post"): grown, ("second_moment", "attn_out"): grown / 2}
+    assert diagnose(Profile("measured", values))[0].meaning.startswith("The signal explodes")
 
 
 @pytest.mark.parametrize(("choices", "severity", "meaning"), SICK)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.models import MODELS, STATISTICS, build, ours_of, run
-from explorer import probe
+from explorer import diagnose, probe
 from explorer.measuring.statistics import Signal, second_moment
 from explorer.profile import Profile
 
@@ -145,3 +145,60 @@ def test_weights_by_their_own_names() -> None:
         for name, weight in expected.items():  # [fan_in, fan_out]
             exact = float(weight.detach().square().mean()) * len(weight)
             assert found["weight_variance", name][0, 0] == pytest.approx(exact, rel=1e-5), name
+
+
+HYBRID: dict[str, Any] = {**GROUPED, "num_hidden_layers": 6, "head_dim": 8, "pad_token_id": 0}
+EXPERTS: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+PART: dict[str, Any] = {**HYBRID, "sliding_window": 4}
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "DeepseekV3ForCausalLM": {**HYBRID, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "head_dim": 4,
+                              "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4,
+                              "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1,
+                              "first_k_dense_replace": 1},
+    "SmolLM3ForCausalLM": HYBRID,
+    "Qwen3NextForCausalLM": {**HYBRID, **EXPERTS, "shared_expert_intermediate_size": 16, "linear_num_key_heads": 2,
+                             "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8},
+    "NemotronHForCausalLM": {**HYBRID, "num_hidden_layers": 12, "hybrid_override_pattern": "M-M*M-M*M-M*",
+                             "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 1},
+    "JambaForCausalLM": {**HYBRID, "num_experts": 4, "mamba_d_state": 8, "mamba_dt_rank": 8},
+    "T5GemmaForConditionalGeneration": {"encoder": PART, "decoder": PART, "vocab_size": 50},
+    "Cohere2ForCausalLM": PART,
+    "ModernBertForMaskedLM": {**HYBRID, "local_attention": 4},
+    "Olmo2ForCausalLM": HYBRID,
+    "Glm4ForCausalLM": HYBRID,
+}
+
+
+def published(name: str) -> nn.Module:
+    """With its own initialization."""
+    torch.manual_seed(0)
+    kind = getattr(transformers, name)
+    made: nn.Module = kind(kind.config_class(**PUBLISHED[name]))
+    return made.eval()
+
+
+def given(name: str) -> dict[str, Tensor]:
+    ids = tokens()
+    return {"input_ids": ids, "labels": ids} | ({"decoder_input_ids": ids} if name.startswith("T5") else {})
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_design_has_no_odd_layer_and_no_disease(name: str) -> None:
+    """All that may be said is that no design of ours is like it."""
+    profile = probe(published(name), given(name))
+    assert profile.differences == ()
+    found = diagnose(profile)
+    assert {finding.meaning for finding in found if finding.severity != "good"} <= {
+        "The model matches no known design: there are no lines."}
+    assert not any("siblings" in finding.meaning + finding.evidence for finding in found)
+
+
+@pytest.mark.parametrize(("name", "at"), [("DeepseekV3ForCausalLM", 3), ("SmolLM3ForCausalLM", 2),
+                                          ("Cohere2ForCausalLM", 1), ("Qwen3NextForCausalLM", 2)])
+def test_a_mistake_in_one_layer_of_a_published_design_is_named(name: str, at: int) -> None:
+    whole = published(name)
+    layer: Any = whole.get_submodule(f"model.layers.{at - 1}")
+    layer.mlp.register_forward_hook(lambda module, arguments, out: 3 * out)
+    (found, site, words), = probe(whole, given(name)).differences
+    assert (found, site) == (at, "mlp_out")
+    assert words.startswith("multiplies the output of the MLP by 3")

@@ -12,10 +12,14 @@ import explorer.own
 from explorer.own import TEXTS, text
 from explorer.own.differences import FACTS, _difference, norm_difference
 from explorer.own.findings import Jump
-from explorer.own.stack import gradient_note
+from explorer.own.stack import gradient_note, tokens_note
 from explorer.own.sums import Breakdown
+<<<<<<< HEAD
 from explorer.own.twin import _sentence
 from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, Profile
+=======
+from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS
+>>>>>>> wc
 from explorer.schemes.placement import PLACEMENTS
 
 CODE = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(explorer.own.__file__).parent.glob("*.py")]
@@ -104,6 +108,8 @@ def test_notes_begin_and_end_as_the_diagnosis_knows_them() -> None:
         "activation_gradient": f"{FIRST_STEP} head.weight, gate and scale alone"}
     assert gradient_note(True, [], (2, 8)) == {"activation_gradient": "the gradient at the last layer is exactly 0"}
     assert gradient_note(False, [], (1, 8)) == {"activation_gradient": f"1 of 8 tokens is {ALMOST_ZERO}"}
+    assert tokens_note([8, 8, 4]) == {"token_correlation": f"{OTHER_TOKENS} from 8 to 4 in layer 2"}
+    assert tokens_note([8, 8, 8]) == tokens_note([]) == {}
     assert gradient_note(False, [], (2, 8)) == {"activation_gradient": f"2 of 8 tokens are {ALMOST_ZERO}"}
     assert gradient_note(False, ["gate"], (0, 8)) == {}
 
