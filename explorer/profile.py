@@ -249,13 +249,10 @@ FIRST_STEP = "the first step moves"
 """Begins the note on gradients that are 0 until a readout, or another weight after the layers, is not."""
 ALMOST_ZERO = "almost 0 at the input"
 """Ends the note on gradients at tokens that the first norm makes large."""
-<<<<<<< HEAD
 FEW_CARRY = "a mean over draws, which few of them carry"
 """Begins the note on a predicted mean that a typical draw is far below."""
-=======
 OTHER_TOKENS = "the number of tokens changes"
 """Begins the note on correlations along a stack that pools tokens: those of its layers are not of the same tokens."""
->>>>>>> wc
 
 
 class Breakdown(NamedTuple):

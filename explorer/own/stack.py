@@ -109,12 +109,8 @@ class Stack:
             self.counts = [tokens.shape[1]]
         for site, node in anatomy.sites.items():
             self.signal(site, node.tensor, len(self.sites))
-<<<<<<< HEAD
-        if anatomy.attention is not None and anatomy.softmax == "keys":
-=======
         self.counts.append(self.layout.arrange(anatomy.output.tensor).shape[1])
-        if anatomy.attention is not None:
->>>>>>> wc
+        if anatomy.attention is not None and anatomy.softmax == "keys":
             self.rows(anatomy.attention, anatomy.source.tensor)
         for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
             follow(node)
@@ -195,12 +191,8 @@ class Stack:
             why = next(iter(self.headless.values()))
             notes |= dict.fromkeys(HEADS, text("note", "heads", **_first(list(self.headless)), error=why))
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
-<<<<<<< HEAD
-        values |= {**self.by_stream(), **self.by_weight, **dict(weight_values(self.matrices(), self.spectra))}
-=======
         notes |= tokens_note(self.counts)
-        values |= {**self.by_stream(), **self.by_weight(scale), **dict(weight_values(self.matrices(), self.spectra))}
->>>>>>> wc
+        values |= {**self.by_stream(), **self.by_weight, **dict(weight_values(self.matrices(), self.spectra))}
         for matrix, layers in self.matrices().items():
             if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
                 absent |= {key: without for key in values if key[1] == matrix}

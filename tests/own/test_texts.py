@@ -14,12 +14,8 @@ from explorer.own.differences import FACTS, _difference, norm_difference
 from explorer.own.findings import Jump
 from explorer.own.stack import gradient_note, tokens_note
 from explorer.own.sums import Breakdown
-<<<<<<< HEAD
 from explorer.own.twin import _sentence
-from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, Profile
-=======
-from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS
->>>>>>> wc
+from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS, Profile
 from explorer.schemes.placement import PLACEMENTS
 
 CODE = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(explorer.own.__file__).parent.glob("*.py")]
