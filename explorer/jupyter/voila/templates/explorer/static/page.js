@@ -105,7 +105,7 @@
   }
 
   const TRIED = "transformer-signal-explorer: this page was loaded again";
-  const SECONDS = { socket: 15, script: 30, widget: 60 }; // after the page has loaded
+  const SECONDS = { drawing: 8, socket: 15, script: 30, widget: 60 }; // after the page has loaded
   const MISSING = {
     cut: "The page did not load to its end.",
     script: "A script of this page did not load.",
@@ -118,6 +118,7 @@
   let isRefused = false; // it was closed before that
   let isScriptLost = false;
   let loadedAt = Infinity;
+  let brokenFor = 0; // seconds; the server may know the cause by then, that Python has ended
   addListener("load", () => { loadedAt = Date.now(); });
   addListener("error", ({ target }) => {
     if (target instanceof HTMLScriptElement && target.src.endsWith("/voila.js")) isScriptLost = true;
@@ -138,10 +139,11 @@
   function missing() {
     const cells = document.getElementById("rendered_cells");
     const seconds = (Date.now() - loadedAt) / 1000;
-    if (cells?.textContent.includes("Error displaying widget")) return MISSING.drawing;
-    if (hasCome()) return "";
+    const isText = whole && !hasCome() && cells?.querySelector(".jp-RenderedText, .jp-RenderedHTMLCommon");
+    brokenFor = isText || cells?.textContent.includes("Error displaying widget") ? brokenFor + 1 : 0;
+    if (brokenFor > SECONDS.drawing) return MISSING.drawing;
+    if (hasCome() || brokenFor) return "";
     if (isScriptLost) return MISSING.script;
-    if (whole && cells?.querySelector(".jp-RenderedText, .jp-RenderedHTMLCommon")) return MISSING.drawing;
     if (seconds > 1 && !document.querySelector("[data-end]")) return MISSING.cut;
     if (seconds > SECONDS.socket && isRefused && !hasSocket) return MISSING.socket;
     if (seconds > SECONDS.script && !window["jupyterapp"]) return MISSING.script;
