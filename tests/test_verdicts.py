@@ -23,11 +23,9 @@ def rows() -> list[Seen]:
 @pytest.mark.parametrize(("warmup", "told", "least"), [(1, ("bad", "warning"), 0.86), (WARMUP, ("bad",), 0.9)])
 def test_nine_in_ten_of_the_designs_that_chose_the_bounds_are_predicted(
         rows: list[Seen], warmup: int, told: tuple[str, ...], least: float) -> None:
-    """Missed: BERT, GPT-2 and Gemma 2, 24 layers deep and more. Of Gemma 2 nothing bad is said while it is shallow."""
+    """Missed: BERT and GPT-2, 24 layers deep and more, and Gemma 2, which trains while it is shallow."""
     chosen = [row for row in rows if row.design not in LATER]
-    assert balanced([row.severity in told for row in chosen], [row.stalls(warmup) for row in chosen]) > 0.88
-    wrong = {(row.design, row.n_layers) for row in chosen if row.stalls(warmup) != (row.severity in told)}
-    assert wrong <= {(design, depth) for design in ("bert", "gpt2", "gemma2") for depth in (24, 48)}
+    assert balanced([row.severity in told for row in chosen], [row.stalls(warmup) for row in chosen]) > 0.9
     assert left_out(chosen, warmup) > least
 
 
@@ -54,14 +52,13 @@ def test_no_design_is_bad_that_trained_with_warm_up(rows: list[Seen]) -> None:
 
 
 @pytest.mark.parametrize(("warmup", "told", "missed", "alarms"), [
-    (1, ("bad", "warning"), {("albert", 12), ("albert", 24), ("gemma3", 24), ("mpt", 24), ("olmo2", 24)}, set()),
-    (WARMUP, ("bad",), {("olmo2", 12), ("olmo2", 24)}, set()),
+    (1, ("bad", "warning"), {("albert", 12), ("albert", 24), ("gemma3", 24), ("mpt", 24)}, {("olmo2", 12)}),
+    (WARMUP, ("bad",), set(), set()),
 ])
-def test_the_designs_that_came_later_are_predicted_but_for_six(
+def test_the_designs_that_came_later_are_predicted_but_for_five(
         rows: list[Seen], warmup: int, told: tuple[str, ...], missed: set[tuple[str, int]],
         alarms: set[tuple[str, int]]) -> None:
-    """Nothing was chosen on them. Weights as small as BERT's stall where Adam's first steps are large beside them, OLMo
-    2's too: its signal does not explode, as normed branches are added to it."""
+    """Nothing was chosen on them. Weights as small as BERT's stall where Adam's first steps are large beside them."""
     later = [row for row in rows if row.design in LATER]
     assert len(later) == 3 * len(LATER) == 39
     wrong = {(row.design, row.n_layers): row.stalls(warmup) for row in later

@@ -68,6 +68,8 @@ def start(profile: Profile) -> float:
     if not len(q.depth) or q.depth[0] > 0:
         return 0.0
     first = 0.0 if 1 / GROWN < q.at(1.0) / q.values[0] < GROWN else 1.0
+    if profile.config is not None:  # the limits for designs of our own were set from there on
+        return first
     return max(first, _settled(profile))
 
 

@@ -331,8 +331,8 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
         position = "none"  # what is added is no bias
     last = -2 if attention.op in FUSED else -1  # a product by hand has its keys as [coordinate, token]
     angles = [_turned(line, operand, axis) for operand, axis, line in zip((q, k), (-2, last), lines, strict=False)]
-    seen = angles[0] or angles[1]  # where the queries are 0, the keys may show it
-    turn = None if seen is None else seen.turn
+    shown = angles[0] or angles[1]  # where the queries are 0, the keys may show it
+    turn = None if shown is None else shown.turn
     rotary, restart = _rotary(traced[0], traced[1], angles)
     turns = [step for line in lines[:2] for step in line if step.kind == "turn"]
     if position == "none" and turns and all(map(turns_unread, turns)):

@@ -360,7 +360,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
         value, scale = loss_of(output, loss)
         asked, projected = of_output(output, loss, value), scale != 1.0
         layers = shared(stacks[0].facts, stacks[0].blocks)
-        seen = layers | (sees_target(model, recording.graph.lookups, asked, layers) if recording else {})
+        known = layers | (sees_target(model, recording.graph.lookups, asked, layers) if recording else {})
         gradients = backward(value, stacks, model)
         for stack in stacks:
             stack.faults = [*of_parameters(model, stack), *with_names(stack.faults, model, stack)]
@@ -374,7 +374,7 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
     others = [stack.profile(name, seconds) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, others)
     learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
-    return replace(profile, remarks=(*profile.remarks, *refused), logits=asked.numbers, learning=learning, facts=seen,
+    return replace(profile, remarks=(*profile.remarks, *refused), logits=asked.numbers, learning=learning, facts=known,
                    notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
                    coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage)), stacks[0]
 

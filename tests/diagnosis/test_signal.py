@@ -58,9 +58,11 @@ def test_what_a_small_input_loses_is_measured_beside_the_first_layer() -> None:
 
 @pytest.mark.parametrize("n_layers", [6, 12])
 def test_tokens_beside_which_branches_are_large_are_not_lost(n_layers: int) -> None:
-    """Small embeddings beside branches of size 1: `docs/training.csv` has Gemma 2 of both depths train."""
-    profile = measure(Task().fit(preset("gemma2", n_layers=n_layers, **SIZES)))
-    assert token_difference(profile).min() < 0.42
+    """Small embeddings beside branches of size 1, in a model whose config is not ours: `docs/training.csv` has Gemma 2
+    of both depths train."""
+    ours = measure(Task().fit(preset("gemma2", n_layers=n_layers, **SIZES)))
+    assert token_difference(ours).min() < 0.42
+    profile = replace(ours, config=None)
     (found,) = diagnose(profile)
     assert found.severity == "good"
     assert not any("token difference" in number.name for number in found.numbers)
