@@ -307,7 +307,9 @@ def _difference(profile: Profile) -> Line:
     depth, at, also = np.intersect1d(rho.depth, q.depth, return_indices=True)
     apart = q.values[also] * (1 - rho.values[at])
     pooled = profile.notes.get("token_correlation", "").startswith(OTHER_TOKENS)
-    if pooled or _outgrown(profile) or not len(depth) or not 1 - rho.values[at][0] > RESOLVED or not np.isfinite(apart).all():
+    if pooled or _outgrown(profile) or not len(depth) or not np.isfinite(apart).all():
+        return Line(NONE, NONE)
+    if not 1 - rho.values[at][0] > RESOLVED:
         return Line(NONE, NONE)
     share = apart / (Line(depth, q.values[also]).at(begin) * (1 - rho.values[at][0]))
     return Line(depth, np.where(depth < begin, 1.0, share))
