@@ -196,6 +196,27 @@ def test_a_phone_shows_powers_of_ten_whole_above_a_slider_of_one_line(dashboard:
         assert plot["drawn"] == round(plot["height"]) >= 130, plot
 
 
+@in_voila  # JupyterLab's own frame leaves the diagram no place beside the verdict
+def test_evidence_that_is_read_has_the_whole_width(dashboard: Dashboard) -> None:
+    page = dashboard.page
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    evidence, diagram = page.locator(".ex-evidence").first, page.locator(".ex-diagram").first
+    beside = diagram.bounding_box()
+    evidence.get_by_text("Evidence").click()
+    wait_until_still(page)
+    region, words = page.locator(".ex-top").first.bounding_box(), evidence.bounding_box()
+    table, below = evidence.locator("table").bounding_box(), diagram.bounding_box()
+    evidence.get_by_text("Evidence").click()
+    wait_until_still(page)
+    assert beside == diagram.bounding_box()
+    assert region
+    assert words
+    assert table
+    assert below
+    assert words["width"] > 0.95 * region["width"]
+    assert below["y"] > table["y"] + table["height"]
+
+
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})
