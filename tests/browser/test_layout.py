@@ -153,6 +153,9 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
         for part in (title, "measured", "predicted", "Pre-LN", "Post-LN (now)", "12 layers of width 256"):
             assert part in words, part
         legend = drawing[drawing.index('class="legend2"') :]
+        [box] = [node for node in ElementTree.fromstring(drawing).iter() if node.get("class") == "legend2"]  # noqa: S314
+        named = ["".join(node.itertext()) for node in box.iter() if node.tag.endswith("}text")]
+        assert named == ["Pre-LN", "Post-LN (now)"], "a line a design, without its settings"
         for hue in HUES[:2]:
             rgb = f"rgb({', '.join(str(int(hue[at : at + 2], 16)) for at in (1, 3, 5))})"
             assert rgb in legend, hue
