@@ -220,6 +220,22 @@ def test_evidence_that_is_read_has_the_whole_width(dashboard: Dashboard) -> None
     assert below["y"] > table["y"] + table["height"]
 
 
+@in_voila
+def test_a_small_picture_has_no_words_over_its_data(dashboard: Dashboard) -> None:
+    page = dashboard.page
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    with dashboard.redrawn():
+        page.evaluate("""(link) => {
+          history.replaceState(null, '', location.pathname + link);
+          window.dispatchEvent(new PopStateEvent('popstate'));
+        }""", "?n_layers=40&norm_placement=none&init_variance=30&d_model=32&n_heads=2&n_ctx=16&n_seeds=2")
+    words = page.locator(".ex-chart-plot").evaluate_all("""(plots) => plots.map((plot) => [
+      plot.offsetHeight < 190,
+      [...plot.querySelectorAll('.textpoint')].some((word) => word.textContent.startsWith('not finite'))])""")
+    assert words[0] == [False, True], words
+    assert [is_said for is_small, is_said in words if is_small] == [False] * 4, words
+
+
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})
