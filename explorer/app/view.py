@@ -75,16 +75,21 @@ def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: b
 
 
 def parts(panels: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The parts of the page that a link can show: `{list: {title, parts}}`, a part as `[name, words, other name]`.
+    """The parts of the page that a link can show: `{list: {title, parts, none}}`.
+
+    A part is `[name, words, other name]`. The words `none` stand for the choice of no part; they are empty where a link
+    cannot hide every part.
 
     Args:
         panels: titles by name.
     """
     controls = [[item.name, item.about.label, label(item)] for item in Config.specs().values()]
     return {
-        "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()]},
-        "charts": {"title": "Charts", "parts": [[row.name, row.title] for row in FIGURES.values()]},
-        "show": {"title": "Controls", "parts": [[DESIGN, "Model or design"], *controls]},
+        "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()], "none": ""},
+        "charts": {"title": "Charts", "parts": [[row.name, row.title] for row in FIGURES.values()],
+                   "none": "No charts"},
+        "show": {"title": "Controls", "parts": [[DESIGN, "Model or design"], *controls],
+                 "none": "No controls: the design is fixed"},
     }
 
 

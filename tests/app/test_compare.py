@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,30 @@ def test_a_design_without_attention_has_no_entropy() -> None:
     cells = rows(groups(columns, None), "After the last layer")["Attention entropy"]
     assert cells[1]["text"] == "none"
     assert float(cells[0]["text"]) > 0
+
+
+def test_a_pin_that_is_off_theory_has_the_badge_with_its_name(open_panel: Open) -> None:
+    def too_high(config: Config) -> Profile:
+        """Theory that is right of the current design alone."""
+        found = predict(config)
+        if config.norm_placement == "post":
+            return found
+        return replace(found, values={key: 3 * values for key, values in found.values.items()})
+
+    page = open_panel(SMALL.replace(norm_placement="post", n_seeds=8), predict=too_high, diagnose=diagnose)
+    page.until("idle")
+    chart, box = page.panel.charts["second_moment"], page.panel.comparison.box
+    own = chart.badge
+    assert chart.badge_tone != "warn"
+    page.set(norm_placement="pre")
+    page.until("idle")
+    box.handle(["pin"], [])
+    page.set(norm_placement="post")
+    page.until("idle")
+    assert chart.badge_tone == "warn"
+    assert chart.badge.startswith("Pre-LN: ")
+    box.handle(["hide", 1], [])
+    assert chart.badge == own
 
 
 def test_the_table_follows_the_pins(open_panel: Open) -> None:

@@ -153,6 +153,9 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
         for part in (title, "measured", "predicted", "Pre-LN", "Post-LN (now)", "12 layers of width 256"):
             assert part in words, part
         legend = drawing[drawing.index('class="legend2"') :]
+        [box] = [node for node in ElementTree.fromstring(drawing).iter() if node.get("class") == "legend2"]  # noqa: S314
+        named = ["".join(node.itertext()) for node in box.iter() if node.tag.endswith("}text")]
+        assert named == ["Pre-LN", "Post-LN (now)"], "a line a design, without its settings"
         for hue in HUES[:2]:
             rgb = f"rgb({', '.join(str(int(hue[at : at + 2], 16)) for at in (1, 3, 5))})"
             assert rgb in legend, hue
@@ -194,6 +197,43 @@ def test_a_phone_shows_powers_of_ten_whole_above_a_slider_of_one_line(dashboard:
         assert any("−" in label for label in plot["labels"]), plot
         assert plot["left"] >= 0, plot
         assert plot["drawn"] == round(plot["height"]) >= 130, plot
+
+
+@in_voila  # JupyterLab's own frame leaves the diagram no place beside the verdict
+def test_evidence_that_is_read_has_the_whole_width(dashboard: Dashboard) -> None:
+    page = dashboard.page
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    evidence, diagram = page.locator(".ex-evidence").first, page.locator(".ex-diagram").first
+    beside = diagram.bounding_box()
+    evidence.get_by_text("Evidence").click()
+    wait_until_still(page)
+    region, words = page.locator(".ex-top").first.bounding_box(), evidence.bounding_box()
+    table, below = evidence.locator("table").bounding_box(), diagram.bounding_box()
+    evidence.get_by_text("Evidence").click()
+    wait_until_still(page)
+    assert beside == diagram.bounding_box()
+    assert region
+    assert words
+    assert table
+    assert below
+    assert words["width"] > 0.95 * region["width"]
+    assert below["y"] > table["y"] + table["height"]
+
+
+@in_voila
+def test_a_small_picture_has_no_words_over_its_data(dashboard: Dashboard) -> None:
+    page = dashboard.page
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    with dashboard.redrawn():
+        page.evaluate("""(link) => {
+          history.replaceState(null, '', location.pathname + link);
+          window.dispatchEvent(new PopStateEvent('popstate'));
+        }""", "?n_layers=40&norm_placement=none&init_variance=30&d_model=32&n_heads=2&n_ctx=16&n_seeds=2")
+    words = page.locator(".ex-chart-plot").evaluate_all("""(plots) => plots.map((plot) => [
+      plot.offsetHeight < 190,
+      [...plot.querySelectorAll('.textpoint')].some((word) => word.textContent.startsWith('not finite'))])""")
+    assert words[0] == [False, True], words
+    assert [is_said for is_small, is_said in words if is_small] == [False] * 4, words
 
 
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from .dashboard import Dashboard
+from .dashboard import CHARTS, Dashboard, wait_until_still
 
 sys.path.append(str(Path(__file__).parents[1] / "app"))  # whose broken links serve here too
 from test_link import fuzzed
@@ -120,15 +120,27 @@ def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(linked: Dashboard, b
     page, share = linked.page, linked.page.get_by_role("dialog", name="Share this page")
     page.locator(".ex-tool", has_text="Share").click()
     share.get_by_text("For a lesson").click()
-    for part in ("Map", "Race", "Learn", "Your model", "Token correlation", "Width"):
-        share.get_by_label(part, exact=True).uncheck()
-    link = share.get_by_label("Link to this page").first.input_value()
+    expect(share.get_by_role("checkbox", checked=True)).to_have_count(0)
+    address = share.get_by_label("Link to this page").first
+    expect(address).to_have_value(page.url)  # nothing ticked in a group: all of it is shown
+    share.get_by_label("No controls: the design is fixed").check()
+    expect(address).to_have_value(f"{page.url}&show=none")
+    for part in ("Explore", "Depth"):
+        share.get_by_label(part, exact=True).check()
+    expect(address).to_have_value(f"{page.url}&panels=explore&show=n_layers")
+    share.get_by_role("button", name="All: Charts").click()
+    expect(address).to_have_value(f"{page.url}&panels=explore&show=n_layers")
+    share.get_by_label("Token correlation", exact=True).uncheck()
+    link = address.input_value()
     frame = share.get_by_label("Code of a frame with this page").first.input_value()
     share.get_by_role("button", name="QR code").click()
     image = share.locator(".ex-share-code svg")
     image.wait_for()
     assert image.evaluate("(svg) => svg.outerHTML").count("<path") > 0
     assert html.unescape(frame).split('"')[1] == f"{link}&embed=1"
+    for group in ("Tabs", "Charts", "Controls"):
+        share.get_by_role("button", name=f"None: {group}").click()
+    expect(address).to_have_value(page.url)
     page.keyboard.press("Escape")
     fresh = browser.new_page()
     fresh.goto(link)
@@ -140,6 +152,29 @@ def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(linked: Dashboard, b
     fresh.locator("[data-field=n_layers]").wait_for()
     expect(fresh.locator(".ex-header")).to_be_hidden()
     fresh.close()
+
+
+@pytest.mark.parametrize(("charts", "next_below"), [
+    ("token_correlation,attention_pattern", ".ex-cell:visible"), ("none", ".ex-side"),
+])
+def test_a_phone_has_the_first_chart_that_a_link_shows_below_the_verdict(
+    linked: Dashboard, charts: str, next_below: str,
+) -> None:
+    page = linked.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate(GO, f"{START}&charts={charts}")
+    page.wait_for_function("() => document.querySelectorAll('.ex-cell').length"
+                           " > [...document.querySelectorAll('.ex-cell')].filter((cell) => cell.offsetHeight).length")
+    expect(page.locator(".ex-cell:visible")).to_have_count(0 if charts == "none" else 2)
+    wait_until_still(page)
+    above = page.locator(".ex-verdict:visible").first.bounding_box()
+    below = page.locator(next_below).first.bounding_box()
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.evaluate(GO, START)
+    expect(page.locator(".ex-explore .ex-cell:visible")).to_have_count(len(CHARTS))
+    assert above
+    assert below
+    assert 0 <= below["y"] - above["y"] - above["height"] < 20
 
 
 def test_broken_links_end_on_a_page_that_works(linked: Dashboard) -> None:

@@ -11,6 +11,7 @@ from explorer.app.stories.story import STORIES
 
 from .axe import look
 from .dashboard import Dashboard, wait_until_still
+from .test_silence import Line
 
 HEIGHTS = "() => [...document.querySelectorAll('.ex-guess-point input')].map((input) => Number(input.value))"
 SEEN = """(node) => {
@@ -174,3 +175,26 @@ def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(
             page.locator("#rendered_cells").evaluate(f"(node) => node.scrollTo(0, {far})")
             press(first, "Next" if number < len(story.steps) else "Done")
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= size[0]
+
+
+def test_next_shows_as_pressed_and_is_sent_once_while_the_kernel_is_busy(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit, line = Dashboard(page, "voila"), Line(page)
+    page.goto(f"{voila}/?story=root_d&step=1&v=1")
+    visit.wait_until_drawn()
+    button, finding = page.locator(".ex-told .ex-primary"), page.locator(".ex-verdict .ex-finding").first
+    expect(button).to_have_text("Next")
+    expect(finding).to_be_visible()
+    line.cut = True
+    for _ in range(3):
+        button.click()
+    expect(button).to_have_attribute("aria-busy", "true")
+    expect(finding).to_be_hidden()
+    line.mend()
+    expect(told(visit)).to_have_text("The forgotten √d · 2 of 4")
+    expect(page.locator(".ex-told [aria-busy]")).to_have_count(0)
+    page.wait_for_function("() => !document.querySelector('[data-unanswered]')")
+    expect(told(visit)).to_have_text("The forgotten √d · 2 of 4")
+    expect(finding).to_be_visible()
+    visit.must_be_clean()
+    page.close()

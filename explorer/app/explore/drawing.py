@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 from explorer.app.explore.comparison import Comparison
+from explorer.app.explore.pins import NOW
 from explorer.app.explore.question import Asking
 from explorer.app.explore.selections import ALL, LayerSelection, ListSelection
-from explorer.app.widgets.chart import Chart
+from explorer.app.widgets.chart import Chart, Pair
 from explorer.app.widgets.parts import together
 from explorer.config import Config
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
+from explorer.figures.palette import LegendEntry
 from explorer.profile import STATISTICS, Profile
 
 # When the Explore panel draws what it has while it measures. Pure functions.
@@ -94,6 +97,7 @@ class Drawing:
         self._matrix.hidden = not several  # a design alone shows each of its matrices
         self._layer.hidden = not STATISTICS[self._statistic.value].by_position
         legend, rows = self._comparison.legend(whose), self._rows()
+        pinned = _pairs(profiles, whose)
         both = measured and predicted and measured.config == predicted.config and not measured.partial
         compared, skipped = measured if both else None, False
         for name, chart in self._charts.items():
@@ -114,7 +118,8 @@ class Drawing:
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 chart.annotate((row.together if several else "") or row.caption, row.statistic,
-                               None if hidden else predicted, compared, "now: " if several else "", self._layer.value)
+                               None if hidden else predicted, compared, "now: " if several else "",
+                               self._layer.value, pinned)
                 chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
         self.whole = not skipped
 
@@ -132,6 +137,14 @@ def _lines(profiles: Sequence[Profile]) -> list[Profile]:
     predicted = [profile for profile in profiles if profile.origin == "predicted"]
     every, known = ({profile.config for profile in some} for some in (profiles, predicted))
     return predicted if every == known else []
+
+
+def _pairs(profiles: Sequence[Profile], whose: Sequence[LegendEntry]) -> list[Pair]:
+    """Line and dots of each pin that has both; a pin's dots follow its line."""
+    rows = list(zip(profiles, whose, strict=True))
+    return [Pair(design.label, line, dots) for (line, design), (dots, other) in pairwise(rows)
+            if design.index != NOW and design.index == other.index
+            and (line.origin, dots.origin) == ("predicted", "measured")]
 
 
 def _config_of(predicted: Profile | None, measured: Profile | None) -> Config | None:

@@ -46,7 +46,7 @@ BEWARE = (
 )
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 STORED = (
-    "<p><b>A stored race</b>, run with version {}, of the contenders with which this panel opens. "
+    "<p><b>A stored race</b> of the contenders with which this panel opens. "
     "Press Start to run yours here.</p>"
 )
 
@@ -110,7 +110,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
     def _show_sample(self) -> None:
         """Shows the stored race, until one is run here: it cannot be saved, and is of no contender in the list."""
         sample = stored()
-        self.waiting.value = STORED.format(sample.version)
+        self.waiting.value = STORED
         self.waiting.remove_class("ex-beware").add_class("ex-stored")
         self.gallery.show(sample.course, sample.outcomes, final=True, lines=sample.lines)
 

@@ -3,11 +3,31 @@
 let questionCount = 0; // for ids
 const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty on the first visit
 
+/** Sends the acts of buttons one by one. Until the kernel has answered, the button shows as pressed, the verdict of the
+    page before is blank, and clicks on any of these buttons are not sent. */
+function actsOneByOne(model, root) {
+  let waiting = null; // the act without an answer
+  const release = () => {
+    if (!waiting) return;
+    waiting.pressed.removeAttribute("aria-busy");
+    root().removeAttribute("data-turning");
+    waiting = null;
+  };
+  const act = (pressed, content) => {
+    if (waiting) return;
+    const sent = waiting = { pressed };
+    pressed.setAttribute("aria-busy", "true");
+    root().setAttribute("data-turning", "");
+    model.act(content, () => waiting === sent && release());
+  };
+  return { act, end: follow(model, "step", release) }; // another step is an answer, and comes first
+}
+
 /** The offer in one line, and the button that unfolds its cards. */
-function storyCards(model) {
+function storyCards(model, act) {
   const [bold, plain] = model.get("offer");
   const card = ({ name, title, words }) => make("li", {},
-    button(make("span", {}, make("b", {}, title), words), "ex-story", () => model.act(["tell", name])));
+    button(make("span", {}, make("b", {}, title), words), "ex-story", ({ currentTarget }) => act(currentTarget, ["tell", name])));
   const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card));
   const unfold = button("New here? Take a tour", "ex-link ex-unfold", () => {
     const isOpen = box.classList.toggle("ex-unfolded");
@@ -20,16 +40,16 @@ function storyCards(model) {
 }
 
 /** The answers of a question as radio buttons. The chosen answer is sent by Reveal. */
-function answerForm(model, options, labelledby) {
+function answerForm(act, options, labelledby) {
   const reveal = button("Reveal", "ex-button ex-primary", () => {
     const chosen = form.querySelector("input:checked");
-    if (chosen) model.act(["reveal", Number(chosen.value)]);
+    if (chosen) act(reveal, ["reveal", Number(chosen.value)]);
   }, { disabled: "true" });
   const rows = options.map((words, index) => make("label", {}, make("input", {
     type: "radio", name: `${labelledby}-choice`, value: String(index), ...OWN_KEYS,
     onchange: () => { reveal.disabled = false; },
   }), words));
-  const skip = button("Skip", "ex-link", () => model.act(["skip"]), { title: "Reveal without an answer" });
+  const skip = button("Skip", "ex-link", () => act(skip, ["skip"]), { title: "Reveal without an answer" });
   const form = make("div", { class: "ex-choices" },
     make("div", { class: "ex-options", role: "radiogroup", "aria-labelledby": labelledby }, ...rows),
     make("div", { class: "ex-options" }, reveal, skip));
@@ -38,9 +58,10 @@ function answerForm(model, options, labelledby) {
 
 /** The current step of the open story: its words, its question with the result, and the buttons that move on. */
 class StoryStep {
-  constructor(model, root) {
+  constructor(model, root, act) {
     this.model = model;
     this.root = root;
+    this.act = act;
     this.scrolls = false; // whether the page scrolls to the part that the step speaks of, until a person scrolls
     this.paintedStep = this.paintedNews = "";
     this.title = make("h2");
@@ -53,10 +74,10 @@ class StoryStep {
       const point = target?.querySelector(".ex-guess-point input") ?? target?.querySelector("button");
       point?.focus({ preventScroll: true });
     });
-    this.back = button("Back", "ex-button", () => model.act(["back"]));
+    this.back = button("Back", "ex-button", () => act(this.back, ["back"]));
     this.next = button("Next", "ex-button ex-primary", () => {
       const { number, count } = model.get("step");
-      model.act([number < count ? "next" : "leave"]);
+      act(this.next, [number < count ? "next" : "leave"]);
     });
     const leave = button("Leave", "ex-link", () => model.act(["leave"]), {
       title: "Ends the story; the page stays as it is",
@@ -90,7 +111,7 @@ class StoryStep {
       this.look.hidden = !look;
       this.back.disabled = number === 1;
       this.next.textContent = number < count ? "Next" : "Done";
-      const form = () => (options.length ? [answerForm(this.model, options, this.question.id)] : []);
+      const form = () => (options.length ? [answerForm(this.act, options, this.question.id)] : []);
       if (step !== this.paintedStep) this.answers.replaceChildren(...form());
       const isAsking = text && open !== false;
       this.answers.hidden = !isAsking;
@@ -139,8 +160,10 @@ function followSizes(step) {
 export function strip(model, el) {
   become(el, "ex-stories");
   if (!model.get("cards").length) return () => {};
-  const cards = storyCards(model);
-  const step = new StoryStep(model, () => el.closest(".ex-root"));
+  const root = () => el.closest(".ex-root");
+  const { act, end } = actsOneByOne(model, root);
+  const cards = storyCards(model, act);
+  const step = new StoryStep(model, root, act);
   el.append(cards, step.box);
-  return callAll([followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);
+  return callAll([end, followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);
 }

@@ -5,6 +5,7 @@
    link to the kernel. In JupyterLab the address belongs to JupyterLab and stays untouched. */
 
 const STEPS = ["tab", "story", "step"]; // parameters of the link whose change adds an entry to the history
+const EMPTY_LIST = "none"; // stands in a link for a list of no parts, see `view.py`
 const WRITE_AFTER = 300; // milliseconds: browsers refuse more than some hundred writes in half a minute
 
 /** Whether the page owns the address, as it does in Voilà. */
@@ -111,25 +112,50 @@ function copyRow(title, words, label, write) {
   return { node, text, paint };
 }
 
+/** A group of parts to tick: tabs, charts or controls. A group that a link can show empty has a box for that, with the
+    words of `none`. `value` is what the link says of the group: nothing where it is not limited. */
+function partsGroup(name, { title, parts, none }, onChange) {
+  const tickBox = (value, onTick) => make("input", {
+    type: "checkbox", value, ...OWN_KEYS, onchange: (event) => { onTick(event.target.checked); onChange(); } });
+  const noneBox = tickBox(EMPTY_LIST, (isTicked) => isTicked && tickAll(false));
+  const boxes = parts.map(([value]) => tickBox(value, () => { noneBox.checked = false; }));
+  const tickAll = (isTicked) => boxes.forEach((box) => { box.checked = isTicked; });
+  const allButton = (words, isTicked) => button(words, "ex-link", () => {
+    noneBox.checked = false;
+    tickAll(isTicked);
+    onChange();
+  }, { "aria-label": `${words}: ${title}` });
+  const labels = parts.map(([, words], index) => make("label", {}, boxes[index], ` ${words}`));
+  if (none) labels.unshift(make("label", {}, noneBox, ` ${none}`));
+  const node = make("fieldset", {}, make("legend", {}, `${title} `, allButton("All", true), " ", allButton("None", false)),
+    ...labels);
+  const tick = (shown) => {
+    noneBox.checked = shown.includes(EMPTY_LIST);
+    boxes.forEach((box, index) => { box.checked = parts[index].some((word) => shown.includes(word)); });
+  };
+  const value = () => {
+    const ticked = boxes.filter((box) => box.checked);
+    if (none && noneBox.checked) return EMPTY_LIST;
+    return ticked.length < boxes.length ? ticked.map((box) => box.value).join(",") : "";
+  };
+  return { name, node, tick, value };
+}
+
 /** The parts of the page to tick that a link shows: tabs, charts and controls. `apply` writes them into a link. */
 function partsChoice(model, onChange) {
-  const lists = Object.entries(model.get("parts")).map(([name, { title, parts }]) => {
-    const boxes = parts.map(([value]) => make("input", { type: "checkbox", value, ...OWN_KEYS, onchange: onChange }));
-    const labels = parts.map(([, label], index) => make("label", {}, boxes[index], ` ${label}`));
-    return { name, parts, boxes, node: make("fieldset", {}, make("legend", {}, title), ...labels) };
-  });
-  const tick = (link) => lists.forEach(({ name, parts, boxes }) => {
-    const shown = new URLSearchParams(link).get(name)?.split(",");
-    boxes.forEach((box, index) => { box.checked = !shown || parts[index].some((word) => shown.includes(word)); });
-  });
+  const groups = Object.entries(model.get("parts")).map(([name, group]) => partsGroup(name, group, onChange));
+  const tick = (link) => {
+    const parameters = new URLSearchParams(link);
+    groups.forEach((group) => group.tick(parameters.get(group.name)?.split(",") ?? []));
+  };
   const apply = (link) => {
-    const others = (link || "?v=1").slice(1).split("&").filter((part) => !lists.some(({ name }) => part.startsWith(`${name}=`)));
-    const limited = lists.filter(({ boxes }) => boxes.some((box) => !box.checked)).map(({ name, boxes }) => (
-      `${name}=${boxes.filter((box) => box.checked).map((box) => box.value).join(",") || "none"}`));
-    return `?${[...others, ...limited].join("&")}`;
+    const isOther = (part) => !groups.some(({ name }) => part.startsWith(`${name}=`));
+    const others = (link || "?v=1").slice(1).split("&").filter(isOther);
+    const limits = groups.filter((group) => group.value()).map((group) => `${group.name}=${group.value()}`);
+    return `?${[...others, ...limits].join("&")}`;
   };
   const node = make("details", { class: "ex-share-parts" }, make("summary", {}, "For a lesson: choose what it shows"),
-    ...lists.map((list) => list.node));
+    make("p", { class: "ex-hint" }, "Nothing ticked in a group: all of it is shown."), ...groups.map((group) => group.node));
   return { node, tick, apply };
 }
 

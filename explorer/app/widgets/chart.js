@@ -63,7 +63,7 @@ function simplify(data, layout) {
   across.nticks = Math.min(across.nticks ?? most, most);
   for (const trace of data) {
     if (trace.type === "heatmap") trace.showscale = false;
-    if (trace.mode === "lines+text") trace.text = []; // words at a level would lie over the data
+    if (/lines.*text/.test(trace.mode)) trace.text = []; // words at a level or an upright would lie over data and ticks
   }
 }
 

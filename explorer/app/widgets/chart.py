@@ -8,9 +8,10 @@ other messages go to the asker of a question.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 import traitlets
 
@@ -24,6 +25,14 @@ from explorer.glossary import cited
 from explorer.profile import Profile
 
 TONES = ("", "good", "warn")
+
+
+class Pair(NamedTuple):
+    """Line and dots of a design that is drawn beside the current one."""
+
+    name: str
+    predicted: Profile
+    measured: Profile
 
 
 class Chart(Part):
@@ -98,7 +107,7 @@ class Chart(Part):
         return self
 
     def annotate(self, caption: str, statistic: str, predicted: Profile | None, measured: Profile | None,
-                 whose: str = "", layer: int = 0) -> None:
+                 whose: str = "", layer: int = 0, beside: Sequence[Pair] = ()) -> None:
         """The caption with the theory's note, and the badge: how far the dots lie from the line.
 
         Args:
@@ -108,6 +117,8 @@ class Chart(Part):
             measured: has the dots; None where there is nothing to be compared yet.
             whose: a word before the badge's.
             layer: whose tokens are compared; 0 is the last.
+            beside: other designs on the chart. The worst of those that are off theory has the badge, with its name,
+                unless the current design is off as well.
         """
         note = predicted.notes.get(statistic, "") if predicted else ""
         self.caption = f"{caption} Theory: {note}." if note else caption
@@ -116,6 +127,16 @@ class Chart(Part):
             words, self.badge_tone, _, self.badge_rule = agreement(measured, predicted, statistic, layer)
             reason = note.removeprefix("not covered: ")  # the caption has it
             self.badge = whose * bool(words) + words.removesuffix(f": {reason}")
+            if self.badge_tone != "warn":
+                self._warn_of(beside, statistic, layer)
+
+    def _warn_of(self, beside: Sequence[Pair], statistic: str, layer: int) -> None:
+        """Gives the badge to the worst of some designs, if one is off theory."""
+        judged = [(pair.name, agreement(pair.measured, pair.predicted, statistic, layer)) for pair in beside]
+        off = [row for row in judged if row[1].tone == "warn"]
+        if off:
+            name, worst = max(off, key=lambda row: np.nan_to_num(row[1].worst, nan=np.inf))
+            self.badge, self.badge_tone, self.badge_rule = f"{name}: {worst.words}", worst.tone, worst.rule
 
     def show(self, fig: go.Figure | Plain, *, stale: bool = False, ahead: bool = False) -> None:
         """Replaces the figure, and the description by the one the figure carries in `layout.meta`, if it does."""

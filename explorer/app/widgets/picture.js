@@ -4,6 +4,7 @@
 const NARROWEST_PICTURE = 640; // pixels; on a narrower picture the legend takes more room than the data
 const LOWEST_PICTURE = 220;
 const LETTER = 6.5; // pixels of an average letter
+const SETTINGS_BETWEEN = " · "; // in the words about a design
 
 /** The page's colors and font, as they apply to a card. */
 function palette(card) {
@@ -24,18 +25,26 @@ function wrapped(text, letters) {
   return lines.filter(Boolean);
 }
 
-/** A legend of the designs: traces without data that show each design's name and marks. */
+/** The text, or its beginning if it has more letters. */
+function oneLine(text, letters) {
+  const [first = "", ...others] = wrapped(text, letters);
+  return others.length ? `${first} …` : first;
+}
+
+/** A legend of the designs, a line for each: traces without data that show each design's name and marks. */
 function legendTraces(designs, letters) {
-  return designs.map(({ name, about, hue, symbol, dash }) => {
-    const [first, ...others] = wrapped(`${name}: ${about}`, letters).map(tagged);
-    const bold = tagged(name);
-    const heading = first.startsWith(bold) ? `<b>${bold}</b>${first.slice(bold.length)}` : first;
-    return {
-      type: "scatter", mode: "lines+markers", x: [null], y: [null], name: [heading, ...others].join("<br>"),
-      legend: "legend2", showlegend: true,
-      line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
-    };
-  });
+  return designs.map(({ name, hue, symbol, dash }) => ({
+    type: "scatter", mode: "lines+markers", x: [null], y: [null], name: `<b>${tagged(oneLine(name, letters))}</b>`,
+    legend: "legend2", showlegend: true,
+    line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
+  }));
+}
+
+/** The settings that all designs share, as a caption; empty where there are none. */
+function sharedSettings(designs) {
+  const [first = [], ...others] = designs.map(({ about }) => about.split(SETTINGS_BETWEEN));
+  const shared = first.filter((setting) => others.every((settings) => settings.includes(setting)));
+  return shared.join(SETTINGS_BETWEEN);
 }
 
 /** A small button of a chart. Screen readers read its title. */
@@ -63,10 +72,10 @@ function download(Plotly, figure, plot, card, { title, captions, designs }, form
   const { surface, text, muted } = palette(card);
   const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);
   const lines = captions.flatMap((caption) => wrapped(caption, width / LETTER)).map(tagged);
+  lines.push(...[oneLine(sharedSettings(designs), width / LETTER)].filter(Boolean).map(tagged));
   lines.push(...[figure.layout.title?.text].filter(Boolean)); // the plot's own title: a layer and head, or a map's design
   const traces = legendTraces(designs, (width - 160) / LETTER);
-  const rows = traces.reduce((sum, { name }) => sum + name.split("<br>").length, 0);
-  const above = 50 + 16 * lines.length + 19 * rows;
+  const above = 50 + 16 * lines.length + 19 * traces.length;
   const height = Math.max(plot.clientHeight, LOWEST_PICTURE) + above;
   const { showlegend, margin, legend } = figure.layout;
   const legendHeight = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;

@@ -12,8 +12,10 @@ function table(numbers) {
 /** The evidence of finding number `index`, in a fold. The set `unfolded` keeps it open for the next finding there. */
 function evidenceFold(evidence, numbers, index, unfolded) {
   const fold = make("details", { class: "ex-evidence" }, make("summary", {}, "Evidence"));
-  if (evidence) fold.append(make("p", {}, ...explained(evidence)));
-  if (numbers.length) fold.append(table(numbers));
+  const words = make("div", { class: "ex-evidence-words" });
+  if (evidence) words.append(make("p", {}, ...explained(evidence)));
+  if (numbers.length) words.append(table(numbers));
+  fold.append(words);
   fold.open = unfolded.has(index);
   fold.addEventListener("toggle", () => unfolded[fold.open ? "add" : "delete"](index));
   return fold;
