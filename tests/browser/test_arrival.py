@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from explorer.app.widgets.runtime import KEY, LATE, STUB, WITHOUT_SCRIPT
+
 from .conftest import server
 from .visitor import kernels, wait_until
 
@@ -94,3 +96,24 @@ def test_a_page_that_failed_once_comes_by_itself(page: Page, address: str) -> No
         expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=SOON)
         expect(page.locator("#ex-notice")).to_be_hidden()
         page.wait_for_function("() => Object.values(sessionStorage).every((note) => !note)")
+
+
+RENDERS = """async (stub) => {
+  const module = await import(`data:text/javascript,${encodeURIComponent(stub)}`);
+  module.default().render({ model: {}, el: document.body });
+}"""
+BRINGS_SCRIPT = """(key) => globalThis[Symbol.for("transformer-signal-explorer")][key].resolve(
+  () => (el) => el.append("drawn"))"""
+
+
+def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(browser: Browser) -> None:
+    """As marimo, which loads the script of the widget that is shown and of no other."""
+    page = browser.new_page()
+    page.clock.install()
+    page.evaluate(RENDERS, STUB)
+    expect(page.locator("body")).to_be_empty()
+    page.clock.fast_forward(1000 * LATE)
+    expect(page.locator("body")).to_have_text(WITHOUT_SCRIPT)
+    page.evaluate(BRINGS_SCRIPT, KEY)
+    expect(page.locator("body")).to_have_text("drawn")
+    page.close()

@@ -7,6 +7,7 @@ package: those in `SHARED` are seen by all others. An exported function of any i
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import threading
@@ -41,11 +42,23 @@ SCRIPT = page_script()
 STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
 KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdigest()[:12]
 """Pages of several kernels in one window share a script only if it is the same."""
+LATE = 30
+"""Seconds after which a page says that its script has not come: some hosts bring only the widget that is shown."""
+WITHOUT_SCRIPT = (
+    "The script of this page has not come yet. JupyterLab, Jupyter Notebook and Voilà bring it; marimo and other "
+    "places that show anywidgets one by one do not. There, profile.plot(…) and ex.predict(…) work, and explorer serve "
+    "shows the page.")
 STUB = f"""const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{KEY} ??= Promise.withResolvers());
 export default () => {{
   let draw;
-  return {{ render: async ({{ model, el }}) => (await (draw ??= page.promise.then((open) => open(model))))(el) }};
+  return {{ render: async ({{ model, el }}) => {{
+    const late = setTimeout(() => {{ el.textContent = {json.dumps(WITHOUT_SCRIPT)}; }}, {1000 * LATE});
+    const open = await (draw ??= page.promise.then((open) => open(model)));
+    clearTimeout(late);
+    el.textContent = "";
+    return open(el);
+  }} }};
 }};
 """
 """Script of a page, which waits for the other one."""
