@@ -43,7 +43,7 @@ SIZES: Sequence[tuple[int, str]] = (
             "mamba_num_heads")),
     (4, "num_experts n_routed_experts num_local_experts moe_num_experts"),
     (WIDTH // HEADS, ("head_dim d_kv attention_head_size v_head_dim qk_head_dim linear_key_head_dim "
-                     "linear_value_head_dim rotary_dim global_head_dim")),
+                     "linear_value_head_dim rotary_dim")),
     (16, "q_lora_rank kv_lora_rank"),
     (8, ("qk_rope_head_dim qk_nope_head_dim sliding_window attention_window local_attention ssm_state_size state_size "
         "mamba_d_state mamba_dt_rank patch_size")),
@@ -65,9 +65,10 @@ OWN: Mapping[str, Mapping[str, Any]] = {
     "nemotron_h": {"hybrid_override_pattern": "M-M*M-M*M-M*", "num_hidden_layers": 12, "n_groups": 1},
     "mamba2": {"num_heads": 4, "head_dim": 32},
     "minicpm3": {"dim_model_base": WIDTH // 10},
+    "gemma4_unified_text": {"global_head_dim": WIDTH // HEADS},
     "zaya": {"num_experts_per_tok": 1},
 }
-"""Sizes of single architectures."""
+"""Sizes of single architectures, by the type of their config."""
 REFUSED = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TimeoutError,
            TypeError, ValueError, StrictDataclassError)
 """What a config, or code, raises of sizes that do not go together."""
@@ -95,7 +96,7 @@ def rows() -> Iterator[Row]:
                 yield Row(name, model if isinstance(model, str) else model[0], reads)
 
 
-def shrunk(kind: Any, **own: Any) -> Any:
+def shrunk(kind: Any) -> Any:
     """A config of a class with all sizes small, those of its parts, too."""
     usual = kind()
     named = usual.to_dict()
@@ -104,7 +105,7 @@ def shrunk(kind: Any, **own: Any) -> Any:
         part = getattr(usual, name, None)
         if part is not None:
             fields[name] = shrunk(type(part)).to_dict()
-    return kind(**{**fields, **own})
+    return kind(**{**fields, **OWN.get(kind.model_type, {})})
 
 
 def build(row: Row) -> nn.Module:
@@ -113,7 +114,7 @@ def build(row: Row) -> nn.Module:
     Raises:
         ValueError: it is large.
     """
-    config = shrunk(CONFIG_MAPPING[row.name], **OWN.get(row.name, {}))
+    config = shrunk(CONFIG_MAPPING[row.name])
     kind = getattr(transformers, row.model)
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
