@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 
 TABLES = {"MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "text", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "texts",
-          "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "text", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "image"}
+          "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "masked", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "image"}
 
 
 def rows() -> Iterator[Row]:
@@ -115,6 +115,8 @@ def build(row: Row) -> nn.Module:
         ValueError: it is large.
     """
     config = shrunk(CONFIG_MAPPING[row.name])
+    if row.reads == "text" and hasattr(config, "is_decoder"):
+        config.is_decoder = True  # else an encoder that predicts the next token, which it sees
     kind = getattr(transformers, row.model)
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in kind(config).parameters())
@@ -126,13 +128,15 @@ def build(row: Row) -> nn.Module:
 
 
 def batch(row: Row) -> dict[str, torch.Tensor]:
-    """Random tokens, which are their own labels, or images."""
+    """Random tokens and random labels, those of a masked language model at some of the tokens; or images."""
     draw = torch.Generator().manual_seed(1)
     if row.reads == "image":
         return {"pixel_values": torch.randn(BATCH, 3, PIXELS, PIXELS, generator=draw)}
-    ids = torch.randint(3, WORDS - 7, (BATCH, TOKENS), generator=draw)
+    ids, labels = torch.randint(3, WORDS - 7, (2, BATCH, TOKENS), generator=draw)
+    if row.reads == "masked":
+        labels = labels.where(torch.arange(TOKENS) % 4 == 0, -100)  # what a loss leaves out
     decoded = {"decoder_input_ids": ids} if row.reads == "texts" else {}
-    return {"input_ids": ids, "labels": ids, **decoded}
+    return {"input_ids": ids, "labels": labels, **decoded}
 
 
 def late(*_: object) -> None:

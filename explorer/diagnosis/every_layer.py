@@ -8,6 +8,7 @@ import numpy as np
 
 from explorer.diagnosis.faults import held
 from explorer.diagnosis.finding import Finding, finding
+from explorer.diagnosis.learning import attention_learns
 from explorer.diagnosis.reading import LIKE, by_layer
 from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.weights import logit_gain
@@ -64,6 +65,8 @@ def lost_stream(profile: Profile) -> Finding | None:
     if held(profile, "doubled"):
         return None
     if profile.facts.get("attention_added") == "no":
+        if attention_learns(profile, range(1, len(profile.layers) + 1)):
+            return None  # its output reaches the loss in another way, as through a mix of several streams
         return finding("bad", "lost_stream", "unused", "unused_evidence", remedy=fix(profile, "residual"))
     skips = [profile.facts.get(f"{name}_skip") for name in ("attention", "mlp")]
     if None in skips or (skips[0] == 0) == (skips[1] == 0):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from explorer.diagnosis.finding import LONGEST, NO_REMEDY, VERDICTS, Finding, Remedy, Severity, text
-from explorer.diagnosis.reading import numbered
+from explorer.diagnosis.reading import numbered, weight_gradients
 from explorer.diagnosis.remedies import fix, listed
 from explorer.diagnosis.structure import unmoved_layers
 from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
@@ -54,9 +54,19 @@ def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Fin
 def _severity(profile: Profile, state: State, parts: Sequence[Part]) -> Severity:
     """The severity of parameters that do not learn."""
     inside = [part for part in parts if part.layers]
+    if state == "unreached" and attention_learns(profile, {layer for part in inside for layer in part.layers}):
+        return "warning"  # a choice that has no gradient, such as that of the tokens to attend to, may learn otherwise
     if state not in BY_CODE and any(part.matrix for part in inside):
         return "bad"
     return "good" if profile.learning.projected and not inside else "warning"
+
+
+def attention_learns(profile: Profile, layers: Iterable[int]) -> bool:
+    """Whether matrices of attention were read in some layers, from 1, and each of them has a gradient there."""
+    gradients = weight_gradients(profile)
+    rows = [gradients[site] for site in ("W_Q", "W_K", "W_V", "W_O") if site in gradients]
+    at = [layer - 1 for layer in layers]
+    return bool(rows) and bool(at) and all(bool((row[:, at] > 0).all()) for row in rows)
 
 
 def _told(profile: Profile, part: Part) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from explorer import __main__ as command
+from explorer import command
 
 from .conftest import server
 from .dashboard import Dashboard
@@ -134,7 +134,7 @@ def test_commands_of_the_page_are_ones_that_are_understood(monkeypatch: pytest.M
     assert arguments
     contained = json.loads(entry[1])[1:] + arguments[1].split(", ")
     for words in (*map(str.split, commands), contained):
-        assert command.main(words) == 0
+        assert command.run(words) == 0
     for_all, here = ("0.0.0.0", 8866, True), ("localhost", 8866, True)  # noqa: S104 (compared, not bound)
     assert served == [for_all, here, here, for_all]
 

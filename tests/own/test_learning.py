@@ -50,7 +50,8 @@ class Block(nn.Module):
 
     def attend(self, x: Tensor) -> Tensor:
         q, k, v = (part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
-        return self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.branch(x, self.norm_1, self.attend)
@@ -408,3 +409,31 @@ def test_a_profile_without_gradients_is_not_called_healthy_of_them() -> None:
     first = ex.diagnose(Profile("measured", values, model="GPT", layers=profile.layers))[0]
     assert first.meaning.startswith("Healthy signal: grows")
     assert first.meaning.endswith("; the gradient is not known.")
+
+
+class Choosing(Block):
+    """A layer whose attention is to the keys that another matrix chooses, which gets no gradient by that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indexer = nn.Linear(WIDTH, 1)
+
+    def attend(self, x: Tensor) -> Tensor:
+        chosen = self.indexer(x).squeeze(-1).topk(TOKENS // 2).indices  # [sequence, key]
+        mask = torch.zeros(x.shape[:2], dtype=torch.bool).scatter(1, chosen, True)[:, None, None]
+        q, k, v = (part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:
+    """DeepSeek-V3.2's indexer has a loss of its own; a detached branch is serious, as its matrices are attention's."""
+    model = Model()
+    model.blocks = nn.ModuleList(Choosing() for _ in range(LAYERS))
+    found = [one for one in probed(model)[1] if "indexer" in one.meaning + one.evidence]
+    assert [one.severity for one in found] == ["warning"]
+    assert found[0].meaning.startswith("No path leads from the loss to indexer")
+    model = Model()
+    for block in model.blocks:
+        block.cut = True
+    assert "bad" in {one.severity for one in probed(model)[1]}
