@@ -18,7 +18,7 @@ from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Sever
 from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
 from explorer.display import must_be
-from explorer.profile import Profile
+from explorer.profile import STUCK, Profile
 
 __all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Severity", "alike", "diagnose",
            "token_difference"]
@@ -83,7 +83,8 @@ def diagnose(profile: Profile) -> Findings:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
-        notes = [finding for rule in LAST if foreign and (finding := rule(profile)) is not None]
+        notes = [finding for rule in LAST if foreign and (finding := rule(profile)) is not None
+                 and not _follows(profile, rule, finding)]
         notes = _after_causes(profile, notes)
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
 
@@ -99,9 +100,23 @@ def _after_causes(profile: Profile, others: list[Finding]) -> list[Finding]:
             if unlike is None or finding.meaning != unlike.meaning]
 
 
+def _explains_learning(profile: Profile, rule: Rule) -> bool:
+    """Whether a fault that was read explains what learns late or not at all, or why there are no lines."""
+    if faults.held(profile, *faults.ORIGINS, "weight_not_finite"):
+        return True
+    if rule is agreement.unlike_twin:
+        return False
+    if not any(fault(profile) for fault in faults.FAULTS):
+        return False
+    late = {layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers}
+    return bool(late) and late <= faults.explained(profile) | faults.zero_matrices(profile).keys()
+
+
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
     """Whether a finding is about a layer whose code is known to differ, or follows from a fault that was read."""
     layers: set[int] = set()
+    if rule in learning.CAUSES or rule in (learning.stepwise, agreement.unlike_twin):
+        return _explains_learning(profile, rule)
     if rule in INFERRED:
         layers |= {layer for layer, _, _ in profile.differences}
     if rule in CONSEQUENCES:

@@ -118,9 +118,13 @@ def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
     """Layers, from 1, to the matrices that `unmoved` speaks of.
 
     None where all gradients are zero, where a factor of the branch is, which learns first, where the matrix itself has
-    a gradient after the first step, and where nothing of the layer learns, of which `learning` knows the reason.
+    a gradient after the first step, and where nothing of the layer learns, of which `learning` knows the reason. None
+    either where parts of the layer learn from the second step on and all others from the first.
     """
-    whole = {layer for part in profile.learning.of(*STUCK) if not part.name for layer in part.layers}
+    stuck = profile.learning.of(*STUCK)
+    left_out = {layer for part in stuck if not part.name for layer in part.layers}
+    waiting = {layer for part in profile.learning.of("second", "later") for layer in part.layers}
+    left_out |= waiting - {layer for part in stuck for layer in part.layers}
     every = {name: by_layer(profile, "parameter_gradient", name) for name in MATRICES}
     unmoved_by_layer: dict[int, list[str]] = {}
     for site, names in PARTS.items():
@@ -131,7 +135,7 @@ def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
             for size in factors:
                 zero &= size != 0
             zero[[layer - 1 for layer in profile.waits.get(name, ())]] = False
-            for layer in {*(np.flatnonzero(zero) + 1).tolist()} - whole:
+            for layer in {*(np.flatnonzero(zero) + 1).tolist()} - left_out:
                 unmoved_by_layer.setdefault(layer, []).append(name)
     return unmoved_by_layer if any((values > 0).any() for values in every.values()) else {}
 

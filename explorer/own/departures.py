@@ -54,7 +54,7 @@ def departures(layers: Sequence[Facts], nearest: Twin, design: Config, profile: 
     model = nearest.config
     facts = [_clause(finding.meaning) for rule in (wrong_softmax, lost_stream, wrong_rotary)
              if (finding := rule(profile)) is not None]
-    if design.attention != "none" and model.attention == "none":
+    if design.design.attends and not model.design.attends:
         facts.append(text("departs", "attention"))
     known = nearest.read_fields
     for part, changed in (_mask(layers, model, design, known), _divisor(layers, model, design, known),
@@ -152,7 +152,7 @@ def _final(nearest: Twin, design: Config) -> Part:
 def _matters(design: Config, field: str) -> bool:
     """Whether a field of the design has an effect."""
     if field in ("rope_base", "rope_fraction"):
-        return design.position == "rotary"
+        return design.design.rotates
     return field != "norm" or PLACEMENTS[design.norm_placement].normalizes
 
 

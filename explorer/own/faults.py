@@ -135,7 +135,8 @@ def _gains(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
 def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
     """Matrices whose entries are all one number other than 0: their units are alike, and stay so."""
     for name, pieces in anatomy.matrices.items():
-        parts = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
+        finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
+        parts = [part for part in finite if part.numel()]  # an expert that no token was sent to has no numbers
         values = {float(part.flatten()[0]) for part in parts}
         alike = all(min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts)
         if parts and alike and len(values) == 1 and any(values):

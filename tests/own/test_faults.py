@@ -224,8 +224,9 @@ def test_the_first_value_that_is_not_finite_may_be_outside_the_layers() -> None:
 def test_a_branch_that_is_added_to_itself_is_named() -> None:
     """BitNet's x = x + x, where x is the branch: the norms are there, and no further one would help."""
     found, _ = told(mistaken("doubled", *range(N)))
-    assert found[0].meaning == "Layer 1 (blocks.0) adds the attention output to itself, not to the stream."
-    assert {one.remedy for one in found if one.severity == "bad"} == {"Add the branch to its input"}
+    assert found[0].meaning == "All layers add the attention output to itself, not to the stream."
+    assert found[0].remedy == "Add the branch to its input"
+    assert not any(one.remedy for one in found[1:])  # what follows from it
     assert not any("norm before each branch" in one.remedy for one in found)
 
 

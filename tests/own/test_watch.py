@@ -319,8 +319,8 @@ def test_a_compiled_model_is_refused() -> None:
     ({"start": -1}, "start must be a whole number from 0 on; got -1"),
     ({"model": nn.Linear(2, 2)}, "Linear has no repeated modules"),
     ({"blocks": "layers.*"}, "blocks must name modules of the model"),
-    ({"sink": "somewhere"}, "sink must be memory, tensorboard, wandb, a folder"),
-    ({"sink": 3}, "sink must be memory, tensorboard, wandb, a folder.*; got 3"),
+    ({"sink": "somewhere"}, "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder"),
+    ({"sink": 3}, "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder.*; got 3"),
 ])
 def test_bad_input_is_refused_in_a_sentence(arguments: dict[str, Any], message: str) -> None:
     model = gpt2()

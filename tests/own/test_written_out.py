@@ -383,9 +383,8 @@ def test_what_could_not_be_read_is_said_and_no_line_is_drawn() -> None:
     assert profile.twin is None
     assert profile.remarks == found.unread + found.parts
     assert Profile.from_json(profile.to_json()).remarks == profile.remarks
-    finding = diagnose(profile)[0]
-    assert finding.severity == "warning"
-    assert "4 of 4 layers could not be read" in finding.evidence
+    findings = diagnose(profile)
+    assert any("4 of 4 layers could not be read" in finding.evidence for finding in findings)
 
 
 class Louder(Block):
