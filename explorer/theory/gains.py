@@ -114,8 +114,10 @@ class Gains:
         unit &= all(place.has("input", "sum") and place.scale == 1 and place.reads >= 1 for place in design.sublayers)
         self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
         """Gains of the `readers` over the first's."""
-        self._units(config, unit)
-        self.gate = _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit) if design.gates else None
+        # what reads the input itself, before any norm, reads its second moment
+        raw = config.input_second_moment != 1 and not design.sublayers[0].has("input")
+        self._units(config, unit and not (raw and not design.attends))
+        self.gate = _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit and not raw) if design.gates else None
         """On attention's output; None where there is none."""
 
     def _logits(self, config: Config) -> None:

@@ -33,6 +33,10 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "a small input, as GPT-2's": {**SMALL, "scale_rule": "gpt2", "activation": "gelu_tanh",
                                   "activation_rescaled": False, "causal": True},
     "a small input, post": {**SMALL, "norm_placement": "post", "norm_epsilon": 1e-4},
+    "a large input that the first MLP reads, post": {
+        "input_second_moment": 1e4, "norm_placement": "post", "attention": "none", "activation": "silu"},
+    "a large input that the first gates read, post": {
+        "input_second_moment": 100.0, "norm_placement": "post", "attention_gate": "head"},
     "a small input, branch output": {**SMALL, "norm_placement": "branch_output", "activation": "silu", "norm": "rms"},
     "a small input, correlated": {**SMALL, "input": "correlated"},
     "a small input, no norm": {**SMALL, **NO_NORM}, "a small input, text": {**SMALL, "input": "text"},
