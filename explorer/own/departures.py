@@ -106,7 +106,8 @@ def _divisor(layers: Sequence[Facts], model: Config, design: Config, read_fields
     own, usual = Majority(layers, ()).middle("attn_scores", "divisor"), row.of(design.d_head)
     if not math.isfinite(own) or abs(own / usual - 1) <= EXACT:
         return [], {}
-    key = "undivided" if abs(own - 1) <= EXACT and design.attention_scale == "sqrt_d" else "divisor"
+    divides_by_root = math.isclose(usual, math.sqrt(design.d_head))
+    key = "undivided" if abs(own - 1) <= EXACT and divides_by_root else "divisor"
     exact = abs(own / DIVISORS[model.attention_scale].of(design.d_head) - 1) <= EXACT
     return ([text("departs", key, value=own, usual=usual)],
             {"attention_scale": model.attention_scale} if exact else {})
@@ -189,6 +190,6 @@ def unseen(design: Profile, model: Profile, keys: Sequence[tuple[str, str]], con
     within = {"W_G": config.attention_gate == same.attention_gate, "W_gate": config.mlp == same.mlp}
     for key in keys:
         if key in design.values and key not in model.values:
-            middle = key[1] == "resid_mid" and config.stream == same.stream == "parallel"
+            middle = key[1] == "resid_mid" and config.design.stream.parallel and same.design.stream.parallel
             if not middle and not within.get(key[1], False):
                 yield key

@@ -66,7 +66,7 @@ def read_bend(hidden: Node) -> Bend | None:
     # what is multiplied by a number may be an argument before it or after
     tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
     best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
-    if best is None or (best.activation == "identity" and None in tried):  # a small argument is a line in any function
+    if best is None or (best.activation == LINE and None in tried):  # a small argument is a line in any function
         return None
     return best._replace(norms=len(norms))
 
@@ -277,6 +277,8 @@ SAME_SIZE = 0.02
 """Relative spread of the tokens' sizes up to which a norm has made them: its ε and half precision leave that much.
 Tokens of 1,000 independent numbers have 0.3."""
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+LINE = "identity"
+"""Function to which every other one is equal where its arguments are small."""
 UNREADABLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, ArithmeticError)
 """Errors that a block built in no known way may cause; it is said which of its parts is unread, and it is measured all
 the same."""

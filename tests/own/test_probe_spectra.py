@@ -159,7 +159,7 @@ def test_heads_that_cannot_be_read_are_noted() -> None:
     words = torch.randn(2, 10, odd_models.D)
     profile = probe(torch.nn.Sequential(*blocks), words, spectra=True)
     for statistic in ("largest_possible_logit", "logit_rank"):
-        assert statistic not in profile
+        assert profile.absent[statistic, "attn_scores"] == (2, 3)
         assert profile.notes[statistic] == (
             "the heads of layer 2 and 1 more could not be read: ValueError: a head's queries and keys are not rows of "
             "one matrix each")
