@@ -97,7 +97,7 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
     # arguments of one sign, or next to 0, show a straight line, which several functions have there
     exact = max(STRAIGHT, torch.finfo(end.tensor.dtype).eps ** 2)
     lines = [bend for bend in same if bend.misfit <= exact]
-    straight = len(lines) > 1 and any(bend.activation == "identity" for bend in lines)
+    straight = len(lines) > 1 and any(bend.activation == LINE for bend in lines)
     equal = [bend for bend in same if bend.misfit <= EQUAL]
     return None if straight or len(equal) > 1 else best
 

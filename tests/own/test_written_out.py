@@ -500,11 +500,13 @@ def test_one_unusual_layer_hides_no_other(odd: type[Block], at: int, container: 
         missing = np.isnan(profile[key].mean(axis=(0, *range(2, profile[key].ndim))))
         assert np.flatnonzero(missing).tolist() in ([], [at])  # what can be read of it is there
         assert profile.absent.get(key, ()) == tuple(np.flatnonzero(missing) + 1)
-        assert f"not read in layer {at + 1}" in profile.notes[key[0]]
+        if missing.any():
+            assert f"not read in layer {at + 1}" in profile.notes[key[0]]
     assert profile.first_nonfinite is None
     assert profile.twin is not None
     assert not Profile.from_json(profile.to_json()).first_nonfinite
     assert agreement(profile, predict(profile.twin), "attention_entropy").tone == "good"
     finding = diagnose(profile)[0]
     assert finding.severity == "warning"
-    assert finding.meaning.startswith(f"Layer {at + 1} ({at}) attends in another way")
+    assert finding.meaning.startswith((f"Layer {at + 1} ({at}) attends in another way",
+                                       f"Layer {at + 1} ({at}) has weights that sum to 1 over queries"))
