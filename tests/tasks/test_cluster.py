@@ -120,7 +120,7 @@ def test_a_race_tells_how_it_stands_and_stands_still_when_asked(pool: Pool, monk
 
 
 def test_a_cluster_whose_scheduler_or_workers_are_gone_computes_nothing() -> None:
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster("127.0.0.1:0", **options) as made:
         pool = cluster_pool(made.scheduler_address)
         must_come(lambda: pool.alive == 1)
