@@ -100,12 +100,10 @@ def _after_causes(profile: Profile, others: list[Finding]) -> list[Finding]:
             if unlike is None or finding.meaning != unlike.meaning]
 
 
-def _explains_learning(profile: Profile, rule: Rule) -> bool:
-    """Whether a fault that was read explains what learns late or not at all, or why there are no lines."""
+def _explains_learning(profile: Profile) -> bool:
+    """Whether a fault that was read explains what learns late or not at all."""
     if faults.held(profile, *faults.ORIGINS, "weight_not_finite"):
         return True
-    if rule is agreement.unlike_twin:
-        return False
     if not any(fault(profile) for fault in faults.FAULTS):
         return False
     late = {layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers}
@@ -115,8 +113,8 @@ def _explains_learning(profile: Profile, rule: Rule) -> bool:
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
     """Whether a finding is about a layer whose code is known to differ, or follows from a fault that was read."""
     layers: set[int] = set()
-    if rule in learning.CAUSES or rule in (learning.stepwise, agreement.unlike_twin):
-        return _explains_learning(profile, rule)
+    if rule in (*learning.CAUSES, learning.stepwise):
+        return _explains_learning(profile)
     if rule in INFERRED:
         layers |= {layer for layer, _, _ in profile.differences}
     if rule in CONSEQUENCES:

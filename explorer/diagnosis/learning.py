@@ -54,7 +54,8 @@ def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Fin
 def _severity(profile: Profile, state: State, parts: Sequence[Part]) -> Severity:
     """The severity of parameters that do not learn."""
     inside = [part for part in parts if part.layers]
-    if state in ("unreached", "never") and attention_learns(profile, {layer for part in inside for layer in part.layers}):
+    layers = {layer for part in inside for layer in part.layers}
+    if state in ("unreached", "never") and attention_learns(profile, layers):
         return "warning"  # a choice that has no gradient, such as that of the tokens to attend to, may learn otherwise
     if state not in BY_CODE and any(part.matrix for part in inside):
         return "bad"
