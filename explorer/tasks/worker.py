@@ -189,9 +189,10 @@ class Cluster:
 
     def look(self) -> None:
         """Counts the threads, unless they were just counted. Where the scheduler stands still, this waits for it."""
-        if time.monotonic() - self._looked >= SELDOM:
+        scheduler = self.client.scheduler  # None from the moment at which the client has closed, on a thread of its own
+        if scheduler and time.monotonic() - self._looked >= SELDOM:
             with suppress(OSError, ValueError, RuntimeError):  # it is out of reach
-                self.threads = sum(self.client.nthreads().values())
+                self.threads = sum(self.client.sync(scheduler.ncores, workers=None).values())
                 self._looked = time.monotonic()
 
 

@@ -19,7 +19,7 @@ from test_pool import DEEP, SMALL, SOON, Asked, task
 from explorer import measuring, tasks
 from explorer.measuring.outside import measure
 from explorer.tasks.pool import KILLED, Answer, Pool
-from explorer.tasks.worker import cluster_pool
+from explorer.tasks.worker import Cluster, cluster_pool
 from explorer.training.history import Record, Terms, load
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task as Lesson
@@ -163,3 +163,12 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install transformer-signal-explorer\[cluster\]"):
         cluster_pool("tcp://127.0.0.1:1")
+
+
+def test_a_closed_client_is_looked_at_without_an_error(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.tasks.worker.SELDOM", 0.0)
+    client = Client(cluster.scheduler_address, set_as_default=False)
+    looked_at = Cluster(client)
+    client.close()
+    looked_at.look()
+    assert not looked_at.alive
