@@ -69,6 +69,10 @@ OWN: Mapping[str, Mapping[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1},
 }
 """Sizes of single architectures, by the type of their config."""
+LARGER = {"pvt_v2": 2 * PIXELS}
+"""Pixels of a side, where an image of `PIXELS` leaves a single key, of which no attention learns."""
+KERNELS: Mapping[str, str] = {"mra": "its attention is 0 without a kernel for CUDA"}
+"""Architectures that do not compute on a processor what was published, and why."""
 REFUSED = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TimeoutError,
            TypeError, ValueError, StrictDataclassError)
 """What a config, or code, raises of sizes that do not go together."""
@@ -112,8 +116,10 @@ def build(row: Row) -> nn.Module:
     """The model, as its own code draws it. What normalizes over a batch is in training: it has seen no batch before.
 
     Raises:
-        ValueError: it is large.
+        ValueError: it is large, or needs a kernel.
     """
+    if row.name in KERNELS:
+        raise ValueError(KERNELS[row.name])
     config = shrunk(CONFIG_MAPPING[row.name])
     if row.reads == "text" and hasattr(config, "is_decoder"):
         config.is_decoder = True  # else an encoder that predicts the next token, which it sees
@@ -131,7 +137,8 @@ def batch(row: Row) -> dict[str, torch.Tensor]:
     """Random tokens and random labels, those of a masked language model at some of the tokens; or images."""
     draw = torch.Generator().manual_seed(1)
     if row.reads == "image":
-        return {"pixel_values": torch.randn(BATCH, 3, PIXELS, PIXELS, generator=draw)}
+        side = LARGER.get(row.name, PIXELS)
+        return {"pixel_values": torch.randn(BATCH, 3, side, side, generator=draw)}
     ids, labels = torch.randint(3, WORDS - 7, (2, BATCH, TOKENS), generator=draw)
     if row.reads == "masked":
         labels = labels.where(torch.arange(TOKENS) % 4 == 0, -100)  # what a loss leaves out

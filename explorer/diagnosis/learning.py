@@ -63,11 +63,16 @@ def _severity(profile: Profile, state: State, parts: Sequence[Part]) -> Severity
 
 
 def attention_learns(profile: Profile, layers: Iterable[int]) -> bool:
-    """Whether matrices of attention were read in some layers, from 1, and each of them has a gradient there."""
+    """Whether queries were read in some layers, from 1, and each matrix of attention that was read learns there.
+
+    A gradient of W_Q says that the scores matter; one of W_O alone would also be there where all tokens weigh the same.
+    """
     gradients = weight_gradients(profile)
-    rows = [gradients[site] for site in ("W_Q", "W_K", "W_V", "W_O") if site in gradients]
     at = [layer - 1 for layer in layers]
-    return bool(rows) and bool(at) and all(bool((row[:, at] > 0).all()) for row in rows)
+    if not at or "W_Q" not in gradients:
+        return False
+    read = [gradients[site] for site in ("W_Q", "W_K", "W_V", "W_O") if site in gradients]
+    return all(bool((row[:, at] > 0).all()) for row in read)
 
 
 def _told(profile: Profile, part: Part) -> bool:

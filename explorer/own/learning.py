@@ -65,10 +65,20 @@ def grouped(model: nn.Module, blocks: Sequence[Block], states: Mapping[str, Stat
         key = states[name], NUMBER.sub("*", prefix), bool(place.layers)
         layers, matrices = gathered.setdefault(key, (set(), []))
         layers.update(place.layers)
-        matrices.append(parameters[name].ndim > 1)
+        matrices.append(_is_matrix(parameters[name], states[name]))
     parts = [Part(state, name, tuple(sorted(layers)), len(matrices), any(matrices))
              for (state, name, _), (layers, matrices) in gathered.items()]
     return tuple(sorted(parts, key=lambda part: bool(part.layers)))
+
+
+def _is_matrix(parameter: nn.Parameter, state: State) -> bool:
+    """Whether a parameter counts as a matrix. A column or a row whose gradient stays 0 is a vector.
+
+    For any other reason it is a matrix, such as a factor of rank 1 in an adapter, which no optimizer holds.
+    """
+    if state != "never":
+        return parameter.ndim > 1
+    return sum(size > 1 for size in parameter.shape) > 1
 
 
 def _places(model: nn.Module, blocks: Sequence[Block], names: Iterable[str]) -> dict[str, Place]:
@@ -289,8 +299,10 @@ class Course:
         calm = {id(parameter) for layer in self.calm for parameter in self.blocks[layer].module.parameters()}
         owner = {id(parameter): module for module in self.model.modules()
                  for parameter in module.parameters(recurse=False)}
+        # One without a number has nothing to learn. Sharding may leave none here: then a gradient was seen elsewhere.
+        judged = {name: parameter for name, parameter in named.items() if parameter.numel() or name in self.since}
         return {name: self._state(name, parameter, _beside(name, zero), id(parameter) in calm, owner[id(parameter)])
-                for name, parameter in named.items()}
+                for name, parameter in judged.items()}
 
     def _state(self, name: str, parameter: nn.Parameter, zeros: bool, calm: bool, owner: nn.Module) -> State:
         """One parameter's.

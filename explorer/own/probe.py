@@ -138,7 +138,8 @@ class Passes:
 
     def __init__(self, model: nn.Module, batch: Batch, loss: Loss | None, wishes: Wishes) -> None:
         self.model, self.batch, self.loss, self.wishes = model, batch, loss, wishes
-        self.parameters = dict(model.named_parameters())
+        # A table without rows, such as a projection that these sizes do not need, has nothing to learn.
+        self.parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.numel()}
 
     def gradients(self, parameters: Sequence[nn.Parameter]) -> tuple[dict[int, Tensor], float]:
         """Gradients of one more pass by some parameters, those that a path leads to; and the scale of its loss."""

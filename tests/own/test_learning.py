@@ -437,3 +437,38 @@ def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:
     for block in model.blocks:
         block.cut = True
     assert "bad" in {one.severity for one in probed(model)[1]}
+
+
+class Scored(Block):
+    """A layer whose tokens are summed by scores, over which the softmax is taken along the axis of a single one."""
+
+    def __init__(self, queries: bool) -> None:
+        super().__init__()
+        self.score, self.queries = nn.Linear(WIDTH, 1, bias=False), queries
+
+    def attend(self, x: Tensor) -> Tensor:
+        scores = self.score(self.q(x) if self.queries else x)
+        summary = (scores.softmax(-1) * self.k(x)).sum(1, keepdim=True)
+        return self.o(summary * self.v(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("queries", "severity"), [(False, "warning"), (True, "bad")])
+def test_a_column_whose_gradient_stays_zero_is_less_than_a_matrix(queries: bool, severity: str) -> None:
+    """SwiftFormer's additive attention has such a column alone; with queries before it, they do not learn either."""
+    model = Model()
+    model.blocks = nn.ModuleList(Scored(queries) for _ in range(LAYERS))
+    if not queries:
+        for block in model.blocks:
+            block.q = nn.Identity()
+    found = [one for one in probed(model)[1] if one.severity != "good"]
+    assert [one.severity for one in found] == [severity]
+    assert "score" in found[0].meaning
+    assert ("q and" in found[0].meaning) == queries
+
+
+@pytest.mark.parametrize("said", [lambda model: probed(model)[1], watched])
+def test_a_parameter_without_numbers_is_not_said_to_stay_zero(said: Callable[[nn.Module], Findings]) -> None:
+    model = Model()
+    for part in (model, model.blocks[2]):
+        part.projection = nn.Parameter(torch.empty(0, WIDTH))
+    assert "projection" not in words(said(model))
