@@ -71,8 +71,8 @@ def attention_learns(profile: Profile, layers: Iterable[int]) -> bool:
     at = [layer - 1 for layer in layers]
     if not at or "W_Q" not in gradients:
         return False
-    read = [gradients[site] for site in ("W_Q", "W_K", "W_V", "W_O") if site in gradients]
-    return all(bool((row[:, at] > 0).all()) for row in read)
+    rows = [gradients[site] for site in ("W_Q", "W_K", "W_V", "W_O") if site in gradients]
+    return all(bool((row[:, at] > 0).all()) for row in rows)
 
 
 def _told(profile: Profile, part: Part) -> bool:
