@@ -110,7 +110,8 @@ def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits 
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, squared = rows
-    uneven = (squared / square**2 - 1) * (own * square / y[0]) ** 2
+    mixed_own = own if values is x else table.apart(values.y, 0 * spread)  # of the values, whose sum y is
+    uneven = (squared / square**2 - 1) * (mixed_own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
     return _gated(gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None))

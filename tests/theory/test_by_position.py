@@ -101,3 +101,13 @@ def test_slopes_alone_are_received_in_closed_form() -> None:
     rows = [np.where(distance < 0, 0, np.exp(-slope * np.maximum(distance, 0))) for slope in config.design.slopes]
     expected = np.mean([row / row.sum(1, keepdims=True) for row in rows], axis=(0, 1))
     np.testing.assert_allclose(predict(config)["attention_received"][0, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", [{}, {"value_residual": True}, {"norm_placement": "pre", "init_variance": 0.3}])
+def test_the_largest_number_does_not_depend_on_the_size_of_the_values(change: dict[str, Any]) -> None:
+    """Rows of attention with ALiBi differ in length by what the values have apart, not by what the keys have."""
+    config = Config(n_layers=4, d_model=96, n_ctx=8, causal=True, position="alibi", norm_placement="keel",
+                    init_variance=0.04, n_seeds=16).replace(**change)
+    measured, predicted = both(config)
+    largest, expected = measured["max_abs", "attn_out"].mean(0), predicted["max_abs", "attn_out"][0]
+    np.testing.assert_allclose(expected, largest, rtol=0.1)
