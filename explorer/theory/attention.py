@@ -150,10 +150,10 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
         own, common = (stack([getattr(layer, name) for layer in layers]) for name in ("apart", "common"))
         kept, rows = lost.square, drain(rows, lost)
-        both, by_common, jacobian, alone, taken = shared(
+        both, by_common, jacobian, summed, taken = shared(
             lost, rows, overlap, jacobian, law.rho[:, 1:], np.maximum(common, 0.0) / np.maximum(own, TINY),
             lambda part: place.lift(part)[:, 1:])
-        law = law._replace(keys=law.keys * alone, both=law.both * place.lift(alone)[:, 1:])
+        law = law._replace(keys=law.keys * (1 - summed), both=law.both * (1 - place.lift(summed)[:, 1:]))
         gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
     apart = _different(longer, both - overlap * ratio)
     value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))

@@ -83,17 +83,17 @@ def shared(lost: Sunk, rows: Row, overlap: Array, jacobian: Array, rho: Array, c
         common: the shared part of the values over their own.
     Returns:
         E M M′; energy of the gradient by a row's logits from the shared part of the values, over that of their own
-        part; `jacobian` with a sink, the shared part included; part of a row's energy that cancels in the sum over its
-        keys, see `logits.Logits.keys`; and E p₀ p₀′ o·o′ of two rows' outputs o over E o·o′, for the gradient by the
-        sink's logit.
+        part; `jacobian` with a sink, the shared part included; the square of the sum over a row's keys over a row's
+        energy, which is 0 where the gradients cancel, see `logits.Logits.keys`, and above 1 where most keys' have one
+        sign; and E p₀ p₀′ o·o′ of two rows' outputs o over E o·o′, for the gradient by the sink's logit.
     """
     together, away = lost.together(rho, lift), lost.away(rho, lift)
     row = common * lost.own
     own = overlap * away / together
     focused = (overlap / (together * lift(rows.square / lost.square))) ** 2
     apart = jacobian * together + lift(np.maximum(lost.jacobian, 0.0) / lost.shared) * focused * away
-    alone = np.maximum(1 - (lost.own + common * lost.shared) / np.maximum(rows.jacobian + row, 1e-300), 0.0)
-    return together, row, apart + lift(common) * own, alone, away / together
+    kept = (lost.own + common * lost.shared) / np.maximum(rows.jacobian + row, 1e-300)
+    return together, row, apart + lift(common) * own, kept, away / together
 
 
 class Sinks:

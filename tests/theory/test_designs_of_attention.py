@@ -164,3 +164,13 @@ def test_a_head_of_one_coordinate_is_nothing_after_a_norm_that_centers(causal: b
         assert not profile["parameter_gradient", "W_V"].any()
     found, expected = by_layer(measured, predicted, "second_moment", "resid_post")
     assert agrees(found, expected, 0.1)
+
+
+def test_gradients_of_keys_that_share_much_add_up_where_a_sink_takes_weight() -> None:
+    """A row's gradient by the shared part of the values has one sign, so that its keys' shared part does not cancel."""
+    config = Config(n_layers=1, d_model=64, head_size=48, n_ctx=24, init_variance=0.0016, biases="all",
+                    bias_variance=6.4, attention_scale="none", sink="zero", n_seeds=48)
+    measured, predicted = both(config)
+    for matrix in ("W_Q", "W_K"):
+        found, expected = by_layer(measured, predicted, "parameter_gradient", matrix)
+        assert agrees(found, expected, 0.1), (matrix, found.mean(0), expected)
