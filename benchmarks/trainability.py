@@ -22,7 +22,8 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,18 @@ def shown(config: Config) -> dict[str, str]:
     """What the untrained model shows."""
     profile = measure(config)
     with np.errstate(all="ignore"):
-        fired = [rule.__name__ for rule in RULES if rule(profile) is not None]
-    ends = {name: one.middle for name, one in endings(profile).items()}
+        fired = [name_of(rule) for rule in RULES if rule(profile) is not None]
+    ends = {name: one.middle for name, one in endings(profile).items() if name in SHOWN}
     numbers = {**evidence(profile)._asdict(), **ends}
     return {"verdict": diagnose(profile)[0].severity, "rules": " ".join(fired),
             **{name: f"{value:.6g}" for name, value in numbers.items()}}
+
+
+def name_of(rule: Callable[..., Any]) -> str:
+    """The name of a rule; of one for several states, with its state."""
+    if isinstance(rule, partial):
+        return f"{rule.func.__name__}:{rule.args[0]}"
+    return rule.__name__
 
 
 def row(number: int, found: Found) -> dict[str, Any]:
@@ -86,11 +94,12 @@ def read(path: Path = TABLE) -> list[dict[str, str]]:
 
 
 def write(rows: Iterable[Mapping[str, Any]], path: Path = TABLE) -> None:
-    """The table, by number."""
+    """The table, by number. All rows are there before the file is opened: one that fails leaves it as it was."""
+    ordered = sorted(rows, key=lambda one: int(one["number"]))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda one: int(one["number"])))
+        writer.writerows(ordered)
 
 
 def train() -> None:
