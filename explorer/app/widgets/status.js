@@ -18,7 +18,7 @@ export function status(model, el) {
   const paint = () => {
     const { silence } = model.page;
     // While it computes, the line says already that results are missing: "Waiting for Python" would add nothing.
-    // That the lesson still runs is the reason why they are missing, so that is said.
+    // They are missing because the lesson still runs, so that is said.
     const isPatient = model.get("state") === "computing" && !runningText();
     const isSilent = silence > (isPatient ? 1 : 0);
     const fraction = isSilent ? -1 : model.get("fraction");
