@@ -41,10 +41,12 @@ COURSE = [row for row in ROWS if row.minutes]
 NAMED = {row.name: row for row in COURSE}
 HOW = {
     "en": ("Every number here is computed by the lines that you see. On a page of `explorer serve` they run by "
-           "themselves, and each exercise has a box for your answer. To run and change the lines yourself, open this "
-           "notebook with `explorer lab`, or on [Binder](https://mybinder.org) with the address of this repository."),
+           "themselves, those that train when you press their button, and each exercise has a box for your answer. To "
+           "run and change the lines yourself, open this notebook with `explorer lab`, or on "
+           "[Binder](https://mybinder.org) with the address of this repository."),
     "zh": ("这里的每个数，都由你看得见的代码算出。在 `explorer serve` 的页面上，代码自动运行，"
-           "每道练习都有一个写答案的框。想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
+           "训练的部分等你按下按钮，每道练习都有一个写答案的框。"
+           "想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
            "或在 [Binder](https://mybinder.org) 上用本仓库的地址打开。"),
 }
 """How a lesson is read, wherever it is."""
