@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -26,6 +27,7 @@ from sphinx_intl.catalog import dump_po
 from explorer.glossary import ROWS, Lesson
 from explorer.numbers import listed
 from explorer.serve import notebooks
+from explorer.serve.server import TRAIN
 
 ROOT = Path(__file__).parents[1]
 LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"
@@ -39,10 +41,12 @@ COURSE = [row for row in ROWS if row.minutes]
 NAMED = {row.name: row for row in COURSE}
 HOW = {
     "en": ("Every number here is computed by the lines that you see. On a page of `explorer serve` they run by "
-           "themselves, and each exercise has a box for your answer. To run and change the lines yourself, open this "
-           "notebook with `explorer lab`, or on [Binder](https://mybinder.org) with the address of this repository."),
+           "themselves, those that train when you press their button, and each exercise has a box for your answer. To "
+           "run and change the lines yourself, open this notebook with `explorer lab`, or on "
+           "[Binder](https://mybinder.org) with the address of this repository."),
     "zh": ("这里的每个数，都由你看得见的代码算出。在 `explorer serve` 的页面上，代码自动运行，"
-           "每道练习都有一个写答案的框。想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
+           "训练的部分等你按下按钮，每道练习都有一个写答案的框。"
+           "想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
            "或在 [Binder](https://mybinder.org) 上用本仓库的地址打开。"),
 }
 """How a lesson is read, wherever it is."""
@@ -111,13 +115,21 @@ def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
 
 
 def store(path: Path) -> None:
-    """Executes a notebook from top to bottom and writes it back, without timestamps and widgets."""
+    """Executes a notebook from top to bottom and writes it back, without timestamps and widgets.
+
+    Of a cell that trains the seconds that it took stay, for the button for which it waits on a served page.
+    """
     notebook = nbformat.read(path, as_version=4)
     furnish(notebook, NAMED[path.stem])
-    client = NotebookClient(notebook, timeout=600, record_timing=False, store_widget_state=False, coalesce_streams=True)
+    client = NotebookClient(notebook, timeout=600, record_timing=True, store_widget_state=False, coalesce_streams=True)
     client.execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
+            times = cell.metadata.pop("execution")
+            if TRAIN in cell.metadata.get("tags", []):
+                names = ("iopub.execute_input", "shell.execute_reply")
+                begun, ended = (datetime.fromisoformat(times[name]) for name in names)
+                cell.metadata.seconds = max(1, round((ended - begun).total_seconds()))
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}

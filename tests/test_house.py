@@ -23,7 +23,7 @@ ROOMS: dict[str, int] = {
     "export": 9_500,
     "figures": 32_500,
     "glossary": 1_500,
-    "jupyter": 3_000,
+    "jupyter": 3_500,
     "lessons": 9_500,
     "measuring": 8_500,
     "model": 9_000,

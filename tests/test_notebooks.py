@@ -4,8 +4,11 @@ is what is learned, in short cells. The outputs of both are nbval's to check."""
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
+import symtable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from explorer.app.link.links import Links
 from explorer.glossary import LESSONS as GLOSSARY
 from explorer.glossary import ROWS
 from explorer.lessons.exercises import EXERCISES
+from explorer.serve.server import TRAIN
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LESSONS = sorted((NOTEBOOKS[0].parent / "lessons").glob("*.ipynb"))
@@ -136,7 +140,8 @@ def test_a_lesson_is_stored_as_text_and_stills(lesson: Path) -> None:
     assert "widget" not in lesson.read_text(encoding="utf-8").replace("ex.live", "")
     for cell in cells(lesson):
         is_live = "ex.live(" in "".join(cell["source"])
-        assert cell["metadata"].get("tags", []) == (["nbval-ignore-output"] if is_live else []), cell["id"]
+        tags = set(cell["metadata"].get("tags", [])) - {TRAIN}
+        assert tags == ({"nbval-ignore-output"} if is_live else set()), cell["id"]
         if is_live:
             (still,) = cell["outputs"]
             assert 'src="data:image/svg+xml;base64,' in "".join(still["data"]["text/html"]), cell["id"]
@@ -144,6 +149,62 @@ def test_a_lesson_is_stored_as_text_and_stills(lesson: Path) -> None:
             assert output["output_type"] != "error"
             assert output.get("name") != "stderr"
             assert not repr(output.get("data", {}).get("text/plain", "")).count("Right."), "exercises are left to do"
+
+
+def within_functions(table: symtable.SymbolTable) -> Iterator[str]:
+    """Names of the notebook that the functions and classes of a piece of code read."""
+    for child in table.get_children():
+        yield from (symbol.get_name() for symbol in child.get_symbols() if symbol.is_global())
+        yield from within_functions(child)
+
+
+def names(source: str) -> tuple[set[str], set[str]]:
+    """Names that a cell reads of other cells, and names that it binds."""
+    reads, binds = set[str](), set[str]()
+    for statement in ast.parse(source).body:
+        table = symtable.symtable(ast.unparse(statement), "cell", "exec")
+        symbols = table.get_symbols()
+        used = {symbol.get_name() for symbol in symbols if symbol.is_referenced()} | {*within_functions(table)}
+        bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+        if not isinstance(statement, ast.Assign | ast.AugAssign):  # `x = f(x)` reads an older x, `for x in …` does not
+            used -= bound
+        reads |= used - binds
+        binds |= bound
+    return reads - set(dir(builtins)), binds
+
+
+def binders(lesson: dict[int, str], order: Iterable[int]) -> dict[tuple[int, str], int | None]:
+    """For each name that a cell reads the cell that last bound it, where the cells run in this order."""
+    last, found = dict[str, int](), dict[tuple[int, str], int | None]()
+    for place in order:
+        reads, binds = names(lesson[place])
+        found |= {(place, name): last.get(name) for name in reads}
+        last |= dict.fromkeys(binds, place)
+    return found
+
+
+def test_names_of_a_cell_are_told_from_its_own() -> None:
+    assert names("x = f(x)") == ({"f", "x"}, {"x"})
+    assert names("for x in range(3):\n    print(x, y)") == ({"y"}, {"x"})
+    assert names("def f(n):\n    return n * k\n\n\nprint(f(2))") == ({"k"}, {"f"})
+    lesson = {0: "a = 1", 1: "b = a", 2: "print(b)"}
+    assert binders(lesson, [0, 2, 1]) != binders(lesson, [0, 1, 2])
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.name)
+def test_cells_that_train_may_run_after_all_others(lesson: Path) -> None:
+    """On a served page they wait for a button: each cell then reads names of the same cells as in the notebook."""
+    code = {place: cell for place, cell in enumerate(cells(lesson)) if cell["cell_type"] == "code"}
+    late = [place for place, cell in code.items() if TRAIN in cell["metadata"].get("tags", [])]
+    texts = {place: "".join(cell["source"]) for place, cell in code.items()}
+    served = [*(place for place in code if place not in late), *late]
+    assert binders(texts, served) == binders(texts, code)
+    assert not [place for place in late if "ex.check(" in texts[place] or "ex.live(" in texts[place]]
+    assert all(code[place]["metadata"]["seconds"] > 0 for place in late), "as long as training takes, says the button"
+
+
+def test_lessons_train() -> None:
+    assert sum(TRAIN in cell["metadata"].get("tags", []) for lesson in LESSONS for cell in cells(lesson)) > 8
 
 
 @pytest.mark.parametrize(

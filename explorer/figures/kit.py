@@ -39,6 +39,8 @@ FEW = 10.5
 """An axis that counts to no more has a tick at every number."""
 AIR, TOP = 0.04, 0.1
 """Shares of an axis that are free at its ends at least; more above where the words of a level stand on its line."""
+MOST_LINES = 5
+"""Lines of words that stand above all data, at most: of more designs the chart would be too low."""
 STEPS = 8
 """Ends lie on a grid of an eighth to a sixteenth of an axis: they stay most of the time while a slider is dragged."""
 SLACK = 1e-9
@@ -71,6 +73,11 @@ class Axis(NamedTuple):
         """The value a fraction of the length above another."""
         where = float(np.log10(value)) if self.log else value
         return self.at((where - self.extent[0]) / (self.extent[1] - self.extent[0]) + fraction)
+
+    def with_room(self, share: float) -> Axis:
+        """The axis, longer by a share of the new length, which is free above all that it holds."""
+        low, high = self.extent
+        return self._replace(extent=(low, low + (high - low) / (1 - share)))
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -274,12 +281,36 @@ def upright(value: float, words: str, height: Axis, side: str = "right", share: 
                 marker={"opacity": 0}, hoverinfo="skip") | more
 
 
-def broken_off(value: float, words: str, across: Axis, height: Axis, hue: str, share: float, place: str = "middle",
-               **more: Any) -> Trace:
+def broken_off(value: float, words: str, across: Axis, height: Axis, hue: str, share: float, **more: Any) -> Trace:
     """An upright in a design's hue where its values end; its words stand on the side that has room."""
     side = "right" if value < sum(across.extent) / 2 else "left"
-    return upright(value, words, height, side, share, textposition=f"{place} {side}", textfont={"size": 12},
+    return upright(value, words, height, side, share, textfont={"size": 12},
                    cliponaxis=False, line={"color": hue, "width": 2, "dash": "longdash"}, hoverinfo=None, **more)
+
+
+def room_for_words(lines: int) -> float:
+    """The share of a height that so many lines of words take above all data, in a chart that is not a picture.
+
+    There are at most `MOST_LINES`.
+    """
+    return 0.03 + 0.075 * min(lines, MOST_LINES) if lines else 0.0
+
+
+def capped(value: float, words: str, across: Axis, height: Axis, hue: str, lines: int, **more: Any) -> Trace:
+    """An upright as `broken_off`, with its words on top of it, which end so many lines below the upper end.
+
+    They lie over no data where the height has `room_for_words`, and over no ticks: near an end they run to the middle.
+    Below `MOST_LINES` lines there are no words: hovering says them.
+    """
+    if lines > MOST_LINES:
+        words = ""
+    low, high = across.ends if not across.log else across.extent
+    where = (np.log10(value) if across.log else value) - low
+    third = int(np.clip(3 * where / (high - low), 0, 2))
+    top = 1 - room_for_words(lines)
+    return broken_off(value, words, across, height, hue, top,
+                      textposition=f"top {('right', 'center', 'left')[third]}", **more) | {
+        "y": [height.at(0.0), height.at(top), None]}
 
 
 def colorbar(title: str, **ticks: Any) -> dict[str, Any]:

@@ -19,7 +19,20 @@ from plotly.colors import get_colorscale
 from explorer.figures import kit
 from explorer.figures.data import Picture, Plain
 from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
-from explorer.figures.series import Series, band, broken, by_depth, describe, floor, measured, predicted, rows, spread
+from explorer.figures.series import (
+    Series,
+    band,
+    breakdowns,
+    broken,
+    by_depth,
+    describe,
+    floor,
+    measured,
+    predicted,
+    room_for_breaks,
+    rows,
+    spread,
+)
 from explorer.figures.words import typeset
 from explorer.profile import ROWS, VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic, index_of
 
@@ -102,9 +115,12 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
     across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
     sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
     curves = rows(series, height.log, sentence)
+    ends = [(float(curve.depth[bad[0]]), curve.design.hue) for curve in series
+            if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))]
+    height = height.with_room(kit.room_for_words(len(ends)))
     levels = [kit.level(value, words, across, height) for value, words in row.marks.items()]
-    lost = [kit.broken_off(float(curve.depth[bad[0]]), "not finite", across, height, curve.design.hue, 0.84)
-            for curve in series if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))]
+    lost = [kit.capped(end, "not finite", across, height, hue, number)
+            for number, (end, hue) in enumerate(ends, start=1)]
     return kit.picture.plain([*levels, *curves, *lost], across, height, kit.described(row.label, curves))
 
 
@@ -131,8 +147,10 @@ def _over_depth(named: Sequence[tuple[str, Series]], height: kit.Axis, curves: S
     """A chart over depth: levels, curves, and the marks of zeros and of values that are not finite."""
     series = [row for _, row in named]
     across = kit.depth_axis(*(row.depth for row in series))
+    lost = breakdowns(series)
+    height = height.with_room(room_for_breaks(lost))
     levels = [kit.level(value, words, across, height, side) for value, words in marks.items()]
-    traces = [*levels, *curves, *(floor(named, height) if height.log else []), *broken(series, across, height)]
+    traces = [*levels, *curves, *(floor(named, height) if height.log else []), *broken(lost, across, height)]
     return kit.picture.plain(traces, across, height, describe(subject, named))
 
 

@@ -5,7 +5,7 @@ What such a trace cannot show has marks of its own: values that are not finite, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.figures.data import HIDDEN
-from explorer.figures.kit import MOST_DOTS, Axis, Trace, broken_off, compact, dots, drawable, ends, hover, line, mark
+from explorer.figures.kit import (
+    MOST_DOTS,
+    Axis,
+    Trace,
+    capped,
+    compact,
+    dots,
+    drawable,
+    ends,
+    hover,
+    line,
+    mark,
+    room_for_words,
+)
 from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.words import typeset
 from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
@@ -165,29 +178,41 @@ def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
     return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in parts) or 'Nothing measured yet.'}"
 
 
-def broken(series: Sequence[Series], across: Axis, height: Axis) -> list[Trace]:
-    """Vertical lines at the depth where values stop being finite, one a design."""
-    breakdowns: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
+def breakdowns(series: Sequence[Series]) -> dict[LegendEntry, tuple[Profile, Breakdown]]:
+    """Where the values of each design stop being finite; designs whose values are finite are not in it."""
+    found: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         if all(np.isfinite(part).all() for part in row.drawn_values):
             continue
         if breakdown := row.profile.first_nonfinite:
-            breakdowns.setdefault(row.design, (row.profile, breakdown))
-    return [
-        _break(design, *where, across, height, 0.84 - 0.12 * number, len(breakdowns) == 1)
-        for number, (design, where) in enumerate(breakdowns.items())
-    ]
+            found.setdefault(row.design, (row.profile, breakdown))
+    return found
 
 
-def _break(design: LegendEntry, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, share: float,
+def broken(found: Mapping[LegendEntry, tuple[Profile, Breakdown]], across: Axis, height: Axis) -> list[Trace]:
+    """Vertical lines at the depth where values stop being finite, one a design; see `room_for_breaks`."""
+    return [_break(design, *where, across, height, number, len(found) == 1)
+            for number, (design, where) in enumerate(found.items(), start=1)]
+
+
+def room_for_breaks(found: Sized) -> float:
+    """The share of a height that the words at the vertical lines take above all data."""
+    return room_for_words(_lines(len(found), len(found) == 1))
+
+
+def _lines(number: int, alone: bool) -> int:
+    return 2 if alone else number
+
+
+def _break(design: LegendEntry, profile: Profile, breakdown: Breakdown, across: Axis, height: Axis, number: int,
            alone: bool) -> Trace:
-    """One vertical line; its words stand on the side that has room, those of several designs below each other.
+    """One vertical line with its words on top, those of several designs below each other.
 
     Two lines of words for one design alone; of several, the second line is left to hovering.
     """
     depth, words = _depth(breakdown), _verdict(profile, breakdown)
-    return broken_off(
-        depth, words if alone else words.partition("<br>")[0], across, height, design.hue, share, "bottom",
+    return capped(
+        depth, words if alone else words.partition("<br>")[0], across, height, design.hue, _lines(number, alone),
         name=design.named("not finite"),
         hovertemplate=f"<b>{design.heading}</b><br>{words}<extra></extra>".removeprefix("<b></b><br>"),
     )

@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from http.client import responses
 from pathlib import Path
@@ -28,6 +29,7 @@ from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.auth.identity import User
 from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.utils import url_path_join
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop, PeriodicCallback
@@ -58,6 +60,8 @@ SILENCE = 20.0
 """Seconds in which a request must be there, and after which a connection without one is closed."""
 REQUEST = 1_000
 """Bytes of the message by which a page asks for a lesson's cells, at most."""
+TRAIN, SKIP = "train", "skip-execution"
+"""The tag of cells that wait until a visitor wants them, and nbclient's own of cells that are not to run."""
 STALLED = 120.0
 """Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
 SILENT = logging.getLogger("explorer.nobody")
@@ -238,17 +242,28 @@ class Channels(Door, VoilaKernelWebsocketHandler):  # type: ignore[misc]
     """Handler of a page's websocket; `visits` says what passes."""
 
 
+def keep_outputs(_: object, notebook: Any, cwd: str) -> None:  # noqa: ARG001 - Voilà calls it so
+    """Keeps what is stored of the cells that train, before Voilà clears all outputs of a notebook that it serves."""
+    for cell in notebook.cells:
+        if TRAIN in cell.metadata.get("tags", []):
+            cell.metadata.stored = cell.outputs
+
+
 class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
     """Handler that runs a lesson's cells for a page that shows its text already, until its visitor leaves.
 
-    A kernel has one, once, which is asked for at once and in one short message.
+    A kernel has one, once, which is asked for at once and in one short message. Cells that train wait for another such
+    message, so that the live figures of the page answer meanwhile. Until then the page has what is stored of them.
     """
 
     running: ClassVar[dict[str, Cells]] = {}
     """The websocket of each kernel."""
     max_message_size = REQUEST
-    _executor = None  # Voilà's, which asks for it also where no cell has run
+    _executor: Any = None  # Voilà's, which asks for it also where no cell has run
     asked: asyncio.Task[None] | None = None
+    training: asyncio.Task[None] | None = None
+    waiting: Sequence[tuple[int, Any]] = ()
+    """Cells that train, and their places in the lesson."""
 
     async def prepare(self) -> None:
         """Refuses a second one."""
@@ -266,18 +281,49 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
     async def on_message(self, message_str: str | bytes) -> None:
         """Has the cells run. Meanwhile the connection is read on, to hear when the visitor leaves."""
         IOLoop.current().remove_timeout(self.limit)
-        if self.asked or not asks_for_cells(message_str, self.asked_kernel):
-            self._refuse("not a message of the protocol")
-        else:
+        if not self.asked and asks("execute", message_str, self.asked_kernel):
             self.kernel_manager.run(self.asked_kernel)
             self.asked = asyncio.ensure_future(self._run(message_str))
+        elif self.waiting and not self.training and asks(TRAIN, message_str, self.asked_kernel):
+            self.training = asyncio.ensure_future(self._train())
+        else:
+            self._refuse("not a message of the protocol")
 
     async def _run(self, message: str | bytes) -> None:
-        """Runs the cells and sends what comes out, one by one."""
+        """Runs the cells that do not train, and sends what comes out, or is stored, one by one."""
+        lesson = self._execution_data.get(self.asked_kernel)
+        cells = [(place, cell) for place, cell in enumerate(lesson["nb"].cells)
+                 if "stored" in cell.metadata] if lesson else []
+        self.waiting = deepcopy(cells)  # Voilà takes the source out of what it has sent
+        for _, cell in cells:
+            cell.outputs = cell.metadata.stored
+            cell.metadata.tags.append(SKIP)
         with suppress(WebSocketClosedError):
             if ran := super().on_message(message):
                 await ran
+            if not self.waiting:
+                self.close()
+
+    async def _train(self) -> None:
+        """Runs the cells that train, after all others, and sends what comes out, one by one."""
+        await self.asked
+        with suppress(WebSocketClosedError, DeadKernelError):
+            for place, cell in self.waiting:
+                try:
+                    await self._executor.execute_cell(cell, None, place, store_history=False)
+                except CellExecutionError as error:
+                    self._executor.strip_code_cell_errors(cell)
+                    self.log.error("a cell that trains failed", exc_info=error)
+                cell.pop("source")
+                result = {"output_cell": cell, "cell_index": place, "total_cell": place + 1}
+                await self.write_message({"action": "execution_result", "payload": result})
             self.close()
+
+    def write_message(self, message: Any, binary: bool = False) -> Any:
+        """Sends a message. To Voilà's script the lesson is longer where cells wait, or it would close at the last."""
+        if isinstance(message, dict) and message["action"] == "execution_result":
+            message["payload"]["total_cell"] += len(self.waiting)
+        return super().write_message(message, binary)
 
     def _refuse(self, reason: str) -> None:
         """Closes the connection."""
@@ -312,10 +358,10 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
         return SILENT if self.close_code or self.running.get(self.asked_kernel) is not self else super().log
 
 
-def asks_for_cells(message: str | bytes, kernel_id: str) -> bool:
-    """Whether a message is the one by which a page asks for a lesson's cells."""
+def asks(action: str, message: str | bytes, kernel_id: str) -> bool:
+    """Whether a message is the one by which a page asks for a lesson's cells, or for those that train."""
     try:
-        return bool(json.loads(message) == {"action": "execute", "payload": {"kernel_id": kernel_id}})
+        return bool(json.loads(message) == {"action": action, "payload": {"kernel_id": kernel_id}})
     except (ValueError, RecursionError):
         return False
 
@@ -643,7 +689,8 @@ class Server(Voila):  # type: ignore[misc]
             yield re.escape(address), Page, {
                 "notebook_path": name, "template_paths": self.template_paths, "config": self.config,
                 "voila_configuration": VoilaConfiguration(parent=self, strip_sources=not is_lesson(notebook),
-                                                          progressive_rendering=is_lesson(notebook))}
+                                                          progressive_rendering=is_lesson(notebook),
+                                                          prelaunch_hook=keep_outputs)}
 
     def listen(self) -> None:
         """Listens, and answers until it is stopped."""

@@ -26,6 +26,7 @@ from .test_operator import numbers
 from .visitor import PROTOCOL, answers, arrive, asked, enter, message, received, serving, turned_away, wait_until
 
 LESSON = "/lessons/02_second_moment.ipynb"
+TRAINS = "/lessons/06_root_d.ipynb"
 NOBODY = "0-0-0-0-0"
 """No kernel."""
 TOLD = "nobody-may-know"
@@ -57,8 +58,8 @@ def cells(address: str, kernel: str, **options: str) -> ClientConnection:
     return connect(where, max_size=None, close_timeout=1, **options)  # type: ignore[arg-type]
 
 
-def request(kernel: str) -> str:
-    return json.dumps({"action": "execute", "payload": {"kernel_id": kernel}})
+def request(kernel: str, action: str = "execute") -> str:
+    return json.dumps({"action": action, "payload": {"kernel_id": kernel}})
 
 
 WALK = """
@@ -170,6 +171,21 @@ def test_cells_run_once(address: str) -> None:
         with pytest.raises(InvalidStatus) as refusal, cells(address, kernel):
             pass
     assert refusal.value.response.status_code == 409
+
+
+def test_cells_that_train_are_asked_for_once_and_after_the_others(address: str, kernel: str) -> None:
+    with cells(address, kernel) as visit:
+        visit.send(request(kernel, "train"))
+        assert turned_away(visit) == 1008
+    lesson = arrive(address, TRAINS)
+    with enter(address, lesson), cells(address, lesson) as visit:
+        visit.send(request(lesson))
+        while "execution_result" not in str(visit.recv(timeout=60)):
+            pass
+        visit.send(request(lesson, "train"))
+        visit.recv(timeout=60)
+        visit.send(request(lesson, "train"))
+        assert turned_away(visit) == 1008
 
 
 PATHS = [

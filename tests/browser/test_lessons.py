@@ -5,6 +5,7 @@ The figures of all lessons follow their controls in `tests/test_lessons.py`, wit
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,8 @@ LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
 """Of each lesson the number of its live figures."""
 RUN = ("02_second_moment", "03_activations")
 """Lessons whose cells must all have run: together they have controls of every kind, and are over soon."""
+TRAINS = "06_root_d"
+"""A lesson with one cell that trains, and few others that take long."""
 LONGEST = 600_000.0
 """Milliseconds in which all cells of a lesson have run, beside other tests."""
 KERNEL_ID = "() => JSON.parse(document.getElementById('jupyter-config-data').textContent).kernelId"
@@ -174,6 +177,38 @@ def test_controls_say_which_cell_runs_and_answer_afterwards(browser: Browser, vo
         expect(page.locator("#ex-running")).to_have_text(re.compile(r"Running cell \d+ of \d+"))
     expect(page.locator("#ex-running")).to_be_hidden(timeout=LONGEST)
     expect(status).not_to_contain_text("still running")
+    visit.must_be_clean()
+    page.close()
+
+
+def test_cells_that_train_wait_for_a_button_while_figures_answer(browser: Browser, voila: str) -> None:
+    """What they print is stored until then, and the same afterwards."""
+    lesson = json.loads((notebooks() / "lessons" / f"{TRAINS}.ipynb").read_text(encoding="utf-8"))
+    (cell,) = (cell for cell in lesson["cells"] if "train" in cell["metadata"].get("tags", []))
+    stored = "".join(text for output in cell["outputs"] for text in output["text"])
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/lessons/{TRAINS}.ipynb")
+    line = page.locator(".ex-train")
+    output = page.locator(".celltag_train .jp-RenderedText")
+    exercises = sum(number.startswith(TRAINS[:2]) for number in EXERCISES)
+    expect(page.get_by_text("Not yet:")).to_have_count(exercises, timeout=LONGEST)
+    expect(page.locator("#ex-running")).to_be_hidden()
+    expect(line).to_contain_text("The output below is stored.")
+    assert output.text_content() == stored
+    before = shown(page, 0)
+    page.locator(".ex-live input[type=range]").first.press("End")
+    assert shown(page, 0) != before
+    button = line.get_by_role("button", name=re.compile(r"^Train, about \d+ s$"))
+    button.press("Enter")
+    expect(line).to_have_text("Training…")
+    expect(line).to_be_focused()
+    expect(output).to_have_count(0)
+    expect(page.locator("#ex-running")).to_have_text(re.compile(r"Running cell \d+ of \d+"))
+    expect(line).to_have_text("The output below was computed just now.", timeout=LONGEST)
+    expect(page.locator("#ex-running")).to_be_hidden()
+    assert output.text_content() == stored
+    expect(button).to_have_count(0)
     visit.must_be_clean()
     page.close()
 

@@ -134,6 +134,24 @@ def broken_at(layer: int, value: float) -> dict:
     return values | {("second_moment", "attn_out"): branch}
 
 
+@pytest.mark.parametrize(("layer", "place"), [(1, "top right"), (2, "top center"), (4, "top left")])
+def test_words_of_what_is_not_finite_cover_neither_data_nor_ticks(layer, place):
+    """They stand above everything that is drawn, and from an end they run to the middle."""
+    drawn = traces(second_moment([measured(values=broken_at(layer, math.inf))]))
+    mark = drawn["not finite"]
+    assert mark.textposition == place
+    assert np.nanmax(np.asarray(drawn["measured"].y, dtype=float)) < mark.y[1]
+
+
+def test_words_of_several_that_are_not_finite_stand_below_each_other():
+    profiles = [measured(config=Config(n_layers=4, init_variance=variance), values=broken_at(layer, math.inf))
+                for layer, variance in enumerate((1.0, 2.0, 3.0), start=1)]
+    drawn = [trace for trace in second_moment(profiles).data if "not finite" in str(trace.text)]
+    assert len(drawn) == 3
+    tops = [trace.y[1] for trace in drawn]
+    assert tops == sorted(set(tops), reverse=True)
+
+
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_what_is_not_finite_is_left_out_of_the_dots_and_marked(value):
     profile = measured(values=broken_at(3, value))
@@ -145,7 +163,9 @@ def test_what_is_not_finite_is_left_out_of_the_dots_and_marked(value):
     assert mark.x == (2.5, 2.5, 2.5)
     assert f"not finite from layer 3 on<br>({SITE_WORDS[profile.first_nonfinite.site]})" in mark.text
     low, high = figure.layout.yaxis.range
-    np.testing.assert_allclose([math.log10(mark.y[0]), math.log10(mark.y[2])], [low, high])
+    assert math.log10(mark.y[0]) == pytest.approx(low)
+    assert math.log10(mark.y[1]) < high, "its words stand on top of it"
+    assert mark.y[2] is None
 
 
 def test_every_site_has_a_name_in_words():

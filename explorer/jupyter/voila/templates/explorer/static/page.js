@@ -84,6 +84,37 @@
   }
   new MutationObserver(noteRunning).observe(document.body, { childList: true, subtree: true });
 
+  /** Cells that train wait, with what is stored of them, until a visitor presses one of their buttons. It has all of them
+      run, over the connection on which the page got the others. Meanwhile each has the placeholder of a cell that runs. */
+  function watchCells(socket) {
+    let isTraining = false;
+    const cellOf = (line) => line.closest("[cell-index]");
+    const lines = () => [...document.querySelectorAll(".ex-train")];
+    const buttons = () => lines().flatMap((line) => [...line.querySelectorAll("button")]);
+    function train({ target }) {
+      const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+      socket.send(JSON.stringify({ action: "train", payload: { kernel_id: kernelId } }));
+      isTraining = true;
+      const pressed = target.parentElement;
+      for (const line of lines()) {
+        const placeholder = document.createElement("div");
+        placeholder.className = PLACEHOLDER.slice(1);
+        cellOf(line).querySelectorAll(".jp-Cell-outputWrapper").forEach((output) => output.remove());
+        cellOf(line).append(placeholder);
+        line.textContent = line.dataset.training;
+      }
+      pressed.focus(); // its button had the focus
+    }
+    socket.addEventListener("message", ({ data }) => {
+      const { action, payload } = JSON.parse(data);
+      const place = action === "execution_result" && payload.cell_index + 1; // the page counts from 1
+      const line = lines().find((other) => cellOf(other).getAttribute("cell-index") === String(place));
+      if (line && isTraining) line.textContent = line.dataset.trained;
+      for (const button of line?.querySelectorAll("button") ?? []) Object.assign(button, { hidden: false, onclick: train });
+    });
+    socket.addEventListener("close", () => buttons().forEach((button) => button.remove()));
+  }
+
   const ENDED = "The Python process of this page has ended, so its controls do nothing.";
   const DISCONNECTED = "The connection to the server is lost; trying again.";
   const notice = document.getElementById("ex-notice");
@@ -126,6 +157,7 @@
   window.WebSocket = class extends WebSocket {
     constructor(url, protocols) {
       super(url, protocols);
+      if (String(url).includes("/voila/execution/")) watchCells(this);
       if (!String(url).includes("/channels")) return;
       this.addEventListener("open", () => { hasSocket = true; });
       this.addEventListener("close", () => { isRefused = !hasSocket; });
