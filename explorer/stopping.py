@@ -1,7 +1,11 @@
-"""Callbacks of long work: `Stop` asks whether to stop, `Progress` takes how far it is. `Throttle` limits a rate."""
+"""Callbacks of long work: `Stop` asks whether to stop, `Progress` takes how far it is.
+
+`Throttle` limits a rate; `Rarely` does the same and forgets nothing.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -49,3 +53,40 @@ class Throttle:
     def __exit__(self, *_: object) -> None:
         end = time.monotonic()
         self._next = end + min(self._most, max(self._least, (end - self._begun) / self._share))
+
+
+class Rarely:
+    """Work that is done at once when it is asked for, and, where it was just done, once a little later for all who ask.
+
+    What is asked for is always done in the end, though nobody asks again.
+
+    Args:
+        work: what to do, on any thread.
+        least: seconds from one time to the next, at least.
+    """
+
+    def __init__(self, work: Callable[[], object], least: float) -> None:
+        self._work, self._least = work, least
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._waits = False
+
+    def ask(self) -> None:
+        """Does the work now, or has it done when it is due."""
+        with self._lock:
+            if self._waits:
+                return
+            left = self._next - time.monotonic()
+            self._waits = True
+        if left <= 0:
+            self._do()
+            return
+        later = threading.Timer(left, self._do)
+        later.daemon = True  # a process that ends does not wait for it
+        later.start()
+
+    def _do(self) -> None:
+        with self._lock:
+            self._waits = False  # whoever asks while the work is being done may have come too late for it
+            self._next = time.monotonic() + self._least
+        self._work()

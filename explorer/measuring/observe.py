@@ -22,7 +22,7 @@ from explorer.measuring.statistics import no_number, norms_by_seed
 from explorer.model import Layer, Transformer, batch, ignore, noise
 from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
-from explorer.stopping import Progress, Stop, check
+from explorer.stopping import Progress, Rarely, Stop, check
 
 # The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
 # Nothing waits for the end of the pass, so a deep model's gradients never stand in memory together.
@@ -251,6 +251,8 @@ class Pass:
 
 LARGE = 750e6
 """Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
+SELDOM = 5.0
+"""Seconds, at least, between two times at which the memory of dropped noise is given back."""
 
 
 def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool, stop: Stop,
@@ -290,10 +292,25 @@ def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], bac
 
 
 def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory."""
-    if noise.settle() or config.sizes.memory_bytes > LARGE:
-        with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
-            ctypes.CDLL(None).malloc_trim(0)
+    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory.
+
+    Where the designs of many visitors follow each other, each drops the noise of one before; the memory of that is
+    what the next one needs.
+    """
+    dropped = noise.settle()
+    if config.sizes.memory_bytes > LARGE:
+        trim()
+    elif dropped:
+        seldom.ask()
+
+
+def trim() -> None:
+    """Has the C library return the memory that was freed."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+seldom = Rarely(trim, SELDOM)
 
 
 def source(x: Tensor) -> Tensor:

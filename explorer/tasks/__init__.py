@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -20,6 +21,9 @@ from explorer.tasks.pool import Answer, Pool, Task, TaskError
 
 GLANCE = 0.03
 """Seconds between two looks at whether a result is still wanted."""
+LONGEST_GLANCE, SHARE = 0.2, 0.05
+"""Seconds between two looks where no answer comes for long, and their part of the wait: pages that wait in the queue of
+many visitors take processor time from those that compute."""
 AGAIN = 0.5
 """Seconds after which a result so far is asked for again: a task that is not begun yet does not hear it."""
 
@@ -51,6 +55,7 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
     news: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
     tickets = [place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)]
     left, asking = len(tasks), Throttle(AGAIN, share=1.0)
+    heard = time.monotonic()
     try:
         while left:
             check(stop)
@@ -59,9 +64,10 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
                     for ticket in tickets:
                         ticket.finish()
             try:
-                number, answer = news.get(timeout=GLANCE)
+                number, answer = news.get(timeout=glance(time.monotonic() - heard))
             except queue.Empty:
                 continue
+            heard = time.monotonic()
             if answer.error:
                 raise ConfigError(answer.message) if answer.error == ConfigError.__name__ else TaskError(
                     answer.error, answer.message)
@@ -70,6 +76,11 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
     finally:
         for ticket in tickets:
             ticket.cancel()
+
+
+def glance(waited: float) -> float:
+    """Seconds until the next look at whether a result is wanted of which nothing was heard for so many seconds."""
+    return min(LONGEST_GLANCE, max(GLANCE, SHARE * waited))
 
 
 def _put(news: queue.SimpleQueue[tuple[int, Answer]], number: int, answer: Answer) -> None:

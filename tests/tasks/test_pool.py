@@ -313,3 +313,10 @@ def test_an_idle_worker_takes_no_processor_time(pool: Pool) -> None:
     before = [process.cpu_times() for process in workers()]
     time.sleep(2.0)
     assert [process.cpu_times()[:2] for process in workers()] == [times[:2] for times in before]
+
+
+def test_a_page_that_waits_long_looks_seldom_whether_it_still_waits() -> None:
+    """A crowd's pages wait for seconds, and each look takes processor time from the work that they wait for."""
+    assert tasks.glance(0.0) == tasks.glance(0.1) == tasks.GLANCE
+    assert tasks.GLANCE < tasks.glance(2.0) < tasks.LONGEST_GLANCE
+    assert tasks.glance(7.0) == tasks.glance(600.0) == tasks.LONGEST_GLANCE
