@@ -326,6 +326,18 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert "alpha" not in page.controls.disabled
 
 
+def test_a_refused_control_is_never_disabled() -> None:
+    """What it was before is of no account: it has to be set right, or back."""
+    page = Page(Config(residual="rezero"))
+    assert "alpha" in page.controls.disabled
+    page.set(alpha="much")
+    assert page.controls.refused == ["alpha"]
+    assert "alpha" not in page.controls.disabled
+    assert page.controls.notes["alpha"].startswith("refused")
+    page.controls.apply({})
+    assert "alpha" in page.controls.disabled
+
+
 class Many(Choices):
     """Fields of a group, of which few matter at once."""
 

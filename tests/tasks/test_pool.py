@@ -255,6 +255,15 @@ def test_urgent_work_comes_first_visitors_take_turns_and_nobody_waits_for_ever()
     assert min([*jobs, old], key=lambda made: made.rank(0.0, turns)) is old
 
 
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, 0), (9.9, 0), (10.1, 1), (19.9, 1), (20.1, 2), (35.0, 3)])
+def test_who_waits_ten_seconds_is_one_step_more_urgent(seconds: float, steps: int) -> None:
+    """By whole steps: of two that are as urgent, the visitors' turns decide, and not who came a moment before."""
+    waits = Job(1, task(SMALL), since=50.0)
+    waits.wishes[Wish(None, "somebody", Order.MAP, print)] = None  # type: ignore[arg-type]
+    urgency, *_ = waits.rank(50.0 + seconds, {})
+    assert urgency == Order.MAP - steps
+
+
 @pytest.mark.usefixtures("pool")
 def test_errors_arrive_in_words() -> None:
     unknown = Task("spell", "{}", Order.FIRST_SEEDS)
