@@ -253,13 +253,20 @@ def test_what_is_excluded_is_asked_once_the_choices_rest(monkeypatch: pytest.Mon
     """In a kernel, which has a loop."""
     page = Page()
     asked: list[Config] = []
-    monkeypatch.setattr(controls_module, "exclusions", lambda config: asked.append(config) or exclusions(config))
 
     async def drag() -> None:
+        rested = asyncio.Event()
+
+        def ask(config: Config) -> dict[str, Any]:
+            asked.append(config)
+            rested.set()
+            return exclusions(config)
+
+        monkeypatch.setattr(controls_module, "exclusions", ask)
         for width in (64, 68, 76, 60):
             page.set(d_model=width)
         assert ("position", "rotary") not in barred(page.controls), "not yet"
-        await asyncio.sleep(2 * DRAG)
+        await rested.wait()
 
     asyncio.run(drag())
     assert [config.d_model for config in asked] == [60]
