@@ -1,9 +1,11 @@
-"""What all tests share: hypothesis draws the same examples on every machine, and no test waits for a clock."""
+"""What all tests share: hypothesis draws the same examples on every machine, and no test waits for ever."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run beside each other; torch reads it when it is imported
@@ -15,3 +17,22 @@ settings.register_profile(
     "explorer", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("explorer")
+
+ROOT = Path(__file__).parents[1]
+LONGER = {
+    "notebooks": "a cell may train, and waits for a kernel; nbval has a limit of its own",
+    "tests/browser": "the first test of a file starts a server and a browser, and each wait there has a limit",
+    "tests/test_packaging.py": "builds a wheel",
+}
+"""Folders and files whose tests may take longer than `timeout` in pyproject.toml, each with the reason."""
+LONG = 600.0
+"""Seconds that they may take."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives the tests of `LONGER` their limit, where they have none of their own."""
+    for item in items:
+        path = item.path.relative_to(ROOT)
+        places = {place.as_posix() for place in (path, *path.parents)}
+        if places & LONGER.keys() and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG))

@@ -48,6 +48,10 @@ def test_distance_on_a_log_axis_is_the_geometric_mean_of_factors_either_way() ->
 def test_what_has_no_place_on_the_axis_does_not_count() -> None:
     assert apart([2.0, 0.0, math.nan, 3.0], [1.0, 5.0, 5.0, math.inf], log=True) == pytest.approx(2.0)
     assert math.isnan(apart([math.nan], [1.0], log=False))
+    for nowhere in (0.0, -3.0):
+        assert apart([2.0, nowhere], [1.0, 5.0], log=True) == pytest.approx(2.0)
+        assert apart([2.0, 5.0], [1.0, nowhere], log=True) == pytest.approx(2.0)
+        assert apart([2.0, nowhere], [1.0, 5.0], log=False) == pytest.approx((1.0 + 5.0 - nowhere) / 2)
 
 
 @pytest.mark.parametrize(("distance", "log", "words"), [

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
+from explorer import memory
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.limits import claimed, free_memory, settle
@@ -95,6 +98,18 @@ def test_what_one_visitor_claims_another_does_not_get(ledger: Ledger) -> None:
         other.kill()
     with claimed(9e9):
         assert free_memory() == 10e9, "a claim ends with its process, however that ends"
+
+
+@pytest.mark.parametrize("use", [lambda ledger: ledger.claim(1e9), lambda ledger: ledger.free()], ids=["claim", "free"])
+def test_the_ledger_is_used_by_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                     use: Callable[[Ledger], float]) -> None:
+    """Two that read the same free bytes would both claim them."""
+    monkeypatch.setattr(memory, "PATIENCE", 0.05)
+    ledger = Ledger(tmp_path / "memory.json")
+    ledger.open(10e9)
+    with FileLock(tmp_path / "memory.json.lock"), pytest.raises(Timeout):
+        use(ledger)
+    assert use(ledger)
 
 
 def test_ordinary_designs_claim_nothing(ledger: Ledger) -> None:

@@ -101,6 +101,14 @@ def test_the_first_trouble_is_found_forward_before_backward() -> None:
     assert both.first_nonfinite == Breakdown("second_moment", "resid_mid", 3, 6)
 
 
+def test_the_input_is_layer_0() -> None:
+    bad = np.full((2, 3), np.nan)
+    broken = profile(second_moment__embed=np.array([[1.0], [np.nan]]), second_moment__resid_post=bad)
+    assert broken.first_nonfinite == Breakdown("second_moment", "embed", 0, 6)
+    back = profile(activation_gradient__embed=np.full((2, 1), np.inf))
+    assert back.first_nonfinite == Breakdown("activation_gradient", "embed", 0, 5)
+
+
 def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
     bad = np.full((2, 3), np.inf)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad, logit_std__attn_scores=bad[..., None])

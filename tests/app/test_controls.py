@@ -253,13 +253,20 @@ def test_what_is_excluded_is_asked_once_the_choices_rest(monkeypatch: pytest.Mon
     """In a kernel, which has a loop."""
     page = Page()
     asked: list[Config] = []
-    monkeypatch.setattr(controls_module, "exclusions", lambda config: asked.append(config) or exclusions(config))
 
     async def drag() -> None:
+        rested = asyncio.Event()
+
+        def ask(config: Config) -> dict[str, Any]:
+            asked.append(config)
+            rested.set()
+            return exclusions(config)
+
+        monkeypatch.setattr(controls_module, "exclusions", ask)
         for width in (64, 68, 76, 60):
             page.set(d_model=width)
         assert ("position", "rotary") not in barred(page.controls), "not yet"
-        await asyncio.sleep(2 * DRAG)
+        await rested.wait()
 
     asyncio.run(drag())
     assert [config.d_model for config in asked] == [60]
@@ -324,6 +331,18 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip or looped; it is ReZero"
     page.set(residual="constant")
     assert "alpha" not in page.controls.disabled
+
+
+def test_a_refused_control_is_never_disabled() -> None:
+    """What it was before is of no account: it has to be set right, or back."""
+    page = Page(Config(residual="rezero"))
+    assert "alpha" in page.controls.disabled
+    page.set(alpha="much")
+    assert page.controls.refused == ["alpha"]
+    assert "alpha" not in page.controls.disabled
+    assert page.controls.notes["alpha"].startswith("refused")
+    page.controls.apply({})
+    assert "alpha" in page.controls.disabled
 
 
 class Many(Choices):

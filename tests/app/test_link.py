@@ -196,6 +196,13 @@ def test_five_hundred_broken_links() -> None:
         assert LINKS.parse(LINKS.write(page)) == (page, []), text
 
 
+@pytest.mark.parametrize("letters", [1, LONGEST_SENTENCE - 1, LONGEST_SENTENCE, LONGEST_SENTENCE + 1, 10**6])
+def test_a_sentence_is_cut_to_the_longest_that_is_shown(letters: int) -> None:
+    said = in_a_sentence(["x" * letters]).removeprefix("Ignored in the link: ").removesuffix(".")
+    assert len(said) == min(letters, LONGEST_SENTENCE)
+    assert said.endswith("…") == (letters > LONGEST_SENTENCE)
+
+
 @pytest.mark.parametrize("text", [None, 3, b"?n_layers=3", ["?"]])
 def test_what_is_no_text_is_no_link(text: object) -> None:
     assert LINKS.parse(text) == (record(""), [f"a link must be a text; got {text!r}"])

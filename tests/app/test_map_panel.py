@@ -239,6 +239,9 @@ def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     page.until("idle")
     assert plain(page.traces["now"]["y"]).tolist() == [2]
     whole.follow()
+    for nonsense in (["pick", True, 1], ["pick", 0.5, True], ["pick", "0.5", 3], ["pick", 0.5]):
+        page.send(nonsense)
+        assert whole.opened == "map"
     page.send(["pick", 0.50001, 3])
     assert whole.opened == "explore"
     assert explore.controls.config == TINY.replace(init_variance=0.5, n_layers=3)

@@ -85,6 +85,9 @@ def test_any_field_and_any_statistic_can_be_chosen() -> None:
     ({"y": "init_variance"}, "y must be another field than x; got Init variance twice"),
     ({"statistic": "loss_drop"}, "statistic must be one of measured cells"),
     ({"compute": "trained"}, "statistic must be one of trained cells"),
+    ({"x_from": 2.0, "x_to": 2.0}, "x_from must be less than x_to; got 2 and 2"),
+    ({"y_from": 5, "y_to": 5}, "y_from must be less than y_to; got 5 and 5"),
+    ({"y_from": 6, "y_to": 5}, "y_from must be less than y_to; got 6 and 5"),
     ({"x_from": float("nan")}, "x_from must be a finite number; got nan"),
     ({"steps": 0}, "steps must be a whole number between 1 and 1000; got 0"),
 ])

@@ -187,6 +187,9 @@ def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
     page = open_race()
     assert page.ask("name", 1, "  <b>slow</b> \n one") == ""
     assert page.names[0] == "<b>slow</b> one"
+    heading = page.panel.preparation.recipe_heading.value
+    assert "&lt;b&gt;slow&lt;/b&gt; one" in heading
+    assert "<b>" not in heading, "names come from links, too"
     assert page.ask("name", 2, "<b>slow</b> one").startswith("Another contender is called")
     assert page.ask("name", 2, "x" * 99) == f"Names have at most 40 letters: cut to “{'x' * 40}”."
     assert "“Post-LN”" in page.ask("name", 1, "  ")

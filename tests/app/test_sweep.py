@@ -156,7 +156,8 @@ def test_the_swept_slider_moves_the_mark_alone_and_others_take_the_sweep_along(m
 
 
 def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(open_panel: Open) -> None:
-    page = swept(open_panel(TINY, predict=predict), "init_variance")
+    config = TINY.replace(init_variance=2.0)  # of which no message is a value
+    page = swept(open_panel(config, predict=predict), "init_variance")
     sweep = page.panel.sweep
     for nonsense in (None, "pick", [], ["pick"], ["pick", "1"], ["pick", None], ["pick", True], ["pick", math.nan],
                      ["pick", math.inf], ["pick", -1], ["pick", 1e9], ["pick", [1]], ["sweep"], ["sweep", 3], {},
@@ -164,7 +165,7 @@ def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(open_
         sweep.chart.handle(nonsense, [])
         sweep.bar.handle(nonsense, [])
         send(page, nonsense)
-    assert (sweep.field, page.panel.controls.config) == ("init_variance", TINY)
+    assert (sweep.field, page.panel.controls.config) == ("init_variance", config)
     sweep.chart.handle(["pick", float(np.float32(0.001))], [])
     assert page.panel.controls.config.init_variance == 0.001
     page.until("idle")

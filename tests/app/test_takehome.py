@@ -16,7 +16,8 @@ from raced import opened as raced
 
 import explorer as ex
 from explorer.app.widgets.chart import Chart
-from explorer.app.widgets.files import TakeHome
+from explorer.app.widgets.files import AT_ONCE, PART, TakeHome, hand_over
+from explorer.app.widgets.parts import Part
 from explorer.export.module import torch_code
 from explorer.figures.data import unpacked
 from explorer.profile import Profile
@@ -165,3 +166,17 @@ def test_a_chart_is_sent_as_a_page_and_as_a_table() -> None:
                                             {"file": "gradient-l-w.html", "media": "text/html"}], "in parts: after"
     assert b"&lt;b&gt;even" in sent[1][1]
     assert sent[0][1] == b"series,kind,x,y\r\na,measured,1,3\r\na,measured,2,4\r\n"
+
+
+def test_of_files_on_their_way_the_oldest_is_given_up_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser that has gone never asks for the rest of a file, and would keep it here."""
+    sent: list[dict[str, Any]] = []
+    owner = Part()
+    monkeypatch.setattr(owner, "send", lambda content, buffers: sent.append(content))
+    for number in range(AT_ONCE + 1):
+        hand_over(owner, f"{number}.bin", "application/octet-stream", bytes(PART + 1))
+    begun, sent[:] = list(sent), []
+    assert [about["left"] for about in begun] == [1] * (AT_ONCE + 1)
+    for about in begun:
+        owner.handle(["more", about["number"], 1])
+    assert [about["file"] for about in sent] == [f"{number}.bin" for number in range(1, AT_ONCE + 1)]

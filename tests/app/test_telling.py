@@ -14,6 +14,7 @@ from explored import plain
 from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.stories.story import STORIES
+from explorer.app.stories.telling import LARGE, MARK, box_of
 from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.figures.layers import WITHHELD
@@ -113,6 +114,19 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
     assert not visit.strip.step
     assert not any("ex-looked" in cell.classes for cell in visit.explore.cells.values())
+
+
+def test_a_small_picture_is_framed_with_its_grid_and_a_large_chart_alone(visit: Visit) -> None:
+    """A small picture is drawn large only where its grid is marked, too."""
+    framed = {}
+    for link, look in (("?story=root_d&step=2", ENTROPY), ("?story=warmup&step=1", "gradient_by_layer")):
+        visit.page.open_link(link)
+        cell = visit.explore.cells[look]
+        grid = box_of(cell, visit.explore)
+        assert grid
+        assert MARK in cell.classes
+        framed[grid.children.index(cell)] = MARK in grid.classes
+    assert framed == {LARGE: True, LARGE - 1: False}
 
 
 def test_a_step_may_stand_in_a_tab_without_charts(visit: Visit) -> None:

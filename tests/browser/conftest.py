@@ -83,7 +83,7 @@ def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]
     at_once = ["--drain-seconds", "0"] if arguments[0] == "serve" else []
     command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *at_once,
                *arguments[1:]]
-    if SHAKEN:
+    if SHAKEN or "EXPLORER_SHAKE" in environment:
         paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
@@ -170,14 +170,14 @@ def lab(laboratory: Laboratory) -> str:
 
 
 @contextmanager
-def jupyterlab(folder: Path) -> Iterator[str]:
+def jupyterlab(folder: Path, **more: str) -> Iterator[str]:
     """A JupyterLab on `folder/notebooks`, which keeps all that it remembers in the folder too."""
     options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
     homes = {
         "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    environment = {variable: str(folder / name) for variable, name in homes.items()}
+    environment = more | {variable: str(folder / name) for variable, name in homes.items()}
     log = folder / f"log{len(list(folder.glob('log*')))}"
     with server(["lab", "--", *options], log, **environment) as address:
         yield address

@@ -1,9 +1,12 @@
-"""The Map panel in Voilà: a link opens it, cells come, stop and go on, and a click puts a cell's design on Explore."""
+"""The Map panel in Voilà: a link opens it, cells come, stop and go on, and a click puts a cell's design on Explore.
+
+Each test opens a page of its own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
@@ -13,6 +16,8 @@ from .dashboard import Dashboard
 LINK = ("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
         "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
         "&map.x_count=8&map.y_to=12&map.y_count=12")
+ALPHA = f"{LINK}&map.compute=theory&map.x=alpha&map.x_from=0&map.x_to=1.5"
+"""The theory's cells alone, over residual α."""
 DOTS = """() => {
   const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];
   const dots = traces.find((trace) => trace.mode === 'markers' && trace.name === 'measured');
@@ -27,15 +32,34 @@ CELL = """([x, y]) => {
 """Where a point of the chart is on the screen."""
 
 
-@pytest.fixture(scope="module")
-def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila")
-    page.goto(f"{voila}/{LINK}")
-    page.locator(".ex-map .main-svg").first.wait_for()
-    yield visit
-    visit.must_be_clean()
-    page.close()
+WHOLE = """([field, count]) => {
+  const plot = document.querySelector('.ex-map .ex-chart-plot');
+  const cells = (plot._fullData ?? []).find((trace) => trace.type === 'heatmap');
+  const values = cells ? [...cells.z].flatMap((row) => [...row]) : [];
+  return !('waits' in plot.dataset) && plot._fullLayout.xaxis.title.text.includes(field)
+    && values.filter(Number.isFinite).length === count;
+}"""
+"""Whether the plot itself has so many cells over a field: the status may say so before the browser has drawn them."""
+
+Open = Callable[[str], Dashboard]
+
+
+@pytest.fixture
+def open_map(browser: Browser, voila: str) -> Iterator[Open]:
+    """Opens a link with a map."""
+    visits: list[Dashboard] = []
+
+    def opened(link: str) -> Dashboard:
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        visits.append(Dashboard(page, "voila"))
+        page.goto(f"{voila}/{link}")
+        page.locator(".ex-map .main-svg").first.wait_for()
+        return visits[-1]
+
+    yield opened
+    for visit in visits:
+        visit.must_be_clean()
+        visit.page.close()
 
 
 def status(visit: Dashboard) -> Locator:
@@ -46,7 +70,8 @@ def press(visit: Dashboard, name: str) -> None:
     status(visit).get_by_role("button", name=name, exact=True).click()
 
 
-def test_theory_comes_first_and_then_dots_until_somebody_stops(visit: Dashboard) -> None:
+def test_theory_comes_first_and_then_dots_until_somebody_stops(open_map: Open) -> None:
+    visit = open_map(LINK)
     page = visit.page
     expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over init variance and depth")
     page.wait_for_function(f"() => ({DOTS})() > 4")
@@ -62,7 +87,8 @@ def test_theory_comes_first_and_then_dots_until_somebody_stops(visit: Dashboard)
     page.wait_for_function(f"() => ({DOTS})() === 96")
 
 
-def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(visit: Dashboard) -> None:
+def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(open_map: Open) -> None:
+    visit = open_map(LINK)
     page = visit.page
     page.locator(".ex-map").locator("[data-field=compute] label", has_text="theory").click()
     page.locator(".ex-map [data-field=x] select").select_option("alpha")
@@ -77,8 +103,10 @@ def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(visit: Dash
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
 
 
-def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(visit: Dashboard) -> None:
+def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(open_map: Open) -> None:
+    visit = open_map(ALPHA)
     page = visit.page
+    page.wait_for_function(WHOLE, arg=["α", 96])
     x, y = page.evaluate(CELL, [0.86, 12])
     page.mouse.move(x, y)
     page.locator(".ex-map .hoverlayer .hovertext").wait_for()
@@ -92,8 +120,11 @@ def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(visit: Da
     page.wait_for_function("() => location.search.includes('map.x=alpha') && location.search.includes('tab=map')")
 
 
-def test_a_reload_computes_the_same_map_again(visit: Dashboard) -> None:
+def test_a_reload_computes_the_same_map_again(open_map: Open) -> None:
+    visit = open_map(ALPHA)
     page = visit.page
+    page.wait_for_function(WHOLE, arg=["α", 96])
     page.reload()
     expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
+    page.wait_for_function(WHOLE, arg=["α", 96])

@@ -12,6 +12,7 @@ from benchmarks.table import SIZES
 from explorer import Config, ConfigError, Finding, Profile, diagnose, measure, preset
 from explorer.diagnosis import token_difference
 from explorer.diagnosis.remedies import STEPS, Candidates, Step, remedy
+from explorer.diagnosis.signal import healthy, runs_away
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
 from explorer.training.tasks import Task
@@ -66,6 +67,35 @@ def test_tokens_beside_which_branches_are_large_are_not_lost(n_layers: int) -> N
     (found,) = diagnose(profile)
     assert found.severity == "good"
     assert not any("token difference" in number.name for number in found.numbers)
+
+
+def handmade(signal: float, gradient: float, layers: int = 4) -> Profile:
+    """A stack after which the second moment is so many times the input's, and at whose input the gradient is so many
+    times the output's."""
+    depth = np.arange(layers + 1) / layers
+    q, gamma = signal**depth, gradient ** (1 - depth)
+    return Profile("measured", {
+        ("second_moment", "embed"): q[None, :1], ("second_moment", "resid_post"): q[None, 1:],
+        ("activation_gradient", "embed"): gamma[None, :1], ("activation_gradient", "resid_post"): gamma[None, 1:]})
+
+
+@pytest.mark.parametrize(("ratio", "words"), [
+    (4.0, "grows 4 ×"), (0.25, "shrinks 4 ×"), (1.02, "is level"), (1 / 1.02, "is level"),
+])
+def test_a_healthy_change_is_said_by_its_larger_side(ratio: float, words: str) -> None:
+    assert f"signal {words}" in healthy(handmade(ratio, 1.0)).meaning
+    assert f"gradient {words}" in healthy(handmade(1.0, ratio)).meaning
+
+
+@pytest.mark.parametrize(("layers", "limit"), [(4, 1000), (100, 1000), (200, 1604), (1000, 8004)])
+def test_growth_is_judged_by_four_times_what_unit_branches_add(layers: int, limit: float) -> None:
+    """Each of the 2 L branches adds at most the second moment of the input; below 1,000 × nothing is said."""
+    assert runs_away(handmade(0.99 * limit, 1.0, layers)) is None
+    found = runs_away(handmade(1.01 * limit, 1.0, layers))
+    assert found is not None
+    assert found.severity == "bad"
+    assert runs_away(handmade(1.01 / 1000, 1.0, layers)) is None
+    assert runs_away(handmade(0.99 / 1000, 1.0, layers)) is not None, "what shrinks has one limit"
 
 
 def test_branches_of_one_size_are_no_explosion() -> None:

@@ -168,6 +168,22 @@ def test_what_is_not_finite_is_left_out_of_the_dots_and_marked(value):
     assert mark.y[2] is None
 
 
+@pytest.mark.parametrize(("statistic", "site", "depth"), [
+    ("second_moment", "embed", 0), ("logit_std", "attn_scores", 2.5), ("attention_entropy_normalized", "pattern", 2.5),
+    ("second_moment", "attn_out", 2.5), ("second_moment", "resid_mid", 2.5), ("second_moment", "mlp_out", 3),
+    ("second_moment", "resid_post", 3),
+])
+def test_the_line_of_a_break_stands_where_the_site_does(statistic, site, depth):
+    """Attention is half a layer before the MLP, as on the axis of the dots."""
+    heads = (SEEDS, 4, 3) if statistic != "second_moment" else (SEEDS, 1 if site == "embed" else 4)
+    first = np.ones(heads)
+    first[:, 0 if site == "embed" else 2 :] = math.inf
+    after = stream("second_moment", np.ones(9))
+    after["second_moment", "resid_post"][:, 2:] = math.inf
+    drawn = traces(second_moment([measured(values=after | {(statistic, site): first})]))
+    assert set(drawn["not finite"].x) == {depth}
+
+
 def test_every_site_has_a_name_in_words():
     sites = {site for row in STATISTICS.values() if row.name != "parameter_gradient" for site in row.sites}
     assert set(SITE_WORDS) == sites

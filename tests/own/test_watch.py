@@ -79,6 +79,7 @@ def test_a_pass_that_fails_leaves_no_mode_and_no_count() -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         model(input_ids=batch(0))
     assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    assert torch.overrides._get_current_function_mode() is None
     model.h[1].mlp = mlp
     train(model, 1)
     assert steps(watch) == [0]

@@ -147,6 +147,49 @@ def test_what_failed_is_computed_again_only_when_asked(tmp_path: Path, monkeypat
     assert same(here(store=tmp_path / "store"), whole), "the store still says that they failed"
 
 
+class Traced(zarr.storage.MemoryStore):
+    """A store that keeps what it held after each change."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Any] = {}
+        self.states: list[dict[str, Any]] = []
+        super().__init__(self.held)
+
+    async def set(self, key: str, value: Any, byte_interval: Any = None) -> None:
+        await super().set(key, value, byte_interval)
+        self.states.append(dict(self.held))
+
+    async def delete(self, key: str) -> None:
+        await super().delete(key)
+        self.states.append(dict(self.held))
+
+
+def test_a_failure_that_is_written_anew_never_stands_beside_older_numbers() -> None:
+    """Whoever is killed between two changes leaves a cell that failed as before, one that is not there, or the new
+    one."""
+    from explorer.sweeping.store import Store
+
+    def opened(where: Any) -> Store:
+        return Store(where, one.grid, names, explorer.__version__)
+
+    one, held = Sweep(SMALL, OVER), Traced()
+    names, place = [*one.layout.names, "state"], (1, 0, 0)
+    old, new = np.arange(float(len(names))), -np.arange(1.0, len(names) + 1)
+    opened(held).write(place, old, "the device is on fire")
+    for numbers, failure in ((new, ""), (old, "it failed otherwise")):
+        before = opened(held)
+        states, held.states[:] = [], []
+        before.write(place, numbers, failure)
+        for state in held.states:
+            after = opened(zarr.storage.MemoryStore(dict(state)))
+            found = after.failures[place], after.numbers[place].tolist()
+            states.append(found)
+            if not np.isnan(found[1]).all():
+                assert found in (("the device is on fire", old.tolist()), (failure, numbers.tolist()))
+        assert states[-1] == (failure, numbers.tolist())
+        opened(held).write(place, old, "the device is on fire")
+
+
 def test_a_refusal_is_kept_with_its_reason(tmp_path: Path) -> None:
     first = here(over=REFUSED, store=tmp_path / "store")
     assert first.failure.sel(n_heads=3).values.tolist() == ["d_model must be divisible by n_heads; got 16 and 3"] * 2

@@ -27,7 +27,7 @@ from explorer.tasks.pool import Answer, Order, Pool, Task, TaskError
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=2)
 DEEP = SMALL.replace(n_layers=1000, d_model=64, n_seeds=1)
-SOON = 30.0
+SOON = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +167,32 @@ def test_a_thousand_tasks_at_once_cut_off_who_sends_them(stranger: Stranger, bro
     wait_until(lambda: broker.pool.waiting == 0)
     assert measure(SMALL.replace(seed=50)).seconds > 0
     assert remote.slots
+
+
+@pytest.mark.usefixtures("remote")
+def test_who_reads_may_be_sent_any_number_of_results(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measure(SMALL).seconds > 0  # the workers are there
+    asked = body(SMALL.replace(seed=61))
+    for number in range(6):
+        stranger.asks(task=number, kind="run", body=asked, order=0)
+        header, payload = receive(stranger.stream)
+        while not header["done"]:
+            header, payload = receive(stranger.stream)
+        assert header["task"] == number
+        monkeypatch.setattr(module, "UNREAD", 2.5 * len(payload))
+
+
+def test_who_reads_nothing_is_cut_off(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNREAD", 100)
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        theirs.settimeout(0.0)
+        client = Client(broker, ours, 0)
+        client._put(7, Answer(so_far=bytes(60)))
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+        client._put(7, Answer(so_far=bytes(60)))
+        assert theirs.recv(1) == b"", "the connection has ended"
 
 
 def test_a_body_that_lies_is_refused_in_a_sentence(stranger: Stranger) -> None:

@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from test_pool import DEEP, SMALL, SOON, Asked, task
+from test_pool import DEEP, LARGE, SMALL, SOON, Asked, task
 
 from explorer import measuring, tasks
 from explorer.measuring.outside import measure
@@ -85,17 +85,14 @@ def test_a_worker_killed_once_is_no_matter(pool: Pool, client: Client) -> None:
 def test_stale_work_stops(pool: Pool, client: Client) -> None:
     """Both workers are free for another task long before the stale ones would have ended."""
     client.wait_for_workers(2, timeout=SOON)
-    stale = [Asked(pool, task(DEEP.replace(seed=seed, batch_size=16))) for seed in (7, 8)]
+    stale = [Asked(pool, task(LARGE.replace(seed=seed))) for seed in (7, 8)]
+    heard = []
     for asked in stale:
         asked.begun()
-        asked.ticket.cancel()
-    begun = time.monotonic()
+        heard.append(asked.cancel())
     assert Asked(pool, task(SMALL.replace(seed=9))).last().result
-    after = time.monotonic() - begun
     assert pool.computed == 1
-    begun = time.monotonic()
-    assert Asked(pool, task(DEEP.replace(seed=7, batch_size=16))).last().result
-    assert after < (time.monotonic() - begun) / 2
+    assert max(sum(heard, [0.0])) < 0.5, "they went on"
 
 
 def test_errors_arrive_in_words(pool: Pool) -> None:

@@ -24,6 +24,25 @@ def test_what_a_reading_lacks_is_missing() -> None:
     assert alphas[1:].tolist() == [[0.1, 0.2], [0.3, 0.4]]
 
 
+def test_news_that_are_told_again_take_the_place_of_what_was_there() -> None:
+    """A worker died after its news were taken; the next one tells them again, and goes on."""
+    first, second = History(), History()
+    key = ("second_moment", "embed")
+    for step in range(3):
+        first.losses.append(3.0 - step)
+        first.record(step, {key: np.array([float(step)])})
+    for step in range(4):
+        second.losses.append(3.5 - step)
+        second.record(step, {key: np.array([10.0 + step])})
+    first.add(second.since(1, 1))
+    assert first.losses == [3.0, 2.5, 1.5, 0.5]
+    steps, moments = first.series(*key)
+    assert steps.tolist() == [0, 1, 2, 3]
+    assert moments[:, 0].tolist() == [0.0, 11.0, 12.0, 13.0]
+    with pytest.raises(ValueError, match="at loss 4; got some from 5"):
+        first.add(second.since(5, 4))
+
+
 def test_what_was_never_told() -> None:
     with pytest.raises(KeyError, match="no update_ratio at 'W_Q'"):
         History().series("update_ratio", "W_Q")

@@ -16,7 +16,7 @@ from explorer.model.batch import Batch
 from explorer.profile import STATISTICS
 from explorer.training.archive import load, save
 from explorer.training.history import ON_REQUEST, Terms
-from explorer.training.race import MARGIN, Race, outcome, race
+from explorer.training.race import MARGIN, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data
 
@@ -219,19 +219,6 @@ def test_frame_is_tidy() -> None:
     entropy = frame[(frame.contender == "rezero") & (frame.statistic == "attention_entropy") & (frame.step == 2)]
     assert entropy[["layer", "head"]].values.tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
     assert frame[frame.site == "embed"].layer.unique().tolist() == [0]
-
-
-@pytest.mark.parametrize(("losses", "expected"), [
-    ([4.0, 3.0, 2.0], 5), ([3.0, 3.0, 2.0], 0), ([4.0, 2.0, 4.0, 3.0], 15), ([4.0, 3.48, 3.2, 3.48], None), ([], None),
-])
-def test_below_the_unigram_is_below_for_good(losses: list[float], expected: int | None) -> None:
-    """A dip below the level does not count, nor does what a model that wanders about it shows."""
-    run = Race([PRE], TASK, 100)
-    for index, loss in enumerate(losses):
-        run.runners[0].history.record(5 * index, {("held_out_loss", ""): np.array(loss)})
-    run.runners[0].step = 5 * len(losses)
-    run.runners[0].held_out_loss = lambda: (losses or [4.0])[-1]
-    assert outcome(run.runners[0], 3.5).below_unigram == expected
 
 
 def test_verdict() -> None:

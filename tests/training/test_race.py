@@ -12,7 +12,7 @@ from explorer.config import preset
 from explorer.measuring import measure
 from explorer.model import Transformer
 from explorer.model.batch import Batch
-from explorer.training.race import WORSE, Contender, Race, race
+from explorer.training.race import WORSE, Contender, Race, outcome, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Data, Task
 
@@ -114,6 +114,19 @@ def test_a_loss_far_above_a_uniform_guess_has_diverged() -> None:
     assert lost.worse_from == steps[np.flatnonzero(losses <= math.log(103) + WORSE)[-1] + 1]
     assert (lost.diverged, steady.diverged, steady.worse_from) == (True, False, None)
     assert not Race([POST], TASK, 20).verdict()[0].diverged
+
+
+@pytest.mark.parametrize(("losses", "expected"), [
+    ([4.0, 3.0, 2.0], 5), ([3.0, 3.0, 2.0], 0), ([4.0, 2.0, 4.0, 3.0], 15), ([4.0, 3.48, 3.2, 3.48], None), ([], None),
+])
+def test_below_the_unigram_is_below_for_good(losses: list[float], expected: int | None) -> None:
+    """A dip below the level does not count, nor does what a model that wanders about it shows."""
+    run = Race([PRE], TASK, 100)
+    for index, loss in enumerate(losses):
+        run.runners[0].history.record(5 * index, {("held_out_loss", ""): np.array(loss)})
+    run.runners[0].step = 5 * len(losses)
+    run.runners[0].held_out_loss = lambda: (losses or [4.0])[-1]
+    assert outcome(run.runners[0], 3.5).below_unigram == expected
 
 
 def test_where_a_gradient_is_not_finite() -> None:

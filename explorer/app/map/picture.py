@@ -105,6 +105,8 @@ class Picture:
             content: `["pick", x, y]`, of numbers that are rounded, or whatever a browser sends.
         """
         match content:
+            case ["pick", bool(), _] | ["pick", _, bool()]:  # which Python takes for whole numbers
+                return None
             case ["pick", int() | float() as x, int() | float() as y] if self.shown:
                 job = self.shown.job
                 at = {name: nearest(values, value) for (name, values), value in zip(job.over, (x, y), strict=True)}
