@@ -72,9 +72,11 @@ def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
 
 def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
     page = open_race(steps=LONG)
+    assert not page.panel.saves.offers("race"), "there is none to be saved"
     page.press("start")
     assert page.enabled == {"pause", "stop"}
     page.wait_for_a_table()
+    assert not page.panel.saves.offers("race"), "it runs"
     before = page.points()
     page.wait(lambda: page.points() != before)
     assert page.panel.status.text == "Training 2 contenders"
@@ -83,6 +85,7 @@ def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
     page.until("idle", "Stopped at step ")
     assert page.panel.gallery.standings.title == "Verdict"
     assert page.enabled == {"start"}
+    assert page.panel.saves.offers("race")
 
 
 def test_a_pause_loses_nothing(open_race: Open) -> None:

@@ -43,6 +43,17 @@ def test_news_that_are_told_again_take_the_place_of_what_was_there() -> None:
         first.add(second.since(5, 4))
 
 
+def test_the_matrices_of_a_statistic_are_those_that_were_read() -> None:
+    history = History()
+    steps, none = history.matrices("update_ratio")
+    assert (steps.shape, none.shape) == ((0,), (0, 0, 0))
+    for step in (0, 5):
+        history.record(step, {("update_ratio", "W_V"): np.array([1.0 + step, 2.0])})
+    steps, found = history.matrices("update_ratio")
+    assert steps.tolist() == [0, 5]
+    assert found.tolist() == [[[1, 2], [6, 2]]]
+
+
 def test_what_was_never_told() -> None:
     with pytest.raises(KeyError, match="no update_ratio at 'W_Q'"):
         History().series("update_ratio", "W_Q")
