@@ -349,7 +349,7 @@ class Model(KernelHandler):
     Jupyter's also ends it: behind the server's back, with a page that waits for ever.
     """
 
-    SUPPORTED_METHODS = ("GET", "HEAD")  # type: ignore[assignment]
+    SUPPORTED_METHODS = ("GET", "HEAD")
 
 
 class Answer(RequestHandler):
