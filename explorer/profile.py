@@ -714,7 +714,7 @@ class _Stored(BaseModel, strict=True):
     seconds: Annotated[float, BeforeValidator(_seconds)]
     model: str = ""
     layers: tuple[str, ...] = ()
-    shapes: dict[str, tuple[int, int]] = {}
+    shapes: dict[str, tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]] = {}
     dtype: str = ""
     twin: dict[str, Any] | None = None
     remarks: tuple[str, ...] = ()
@@ -735,15 +735,40 @@ class _Stored(BaseModel, strict=True):
 
     def profile(self, at: str = "") -> Profile:
         """The profile; `at` is its place in the file, before the name of a part."""
+        values = {(row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
+                  for place, row in enumerate(self.values)}
+        _must_fit(values, f"{at}values")
         return Profile(**dict(self) | {
-            "values": {(row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
-                       for place, row in enumerate(self.values)},
+            "values": values,
             "absent": {(statistic, site): layers for statistic, site, layers in self.absent},
             "learning": self.learning.learning(),
             "others": tuple(other.profile(f"{at}others[{place}].") for place, other in enumerate(self.others)),
             **{name: Config(**design) if design else None
                for name, design in (("config", self.config), ("twin", self.twin))},
         })
+
+
+def _must_fit(values: Mapping[Key, Array], at: str) -> None:
+    """Refuses arrays that cannot be of one model: those along the stream are drawn as one line.
+
+    Args:
+        values: `[seed, layer]` or `[seed, layer, …]` each.
+        at: their place in the file.
+    """
+    layers: dict[str, int] = {"embed": 1}
+    others: dict[str, tuple[int, ...]] = {}
+    for (statistic, site), array in values.items():
+        if site not in STREAM or array.ndim < 2:  # of fewer axes `Profile` speaks
+            continue
+        count = layers.setdefault(site, array.shape[1])
+        if array.shape[1] != count:
+            raise ValueError(f"{at} must have one number of layers at {site}; got {array.shape[1]} beside {count}, "
+                             f"of {statistic}")
+        seeds, _, *rest = array.shape
+        first = others.setdefault(statistic, (seeds, *rest))
+        if (seeds, *rest) != first:
+            raise ValueError(f"{at} must have as many seeds, and heads or positions, at all sites of {statistic}; got "
+                             f"{(seeds, *rest)} at {site} beside {first}")
 
 
 def _refusal(error: ValidationError) -> str:

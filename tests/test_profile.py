@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -226,3 +227,31 @@ def test_every_statistic_draws_itself(name: str) -> None:
     assert (figure.layout.yaxis.type == "log") == row.log
     assert figure.layout.yaxis.title.text.endswith(f"({row.unit})")
     assert all(words in {trace.name for trace in figure.data} for words in row.marks.values())
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({("second_moment", "embed"): [[1.0, 1.0]]}, "one number of layers at embed; got 2 beside 1, of second_moment"),
+    ({("second_moment", "embed"): [[[1.0]]]}, r"all sites of second_moment; got \(1,\) at resid_post beside \(1, 1\)"),
+    ({("second_moment", "resid_post"): [[1.0], [1.0]]}, r"as many seeds, .* got \(2,\) at resid_post beside \(1,\)"),
+    ({("mean", "resid_post"): [[1.0]]}, "one number of layers at resid_post; got 1 beside 2, of mean"),
+    ({("activation_gradient", "embed"): [[]]}, "one number of layers at embed; got 0 beside 1"),
+])
+def test_a_file_whose_arrays_are_of_no_one_model_is_refused(change: dict[tuple[str, str], Any], said: str) -> None:
+    """The charts draw them as one line, and broke."""
+    stream: dict[tuple[str, str], Any] = {("second_moment", "embed"): [[1.0]],
+                                          ("second_moment", "resid_post"): [[1.0, 1.0]]}
+    rows = [{"statistic": statistic, "site": site, "values": values}
+            for (statistic, site), values in (stream | change).items()]
+    stored = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
+    Profile.from_json(json.dumps(stored | {"values": [
+        {"statistic": statistic, "site": site, "values": values} for (statistic, site), values in stream.items()]}))
+    with pytest.raises(ValueError, match=f"a profile must be what Profile.to_json wrote; values must have .*{said}"):
+        Profile.from_json(json.dumps(stored | {"values": rows}))
+
+
+@pytest.mark.parametrize("shape", [[0, 4], [4, 0], [-1, 4]])
+def test_a_file_with_a_matrix_without_a_size_is_refused(shape: list[int]) -> None:
+    """A verdict divides by it."""
+    stored = json.loads(profile().to_json()) | {"shapes": {"W_out": shape}}
+    with pytest.raises(ValueError, match=r"shapes.W_out\[[01]\] must be greater than or equal to 1; got (0|-1)"):
+        Profile.from_json(json.dumps(stored))

@@ -28,6 +28,7 @@ import psutil
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.auth.identity import User
 from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.services.kernels.handlers import KernelHandler
 from jupyter_server.utils import url_path_join
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from tornado.httpserver import HTTPServer
@@ -389,6 +390,15 @@ class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
         self.finish()
 
 
+class Model(KernelHandler):
+    """Handler of what is known of a kernel, which can only be read.
+
+    Jupyter's also ends it: behind the server's back, with a page that waits for ever.
+    """
+
+    SUPPORTED_METHODS = ("GET", "HEAD")
+
+
 class Answer(RequestHandler):
     """Handler of what programs ask for: the same few bytes each time, and no kernel for it."""
 
@@ -668,6 +678,7 @@ class Server(Voila):  # type: ignore[misc]
             (at(r"/log(?:in|out)"), Answer, {"status": 404}),  # nobody has an account here
             (at(r"/voila/query/.*"), Answer, {"status": 404}),  # it tells kernels of requests; ours ask their browser
             (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
+            (at(r"/api/kernels/(?P<kernel_id>[\w-]+)"), Model),
             (at(r"/voila/templates/(.*)"), TemplateFile),
             plotly.handler(self.server_url),
             (at(r"/voila/execution/(?P<kernel_id>[\w-]+)"), Cells),

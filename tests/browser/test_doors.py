@@ -212,6 +212,19 @@ def test_no_cookie_is_kept_beyond_the_visit(address: str) -> None:
             assert {"HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
 
 
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "POST", "PUT"])
+def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(address: str, kernel: str, method: str) -> None:
+    """Ended so, it left a page that waited for ever, and the server counted it on."""
+    cookies = asked(address, "/nothing-here")[0].headers.get_all("Set-Cookie") or []
+    (token,) = (cookie.split(";")[0].removeprefix("_xsrf=") for cookie in cookies if cookie.startswith("_xsrf="))
+    with enter(address, kernel) as visit:
+        for path in (f"/api/kernels/{kernel}", "/api/kernels", f"/api/kernels/{kernel}/interrupt",
+                     "/api/contents/explorer.ipynb", "/api/sessions"):
+            answer, _ = asked(address, path, method, Cookie=f"_xsrf={token}", X_XSRFToken=token)
+            assert answer.status in (404, 405), path
+        assert answers(visit)
+
+
 TROUBLE = {
     "an unknown target": ("comm_open", {"comm_id": TOLD, "target_name": TOLD, "data": {}}),
     "an unknown widget": ("comm_open", {
