@@ -306,7 +306,8 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
 
     async def _train(self) -> None:
         """Runs the cells that train, after all others, and sends what comes out, one by one."""
-        await self.asked
+        if self.asked:
+            await self.asked
         with suppress(WebSocketClosedError, DeadKernelError):
             for place, cell in self.waiting:
                 try:

@@ -226,13 +226,12 @@ IN_WINDOW = """() => {
 
 
 def test_run_all_ends_with_the_page_in_a_small_window_until_somebody_scrolls(
-    browser: Browser, folder: Path, address: str,
+    browser: Browser, laboratory: Laboratory,
 ) -> None:
     """JupyterLab goes on to the last cell, and the page grows above the window when its charts come."""
     page = browser.new_page(viewport={"width": 1280, "height": 680})
     visit = Dashboard(page, "lab")
-    written(folder, "long.ipynb", [*ALONE, *["print(*range(20), sep='\\n')"] * 4])
-    page.goto(f"{address}/lab/tree/long.ipynb?reset")
+    page.goto(f"{laboratory.fresh()}?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     choose(page, "Run", "Run All Cells")
     page.wait_for_selector(".ex-chart-plot:not([data-drawn='0'])", state="attached", timeout=3 * PATIENCE)
