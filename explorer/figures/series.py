@@ -180,24 +180,24 @@ def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
 
 def breakdowns(series: Sequence[Series]) -> dict[LegendEntry, tuple[Profile, Breakdown]]:
     """Where the values of each design stop being finite; designs whose values are finite are not in it."""
-    found: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
+    breaks: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
         if all(np.isfinite(part).all() for part in row.drawn_values):
             continue
         if breakdown := row.profile.first_nonfinite:
-            found.setdefault(row.design, (row.profile, breakdown))
-    return found
+            breaks.setdefault(row.design, (row.profile, breakdown))
+    return breaks
 
 
-def broken(found: Mapping[LegendEntry, tuple[Profile, Breakdown]], across: Axis, height: Axis) -> list[Trace]:
+def broken(breaks: Mapping[LegendEntry, tuple[Profile, Breakdown]], across: Axis, height: Axis) -> list[Trace]:
     """Vertical lines at the depth where values stop being finite, one a design; see `room_for_breaks`."""
-    return [_break(design, *where, across, height, number, len(found) == 1)
-            for number, (design, where) in enumerate(found.items(), start=1)]
+    return [_break(design, *where, across, height, number, len(breaks) == 1)
+            for number, (design, where) in enumerate(breaks.items(), start=1)]
 
 
-def room_for_breaks(found: Sized) -> float:
+def room_for_breaks(breaks: Sized) -> float:
     """The share of a height that the words at the vertical lines take above all data."""
-    return room_for_words(_lines(len(found), len(found) == 1))
+    return room_for_words(_lines(len(breaks), len(breaks) == 1))
 
 
 def _lines(number: int, alone: bool) -> int:

@@ -98,21 +98,28 @@ def test_a_page_that_failed_once_comes_by_itself(page: Page, address: str) -> No
         page.wait_for_function("() => Object.values(sessionStorage).every((note) => !note)")
 
 
-RENDERS = """async (stub) => {
+RENDERS = """async ([stub, layout]) => {
   const module = await import(`data:text/javascript,${encodeURIComponent(stub)}`);
-  module.default().render({ model: {}, el: document.body });
+  const state = { layout };
+  if (layout instanceof Object) layout.on = () => {};
+  module.default().render({ model: { get: (name) => state[name] }, el: document.body });
 }"""
 BRINGS_SCRIPT = """(key) => globalThis[Symbol.for("transformer-signal-explorer")][key].resolve(
   () => (el) => el.append("drawn"))"""
 
 
-def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(browser: Browser) -> None:
-    """As marimo, which loads the script of the widget that is shown and of no other."""
+@pytest.mark.parametrize(("layout", "patience"), [({}, 1000 * LATE), (None, 0), ("IPY_MODEL_1", 0)])
+def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(
+    browser: Browser, layout: object, patience: int,
+) -> None:
+    """As marimo, which loads the script of the widget that is shown and of no other, and has no layouts of widgets."""
     page = browser.new_page()
     page.clock.install()
-    page.evaluate(RENDERS, STUB)
-    expect(page.locator("body")).to_be_empty()
-    page.clock.fast_forward(1000 * LATE)
+    page.evaluate(RENDERS, [STUB, layout])
+    if patience:
+        page.clock.fast_forward(patience - 1000)
+        expect(page.locator("body")).to_be_empty()
+    page.clock.fast_forward(1000)
     expect(page.locator("body")).to_have_text(WITHOUT_SCRIPT)
     page.evaluate(BRINGS_SCRIPT, KEY)
     expect(page.locator("body")).to_have_text("drawn")

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from explorer.figures.palette import HUES
 
@@ -161,6 +161,31 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
             assert rgb in legend, hue
         if is_small:
             card.get_by_role("button", name="Shrink").click()
+
+
+@in_voila
+def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(dashboard: Dashboard, browser: Browser) -> None:
+    """A browser without a window has no dialog: its own PDF of the printed frame stands for what the dialog saves."""
+    page = dashboard.page
+    card = page.locator(".ex-chart").filter(has=page.get_by_role("heading", name=CHARTS[0]))
+    for _ in range(2):  # the frame of the first is gone, or replaced
+        card.get_by_role("button", name="Save the chart").click()
+        card.get_by_role("button", name="Save as PDF").click()
+        expect(page.frame_locator(".ex-print").locator("svg.main-svg")).to_have_count(1)
+    printed = page.frames[-1]
+    assert printed.title() == CHARTS[0].lower().replace(" ", "-")
+    words = " ".join((printed.locator("svg.main-svg").text_content() or "").split())
+    assert CHARTS[0] in words
+    assert "measured" in words
+    width, height = (float(printed.locator("svg.main-svg").get_attribute(side) or 0) for side in ("width", "height"))
+    paper = browser.new_page()
+    paper.set_content(printed.content())
+    file = paper.pdf(prefer_css_page_size=True)
+    paper.close()
+    [box] = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", file)
+    assert [float(side) for side in box] == pytest.approx([0.75 * width, 0.75 * height], abs=1), "points"
+    assert not re.search(rb"/Subtype\s*/Image", file), "it is drawn, not photographed"
+    assert b"/Font" in file
 
 
 @in_voila  # JupyterLab's own frame decides how high an output is

@@ -217,3 +217,30 @@ def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(sever
         expect(live.locator(f".ex-chart-plot .{layer} .js-line")).to_have_count(1)
         expect(lines).to_have_count(1)
         switch.click()
+
+
+IN_WINDOW = """() => {
+  const { top } = document.querySelector('.ex-header').getBoundingClientRect();
+  return top >= 0 && top < window.innerHeight / 2;
+}"""
+
+
+def test_run_all_ends_with_the_page_in_a_small_window_until_somebody_scrolls(
+    browser: Browser, laboratory: Laboratory,
+) -> None:
+    """JupyterLab goes on to the last cell, and the page grows above the window when its charts come."""
+    page = browser.new_page(viewport={"width": 1280, "height": 680})
+    visit = Dashboard(page, "lab")
+    page.goto(f"{laboratory.fresh()}?reset")
+    page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+    choose(page, "Run", "Run All Cells")
+    page.wait_for_selector(".ex-chart-plot:not([data-drawn='0'])", state="attached", timeout=3 * PATIENCE)
+    page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+    page.wait_for_function(IN_WINDOW)
+    page.locator(".ex-header").hover()
+    page.mouse.wheel(0, 1500)
+    page.wait_for_function(f"() => !({IN_WINDOW})()")
+    page.wait_for_timeout(500)
+    assert not page.evaluate(IN_WINDOW), "a person's scrolling is left alone"
+    visit.must_be_clean()
+    page.close()

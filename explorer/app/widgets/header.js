@@ -2,6 +2,8 @@
 
    Tabs follow the WAI-ARIA pattern: the arrow keys move between them, and Tab stops at the chosen one only. */
 
+const MOST_RETURNS = 4; // of the page to the window, by itself
+
 export function header(model, el) {
   const name = model.get("name"), titles = model.get("tabs"), ends = [];
   become(el, "ex-header");
@@ -14,9 +16,26 @@ export function header(model, el) {
     ends.push(follow(model, "selected", () => {
       document.title = pageTitle(name, titles, model.get("selected"));
     }));
-  }
+  } else ends.push(keepInView(model, el));
   model.send(["shown", hasAddress() ? addressLink() : ""]);
   return callAll(ends);
+}
+
+/** Scrolls a new page back into the window until somebody does anything: JupyterLab's Run All goes on to the last cell,
+    and leaves the page above the window as outputs come. One that was there before its notebook was opened stays. */
+function keepInView(model, el) {
+  const isNew = model.page.model.get("state").sent === 0;
+  let left = isNew ? MOST_RETURNS : 0;
+  const observer = new IntersectionObserver((entries) => {
+    if (entries.at(-1).isIntersecting || !el.checkVisibility()) return;
+    el.scrollIntoView({ block: "start" });
+    left -= 1;
+    if (left === 0) stop();
+  });
+  if (left) observer.observe(el);
+  const stopListening = listen(window, "pointerdown keydown wheel touchstart", () => stop(), { capture: true });
+  const stop = callAll([() => observer.disconnect(), stopListening]);
+  return stop;
 }
 
 /** Focuses the main part of the open panel. On a narrow page the main part has no box: then its first part. */

@@ -1,5 +1,5 @@
 /* Saves a chart: the menu of formats, and the picture, which is the plot with its title, its caption and the names of
-   its designs. The kernel makes the other formats. */
+   its designs. The browser's print dialog makes a PDF of it, and the kernel the other formats. */
 
 const NARROWEST_PICTURE = 640; // pixels; on a narrower picture the legend takes more room than the data
 const LOWEST_PICTURE = 220;
@@ -67,8 +67,23 @@ function saveMenu(formats) {
   return [opener, menu];
 }
 
+/** Has the browser print a drawing alone, on a page of its size: the dialog saves it as a PDF, of lines and letters. */
+function printDrawing(svg, name, { width, height }) {
+  document.querySelector(".ex-print")?.remove(); // a browser may not say that its dialog was closed
+  const frame = make("iframe", { class: "ex-print", title: "Printed chart", tabindex: "-1", "aria-hidden": "true", onload: () => {
+    const { contentDocument: page, contentWindow: printer } = frame;
+    const rules = `@page { size: ${width}px ${height}px; margin: 0 } body { margin: 0 } svg { display: block }`;
+    page.title = name; // browsers propose it as the file's name
+    page.head.append(make("style", {}, rules));
+    page.body.append(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement);
+    printer.addEventListener("afterprint", () => frame.remove());
+    printer.print();
+  } });
+  document.body.append(frame);
+}
+
 /** Saves a figure as large as its plot, in the card's colors. `title` and `captions` stand above it. */
-function download(Plotly, figure, plot, card, { title, captions, designs }, format) {
+async function download(Plotly, figure, plot, card, { title, captions, designs }, format) {
   const { surface, text, muted } = palette(card);
   const width = Math.max(plot.clientWidth, NARROWEST_PICTURE);
   const lines = captions.flatMap((caption) => wrapped(caption, width / LETTER)).map(tagged);
@@ -92,5 +107,8 @@ function download(Plotly, figure, plot, card, { title, captions, designs }, form
     legend2: { x: 0, xanchor: "left", y: 1, yanchor: "bottom", font: { size: 12, color: text } },
   };
   const filename = title.toLowerCase().replace(/[^a-z0-9]+/g, "-") || "chart";
-  return Plotly.downloadImage({ data: [...data, ...traces], layout }, { format, filename, width, height, scale: 2 });
+  const picture = { data: [...data, ...traces], layout };
+  if (format !== "pdf") return Plotly.downloadImage(picture, { format, filename, width, height, scale: 2 });
+  const svg = await Plotly.toImage(picture, { format: "svg", width, height, imageDataOnly: true });
+  return printDrawing(svg, filename, { width, height });
 }

@@ -43,7 +43,10 @@ STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
 KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdigest()[:12]
 """Pages of several kernels in one window share a script only if it is the same."""
 LATE = 30
-"""Seconds after which a page says that its script has not come: some hosts bring only the widget that is shown."""
+"""Seconds after which a page says that its script has not come.
+
+Hosts that bring only the widget that is shown, as marimo, bring no layout either: there the page says so at once.
+"""
 WITHOUT_SCRIPT = (
     "The script of this page has not come yet. JupyterLab, Jupyter Notebook and Voilà bring it; marimo and other "
     "places that show anywidgets one by one do not. There, profile.plot(…) and ex.predict(…) work, and explorer serve "
@@ -53,7 +56,8 @@ const page = (pages.{KEY} ??= Promise.withResolvers());
 export default () => {{
   let draw;
   return {{ render: async ({{ model, el }}) => {{
-    const late = setTimeout(() => {{ el.textContent = {json.dumps(WITHOUT_SCRIPT)}; }}, {1000 * LATE});
+    const patience = model.get("layout")?.on ? {1000 * LATE} : 0;
+    const late = setTimeout(() => {{ el.textContent = {json.dumps(WITHOUT_SCRIPT)}; }}, patience);
     const open = await (draw ??= page.promise.then((open) => open(model)));
     clearTimeout(late);
     el.textContent = "";
