@@ -183,7 +183,8 @@ def test_an_install_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     working = (tmp_path / "bin/python3").read_text(encoding="utf-8")
     for target, installed in (("run", "."), ("test", ".[docs,models,test]")):
-        interrupted = working.replace("echo", 'case "$*" in *install*) kill -INT $$;; esac; echo')
+        # A shell that was started with SIGINT ignored, as behind nohup, does not die of it.
+        interrupted = working.replace("echo", 'case "$*" in *install*) kill -INT $$; exit 130;; esac; echo')
         for program in (tmp_path / "bin/python3", tmp_path / ".venv/bin/python"):
             if program.exists():
                 program.write_text(interrupted, encoding="utf-8")
