@@ -73,8 +73,8 @@ def lead(app: Sphinx, doctree: nodes.document) -> None:
 class Chinese(SearchLanguage):
     """Chinese search by pairs of characters: index and query are split alike, without a dictionary.
 
-    Sphinx's own needs jieba to index any Chinese term, and its script for the page fails before Sphinx 9.1, which needs
-    Python 3.12 (sphinx-doc/sphinx#14229).
+    Sphinx's own needs jieba to index any Chinese term, and its script fails on the page in Sphinx 9.0 and 9.1
+    (sphinx-doc/sphinx#14229).
     """
 
     lang = "zh"
