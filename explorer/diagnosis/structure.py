@@ -202,10 +202,14 @@ def no_norm_on_sum(profile: Profile) -> Finding | None:
         q = by_layer(profile, "second_moment", site)
         if len(q) < FEW:
             continue
-        level = float(np.median(q))
-        off = np.flatnonzero(~(np.abs(q - level) <= LEVEL * level)) + 1
-        if len(off) == 1 and off[0] > 1 and not abs(q[off[0] - 1] - level) <= APART * level:
-            layer = int(off[0])
+        usual = float(np.median(q))
+        held = np.abs(q - usual) <= LEVEL * usual  # false of nan
+        others = np.flatnonzero(~held)
+        if len(others) != 1 or others[0] == 0:
+            continue
+        index = int(others[0])
+        is_near = abs(q[index] - usual) <= APART * usual
+        if not is_near:
             return finding("warning", "no_norm_on_sum", "meaning", "evidence", remedy=fix(profile, "post_norm"),
-                           layer=numbered(profile, layer), site=SITE_WORDS[site], size=q[layer - 1], usual=level)
+                           layer=numbered(profile, index + 1), site=SITE_WORDS[site], size=q[index], usual=usual)
     return None

@@ -288,15 +288,22 @@ def _kind(value: Any) -> str:
 
 
 def _faults(given: Array, wanted: Array, place: Mapping[str, float], exercise: Exercise) -> list[str]:
-    """Words for each difference above the tolerance."""
+    """Words for each number of an answer that is not right."""
     faults = []
     for index, (value, right) in enumerate(zip(given.ravel(), wanted.ravel(), strict=True)):
         off = abs(value / right - 1) if np.isfinite(value) else np.inf
         is_near_step = value == np.round(value) and abs(value - right) < exercise.reach
-        is_right = value == right if index in exercise.whole else off <= exercise.tolerance or is_near_step
-        if not is_right:
-            name = exercise.parts[index] if exercise.parts else f"number {index}" if wanted.ndim else "the value"
-            faults.append(f"{_where(place)}{name} {_side(value, right)}")
+        is_close = off <= exercise.tolerance or is_near_step
+        is_right = value == right if index in exercise.whole else is_close
+        if is_right:
+            continue
+        if exercise.parts:
+            name = exercise.parts[index]
+        elif wanted.ndim:
+            name = f"number {index}"
+        else:
+            name = "the value"
+        faults.append(f"{_where(place)}{name} {_side(value, right)}")
     return faults
 
 

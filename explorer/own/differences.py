@@ -165,9 +165,10 @@ def _same(value: Any, usual: Any) -> bool:
 
 
 def _rare(odd: Sequence[int], members: Sequence[int]) -> bool:
-    """Whether they are few of a kind's layers, and not every so many of these."""
+    """Whether the odd layers are few of their kind, and not a design that repeats itself every so many layers."""
     if not odd or len(odd) > max(1, FEW * len(members)):
         return False
     places = [members.index(layer) for layer in odd]
-    steps = {after - before for before, after in pairwise(places)}
-    return len(odd) < 2 or len(steps) > 1 or steps == {1}
+    distances = {after - before for before, after in pairwise(places)}  # empty for a single layer
+    repeats = len(distances) == 1 and distances != {1}  # layers side by side are no pattern
+    return not repeats

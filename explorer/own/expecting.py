@@ -87,10 +87,16 @@ class Verdict(NamedTuple):
         return not (self.comparison.partings or self.differences or self.facts or self.unseen)
 
     def __str__(self) -> str:
-        both, fact = self.comparison, self.facts[0] if self.facts else ""
-        key = "as_design" if self.agrees else "fact" if fact else "otherwise"
-        follow, others = ([row for row in both.partings if ((row.statistic, row.site) in self.explained) is known]
-                          for known in (True, False))
+        both = self.comparison
+        fact = self.facts[0] if self.facts else ""
+        if self.agrees:
+            key = "as_design"
+        elif fact:
+            key = "fact"
+        else:
+            key = "otherwise"
+        follow = [row for row in both.partings if (row.statistic, row.site) in self.explained]
+        others = [row for row in both.partings if (row.statistic, row.site) not in self.explained]
         lines = [text("expected", key, model=self.profile.model or "The model", design=self.name, comparison=both,
                       fact=fact)]
         lines += [text("expected", "departs", fact=fact) for fact in self.facts]

@@ -68,10 +68,16 @@ def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
 
 def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
     """Learned parameters beside the matrices: multipliers of the branches, and the logits of a sink."""
-    alpha = {id(w): w for part in anatomy.sums for _, node in branches_by_site(anatomy, part) for w in bare(node)[1]}
-    yield "alpha", [Piece(weight, False) for weight in alpha.values()]
-    soft = None if anatomy.attention is None else pattern_of(anatomy.attention)
-    yield "sink", [Piece(part.parameter, False) for part in _joined_logits(soft) if part.parameter is not None]
+    multipliers: dict[int, nn.Parameter] = {}  # by id, for branches may share a parameter, which counts once
+    for added in anatomy.sums:
+        for _, branch in branches_by_site(anatomy, added):
+            _, learned = bare(branch)
+            for weight in learned:
+                multipliers[id(weight)] = weight
+    yield "alpha", [Piece(weight, False) for weight in multipliers.values()]
+    softmax = None if anatomy.attention is None else pattern_of(anatomy.attention)
+    joined = _joined_logits(softmax)  # a sink's logits are a parameter that is joined to the scores
+    yield "sink", [Piece(part.parameter, False) for part in joined if part.parameter is not None]
 
 
 def _joined_logits(node: Node | None) -> list[Node]:

@@ -380,14 +380,23 @@ def probed(model: nn.Module, batch: Batch, loss: Loss | None = None,
                    coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage)), stacks[0]
 
 
-def _with_wishes(notes: Mapping[str, str], model: nn.Module, frozen: set[int], rounds: int) -> Mapping[str, str]:
-    """Notes, with what the pass did otherwise than the model's own: gradients of frozen ones, and no checkpoints."""
-    said = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
+def _with_wishes(notes: Mapping[str, str], model: nn.Module, frozen: set[int], checkpoints: int) -> Mapping[str, str]:
+    """Notes, and in that on gradients what the pass did otherwise than the model's own training would.
+
+    Args:
+        frozen: `id` of each frozen parameter, which got a gradient all the same.
+        checkpoints: how many gradient checkpoints the pass went around.
+    """
+    said = []
+    if "parameter_gradient" in notes:
+        said.append(notes["parameter_gradient"])
     if frozen:
         said.append(text("note", "frozen", frozen=len(frozen), count=len(list(model.parameters()))))
-    if rounds:
-        said.append(text("note", "checkpoints", count=rounds))
-    return {**notes, "parameter_gradient": "; ".join(said)} if said else notes
+    if checkpoints:
+        said.append(text("note", "checkpoints", count=checkpoints))
+    if not said:
+        return notes
+    return {**notes, "parameter_gradient": "; ".join(said)}
 
 
 def _named(model: nn.Module, blocks: object, stack: Stack) -> Iterator[str]:

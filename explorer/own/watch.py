@@ -126,11 +126,11 @@ class Watch:
     def step(self) -> None:
         """Ends a step by hand, after the update and before gradients are set to zero.
 
-        Only for a loop without a torch optimizer; a step that one has ended is not counted again.
+        Only for a loop without a torch optimizer. Where an optimizer has ended the step already, this does nothing.
         """
-        self._steps.settle()
+        self._steps.settle()  # an optimizer's step that is still open ends here, and says so by `_ended`
         if self._ended:
-            self._ended = False
+            self._ended = False  # the next call is about another step
             return
         if self._window is not None and not self._window.weights.gradients():
             self._warn(self._next, "no gradients are left: call step() before they are set to zero")

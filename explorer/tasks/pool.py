@@ -362,20 +362,22 @@ class Pool:
             worker.tell(finish=job.number)
 
     def _next(self, worker: Worker | None = None) -> Job | None:
-        """Waits for a job for a worker, or for one that takes long, and gives the most urgent.
+        """Waits for a job, and gives the most urgent: a short one for a worker, a long one where no worker is given.
 
         None once the pool is closed, or the worker has died.
         """
-        long = worker is None
+        wants_long = worker is None
         with self._changed:
             while not self._closed and (worker is None or not worker.ended):
                 now = time.monotonic()
-                waiting = [job for job in self._jobs.values() if not job.begun and job.long == long]
+                waiting = [job for job in self._jobs.values() if not job.begun and job.long == wants_long]
                 if waiting:
-                    job = min(waiting, key=lambda job: job.rank(now, self.turns))
-                    self.turns.update(dict.fromkeys((wish.visitor for wish in job.wishes), next(self._numbers)))
-                    job.begun = True
-                    return job
+                    chosen = min(waiting, key=lambda job: job.rank(now, self.turns))
+                    turn = next(self._numbers)
+                    for wish in chosen.wishes:
+                        self.turns[wish.visitor] = turn
+                    chosen.begun = True
+                    return chosen
                 self._changed.wait()
             return None
 

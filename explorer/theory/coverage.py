@@ -407,8 +407,11 @@ def _carried_by_few(config: Config, out: Mapping[Key, Array], notes: dict[str, s
 
 
 def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
-    """Few near ties between keys in a batch, and tokens that are almost the same: single draws scatter widely. And
-    tokens that are told apart by slow turns."""
+    """Notes on attention to a few keys, or to tokens that are almost the same. There are three, each with its reason.
+
+    Where logits are far apart, only rows with a near tie of keys pass a gradient, and a batch has few: draws scatter
+    widely. So they do where tokens are almost the same. Where slow turns tell tokens apart, many keys share them.
+    """
     ties = config.batch_size * config.n_heads * config.n_ctx * highest(config.n_ctx) / np.maximum(rows.s, FAR)
     if ((rows.s > FAR) & (ties < TIES)).any() and any(config.design.branches):
         reason = f"rough: logits far apart (spread {rows.s.max():.2g}): a few near ties between keys carry the gradient"

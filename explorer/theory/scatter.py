@@ -51,13 +51,17 @@ def parting(config: Config, values: Mapping[Key, Array]) -> Parting:
     with np.errstate(all="ignore"):  # a sublayer that is not there has a sum of 0
         sums = Sums(config, values)
     forward = backward = 0.0
-    to_end, to_input = 1.0, 0.0
-    """Powers of the length of the stream at hand, with which the last second moment and the first gradient grow."""
-    for index in reversed(range(len(sums.share))):
+    to_end = 1.0
+    """Power of the length of the sum at hand, with which the stream after the last layer grows."""
+    to_input = 0.0
+    """Power of the length of the sum at hand, with which the gradient at the input grows."""
+    for index in reversed(range(len(sums.share))):  # from the last sum to the first
         if sums.normed[index]:
-            to_end, to_input = 0.0, -1.0
+            to_end = 0.0  # forward, a norm takes the length away
+            to_input = -1.0  # backward, it divides the gradient by the length
         forward += to_end**2 * sums.scatter[index]
         backward += to_input**2 * sums.scatter[index] + sums.scatter_back[index]
+        # from the length of this sum to that of the stream before the sublayer
         to_end *= sums.follows[index]
         to_input = to_input * sums.follows[index] + sums.lengthens[index]
     return Parting(float(forward / 2), float(backward / 2))

@@ -227,12 +227,14 @@ def test_the_measured_notes_are_the_table_s(table: list[dict[str, str]]) -> None
 
 
 def test_a_measured_note_is_of_its_design_at_any_size() -> None:
-    peri = Config(norm_placement="peri", attention_gate="head", causal=True)
+    held = json.loads(accuracy.ROUGH.read_text(encoding="utf-8"))
+    choices, noted = held["designs"][0]
+    config = accuracy.config_of({**dict(zip(held["choices"], choices, strict=True)), **accuracy.SIZES})
     for size in ({}, {"n_layers": 6, "d_model": 64}):
-        notes = predict(peri.replace(**size)).notes
-        assert notes["activation_gradient"].startswith("rough, by ")
-        assert notes["activation_gradient"].endswith(coverage.MEASURED)
-    assert "activation_gradient" not in predict(Config(norm_placement="peri", causal=True)).notes
+        notes = predict(config.replace(**size)).notes
+        for statistic, note in noted.items():
+            assert notes[statistic] == note
+    assert not [note for note in predict(Config()).notes.values() if note.endswith(coverage.MEASURED)]
 
 
 @pytest.mark.parametrize(("choices", "statistic"), [
