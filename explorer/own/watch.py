@@ -128,7 +128,7 @@ class Watch:
 
         Only for a loop without a torch optimizer. Where an optimizer has ended the step already, this does nothing.
         """
-        self._steps.settle()  # an optimizer's step that is still open ends here, and says so by `_ended`
+        self._steps.settle()  # ends an optimizer's step that is still open, which sets `_ended`
         if self._ended:
             self._ended = False  # the next call is about another step
             return
