@@ -123,15 +123,18 @@ def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
 
 
 def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) -> Array:
-    """`_standard`, were the prediction right: numbers above 0 scatter in proportion to their size.
+    """The standard error, as `_standard`, but with the scatter that draws of the expected size would have.
 
-    A few draws that all happen to be small, far below a mean that larger ones carry, seem to scatter too little.
+    Numbers above 0 scatter in proportion to their size. A few draws that all happen to be small, far below a mean that
+    larger ones carry, seem to scatter too little.
     """
     if row.bounded:
         return standard
     with np.errstate(all="ignore"):
-        larger = np.fmax(expected / row.mean(draws), 1.0)
-        least: Array = standard / (larger**2 if row.root else larger)  # what is averaged is the square of a root
+        enlarged = np.fmax(expected / row.mean(draws), 1.0)
+        if row.root:
+            enlarged = enlarged**2  # the squares are what is averaged
+        least: Array = standard / enlarged
         return least
 
 

@@ -383,8 +383,17 @@ def _blurs(profile: Profile) -> str:
 
 
 def _softer(profile: Profile, at_once: bool, grows: bool) -> str:
-    """The cure of logits that are too wide: as `remedies.soft` has it, from what was read of the model."""
-    sizes = [values.mean() for site in ("W_Q", "W_K") if len(values := by_layer(profile, "weight_variance", site))]
+    """The cure of logits that are too wide, from what was read of the model; `remedies.soft` chooses by a config.
+
+    Args:
+        at_once: whether attention picks single tokens in the first layer already.
+        grows: whether the stream grows over depth.
+    """
+    sizes = []
+    for site in ("W_Q", "W_K"):
+        variances = by_layer(profile, "weight_variance", site)
+        if len(variances):
+            sizes.append(variances.mean())
     if not at_once and grows and "no norm" in profile.traits:
         return "pre_norm"
     if at_once and sizes and np.mean(sizes) > LARGE:

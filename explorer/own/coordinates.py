@@ -469,25 +469,33 @@ class CoordCheck(Copied):
 
 
 def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
-    """The slope of some rows of one quantity at one step.
+    """The slope of one quantity at one step, over widths or depths.
 
-    Of a matrix's change it is the better one of change and relative change, of its size at step 0 that with the factor
-    after it or without: queries may be multiplied by a part of the divisor of their logits.
+    Of some quantities two readings are right, and the one that is nearer to what is asked counts. At step 0: a size
+    alone, or times the factor after it, for queries may be multiplied by a part of the divisor of their logits. Later:
+    a matrix's change, or its change relative to its start.
     """
-    quantity, kind, *_, step = rows[0][:6]
-    y = np.array([row.change if step else row.size for row in rows])
-    asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, kind] if step or axis == "head" else (), strict=False))
-    starts = np.array([row.start for row in rows])
-    factors = np.array([row.factor for row in rows])
-    both = [y]
-    if not step and np.isnan(factors).any():
-        both = [factors]
-    elif not step:
-        both = [y, y * factors]
-    elif kind == "matrix" and starts.all():
-        both = [y, y / starts]
-    fits = (fitted([getattr(row, axis) for row in rows], values) for values in both)
-    return min((Slope(quantity, kind, axis, step, *fit, asked) for fit in fits), key=lambda slope: slope.deviation)
+    first = rows[0]
+    at_start = not first.step
+    asked: dict[str, float | None] = {}
+    if not at_start or axis == "head":
+        asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, first.kind], strict=False))
+    if at_start:
+        sizes = np.array([row.size for row in rows])
+        factors = np.array([row.factor for row in rows])
+        readings = [sizes, sizes * factors]
+        if np.isnan(factors).any():
+            readings = [factors]  # no size is known, and the slope is nan
+    else:
+        changes = np.array([row.change for row in rows])
+        starts = np.array([row.start for row in rows])
+        readings = [changes]
+        if first.kind == "matrix" and starts.all():
+            readings.append(changes / starts)
+    across = [getattr(row, axis) for row in rows]
+    slopes = [Slope(first.quantity, first.kind, axis, first.step, *fitted(across, values), asked)
+              for values in readings]
+    return min(slopes, key=lambda slope: slope.deviation)
 
 
 def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:

@@ -184,19 +184,26 @@ class Others:
         self.join = branch * self.added
 
     def _gate(self, steps: Steps) -> None:
-        """Sinks and gates: factors on overlaps of mixed values; `gate` is through gates, over what W_O reads."""
-        gains = self.gains
-        self.gate = np.zeros_like(self.reach[::2])
+        """Sets `gate`, and multiplies `reach` of attention by what sinks and gates do to overlaps of mixed values.
+
+        `gate`, `[layer, pair]`, is 0 without gates. It is the factor on overlaps of gradients that pass back through
+        the gates, relative to the overlap of what W_O reads, of which the open gates' overlap is a factor.
+        """
+        gains, gate = self.gains, self.gains.gate
+        self.gate = np.zeros_like(self.reach[::2])  # every second sublayer is attention
         lost = [step.attention.lost.mass for step in steps if step.attention and step.attention.lost]
         if lost:
             self.reach[::2] *= _pair(self.place, np.square(lost))
-        if gains.gate:
-            units = gains.gate.units(_pair(self.place, steps.inside[::2, 0]), steps.rho[::2, 1:])
-            opened = gains.gate.kernel.overlaps(*units)[1]
-            self.reach[::2] *= opened
-            self.gate += self.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] / opened
-            heads = of_heads(gains, self.place, steps)
-            self.gate *= heads.own if heads else 1.0
+        if not gate:
+            return
+        units = gate.units(_pair(self.place, steps.inside[::2, 0]), steps.rho[::2, 1:])
+        _, opened = gate.kernel.overlaps(*units)
+        _, slopes = gate.kernel.slopes(*units)
+        self.reach[::2] *= opened
+        self.gate += self.o * gate.gain * slopes / opened
+        heads = of_heads(gains, self.place, steps)
+        if heads:
+            self.gate *= heads.own
 
     def _attended(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`."""
