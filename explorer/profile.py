@@ -343,7 +343,7 @@ class Part(NamedTuple):
     parameters: int
     """How many they are."""
     matrix: bool
-    """Whether one of them has two axes or more."""
+    """Whether one of them has two axes or more; of those whose gradient stays 0, two that are longer than 1."""
 
 
 class Learning(NamedTuple):

@@ -71,8 +71,12 @@ class Axis(NamedTuple):
 
     def above(self, value: float, fraction: float) -> float:
         """The value a fraction of the length above another."""
+        return self.at(self.fraction(value) + fraction)
+
+    def fraction(self, value: float) -> float:
+        """The fraction of the length at which a value lies."""
         where = float(np.log10(value)) if self.log else value
-        return self.at((where - self.extent[0]) / (self.extent[1] - self.extent[0]) + fraction)
+        return (where - self.extent[0]) / (self.extent[1] - self.extent[0])
 
     def with_room(self, share: float) -> Axis:
         """The axis, longer by a share of the new length, which is free above all that it holds."""
@@ -304,9 +308,7 @@ def capped(value: float, words: str, across: Axis, height: Axis, hue: str, lines
     """
     if lines > MOST_LINES:
         words = ""
-    low, high = across.ends if not across.log else across.extent
-    where = (np.log10(value) if across.log else value) - low
-    third = int(np.clip(3 * where / (high - low), 0, 2))
+    third = int(np.clip(3 * across.fraction(value), 0, 2))
     top = 1 - room_for_words(lines)
     return broken_off(value, words, across, height, hue, top,
                       textposition=f"top {('right', 'center', 'left')[third]}", **more) | {

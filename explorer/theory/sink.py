@@ -92,8 +92,8 @@ def shared(lost: Sunk, rows: Row, overlap: Array, jacobian: Array, rho: Array, c
     own = overlap * away / together
     focused = (overlap / (together * lift(rows.square / lost.square))) ** 2
     apart = jacobian * together + lift(np.maximum(lost.jacobian, 0.0) / lost.shared) * focused * away
-    kept = (lost.own + common * lost.shared) / np.maximum(rows.jacobian + row, 1e-300)
-    return together, row, apart + lift(common) * own, kept, away / together
+    summed = (lost.own + common * lost.shared) / np.maximum(rows.jacobian + row, 1e-300)
+    return together, row, apart + lift(common) * own, summed, away / together
 
 
 class Sinks:
