@@ -8,7 +8,7 @@ PEERS := .venv-peers
 # Where a container sets it, each of some hundred processes of the tests would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run lab test check bench lessons docs peers screenshots clean
+.PHONY: run lab test check quick bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -26,6 +26,11 @@ check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(MAKE) test
+
+quick: $(TESTS)  ## at each step: lint, types, goldens, and the tests of the files that changed; no browser
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $$($(BIN)/python tests/touched.py)
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
