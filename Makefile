@@ -8,7 +8,7 @@ PEERS := .venv-peers
 # Where a container sets it, each of some hundred processes of the tests would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run lab test check quick bench lessons docs peers screenshots clean
+.PHONY: run lab test check quick oldest bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -17,7 +17,9 @@ lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
 # Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first. The
-# translated lessons have the code and outputs of the others, which tests/test_translations.py compares.
+# translated lessons have the code and outputs of the others, which tests/test_translations.py compares. Theory is tested
+# against measurement in full where either has changed: see tests/rotation.py.
+test: export EXPLORER_THEORY_TESTS ?= fifth
 test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Firefox where they are
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --ignore=notebooks/lessons/zh
@@ -31,6 +33,11 @@ quick: $(TESTS)  ## at each step: lint, types, goldens, and the tests of the fil
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $$($(BIN)/python tests/touched.py)
+
+oldest:  ## the tests with the oldest packages that pyproject.toml allows, in .venv-oldest; needs uv; no browser
+	uv venv --quiet --allow-existing .venv-oldest
+	uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --torch-backend cpu -e '.[models,test]'
+	.venv-oldest/bin/python -m pytest tests --ignore=tests/browser
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
@@ -51,7 +58,7 @@ screenshots: $(TESTS)  ## the README's pictures, still and moving, taken of the 
 	$(BIN)/python -m benchmarks.screenshots
 
 clean:
-	rm -rf .venv $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find explorer tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # On Linux plain pip takes the torch that brings gigabytes of CUDA along. uv, where it is installed, knows where PyTorch

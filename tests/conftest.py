@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import rotation
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run beside each other; torch reads it when it is imported
@@ -30,8 +31,20 @@ LONG = 600.0
 """Seconds that they may take."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives the tests of `LONGER` their limit, where they have none of their own."""
+def pytest_report_header() -> str:
+    """Says which tests of theory against measurement run."""
+    number = rotation.part()
+    if number is None:
+        return "theory against measurement: all tests"
+    return f"theory against measurement: part {number + 1} of {rotation.PARTS}; EXPLORER_THEORY_TESTS=all runs all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `rotation` does; gives the tests of `LONGER` their limit, where they have none of their own."""
+    number = rotation.part()
+    if number is not None:
+        items[:], left = rotation.chosen(items, number)
+        config.hook.pytest_deselected(items=left)
     for item in items:
         path = item.path.relative_to(ROOT)
         places = {place.as_posix() for place in (path, *path.parents)}
