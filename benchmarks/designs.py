@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from explorer.config import Config
 from explorer.training.tasks import Task
-from explorer.trials import SIZES
 
+SIZES: Mapping[str, int] = MappingProxyType({"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8})
+"""The one size of all designs, but for their depth."""
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}
 """Weight of a norm placement; of the others 1."""

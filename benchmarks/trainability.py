@@ -2,7 +2,7 @@
 
     python -m benchmarks.trainability            # goes on with the table until it is whole: about an hour of processor
     python -m benchmarks.trainability --measure  # once more what the untrained models show, after a change to a rule
-    python -m benchmarks.trainability --score    # how well that predicts what training did: seconds
+    python -m benchmarks.trainability --score    # how well the verdict predicts what training did
 
 Each of `COUNT` random designs (`benchmarks.designs`) learns the next character of the prose that ships with Python, as
 the designs of `docs/training.csv` do: Adam at 0.003 for 200 steps, width 32, 2 heads, 8 sequences of 32 characters,
@@ -11,39 +11,42 @@ held-out loss after the last step is at least 0.3 nats below the unigram level. 
 
 The trainings are cells of a sweep, handed to its workers: a process for each processor. A row is one design: the fields
 in which it differs from the plain one, what training made of it, and what was seen before the first step: the verdict,
-the rules that found something, the evidence that `trials` weighs, and the end values. It is written when it is
-finished, so that the command can be stopped and started again.
+and the rules that found something. It is written when it is finished, so that the command can be stopped and started
+again.
+
+The score is the balanced accuracy: the mean of two shares of right forecasts, of the designs that did not train and of
+those that did. Precision and recall are of "does not train".
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.designs import choices, random_design
-from benchmarks.score import report
 from explorer import Config, measure
 from explorer.diagnosis import RULES, diagnose
-from explorer.ends import ENDS, endings
 from explorer.sweeping.cell import Cell, Found, Training
 from explorer.sweeping.workers import Outside, run
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
-from explorer.trials import LEAVES, RATE, STEPS, TABLE, WARMUP, Evidence, evidence
 
+TABLE = Path(__file__).with_name("trials.csv")
 COUNT = 320
-SHOWN = ("verdict", "rules", *Evidence._fields, *(name for name in ENDS if not name.startswith("output")))
-"""Columns on the untrained models, which have no readout."""
-COLUMNS = ("number", "warmup", "design", "final_loss", "failure", "trained", *SHOWN)
+STEPS, WARMUP, RATE = 200, 100, 3e-3
+LEAVES = 0.3
+"""A design trained if its held-out loss after the last step was so many nats or more below the unigram level."""
+COLUMNS = ("number", "warmup", "design", "final_loss", "failure", "trained", "verdict", "rules")
 
 
 def warmup_of(number: int) -> int:
@@ -62,10 +65,7 @@ def shown(config: Config) -> dict[str, str]:
     profile = measure(config)
     with np.errstate(all="ignore"):
         fired = [name_of(rule) for rule in RULES if rule(profile) is not None]
-    ends = {name: one.middle for name, one in endings(profile).items() if name in SHOWN}
-    numbers = {**evidence(profile)._asdict(), **ends}
-    return {"verdict": diagnose(profile)[0].severity, "rules": " ".join(fired),
-            **{name: f"{value:.6g}" for name, value in numbers.items()}}
+    return {"verdict": diagnose(profile)[0].severity, "rules": " ".join(fired)}
 
 
 def name_of(rule: Callable[..., Any]) -> str:
@@ -112,6 +112,71 @@ def train() -> None:
         print(f"\r{len(read())} of {COUNT} designs", end="", file=sys.stderr, flush=True)
 
     run([(list(cells), Outside(max((one.memory for one in cells), default=0.0)))], lambda: False, done)
+
+
+class Trial(NamedTuple):
+    """A row of the table, as far as it is scored."""
+
+    number: int
+    warmup: int
+    """Steps; 1 is none."""
+    trained: bool
+    verdict: str
+    """Severity of the first finding before the first step."""
+    rules: tuple[str, ...] = ()
+    """Rules of the diagnosis that found something."""
+
+
+def trials() -> list[Trial]:
+    """Every trial, by number."""
+    return [Trial(int(one["number"]), int(one["warmup"]), one["trained"] == "1", one["verdict"],
+                  tuple(one["rules"].split())) for one in read()]
+
+
+class Score(NamedTuple):
+    """Score of a forecast of which designs do not train."""
+
+    balanced: float
+    precision: float
+    recall: float
+    wrong: tuple[Trial, ...]
+
+
+def by_verdict(one: Trial) -> bool:
+    """Whether the verdict says that a design does not train: "bad" does, and a warning where there is no warm-up."""
+    return one.verdict == "bad" or (one.verdict == "warning" and one.warmup == 1)
+
+
+def scored(rows: Sequence[Trial]) -> Score:
+    """Scores the verdict."""
+    stalls, failing = np.array([not one.trained for one in rows]), np.array([by_verdict(one) for one in rows])
+    right = int((stalls & failing).sum())
+    recall, kept = right / stalls.sum(), (~failing & ~stalls).sum() / (~stalls).sum()
+    return Score(float(recall + kept) / 2, right / max(1, int(failing.sum())), float(recall),
+                 tuple(itertools.compress(rows, stalls != failing)))
+
+
+def by_rule(rows: Sequence[Trial]) -> dict[str, tuple[int, int]]:
+    """Rule of the diagnosis to how many trials it found something in, and how many of those trained."""
+    names = dict.fromkeys(name for one in rows for name in one.rules)
+    fired: Mapping[str, list[Trial]] = {name: [one for one in rows if name in one.rules] for name in names}
+    return {name: (len(those), sum(one.trained for one in those)) for name, those in fired.items()}
+
+
+def report() -> None:
+    """Prints the scores, as the tables of docs/trainability.md."""
+    rows, designs = trials(), {int(one["number"]): one["design"] for one in read()}
+    score = scored(rows)
+    print(f"{len(rows)} trials, of which {sum(one.trained for one in rows)} trained")
+    print("\n| forecast | balanced accuracy | precision | recall |\n|---|---|---|---|")
+    print(f"| verdict | {' | '.join(f'{number:.2f}' for number in score[:3])} |")
+    print("\n| rule | found something in | of which trained |\n|---|---|---|")
+    for name, (fired, trained) in by_rule(rows).items():
+        print(f"| `{name}` | {fired} | {trained} |")
+    print("\nmisjudged:")
+    for one in score.wrong:
+        print(f"  {one.number} {'trained' if one.trained else 'did not train'}, warm-up {one.warmup}: "
+              f"{designs[one.number]}")
 
 
 def main() -> None:

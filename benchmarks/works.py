@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from benchmarks import shown
 from benchmarks.overhead import bare
 from benchmarks.shown import Configs, Ready, fresh, void
-from explorer.app.dashboard import trials
 from explorer.export.module import torch_code
 from explorer.measuring import measure
 from explorer.measuring.observe import Pass
@@ -76,8 +75,6 @@ WORKS: Mapping[str, Work] = {
     "drawing": Work(shown.drawing, SHOWN | {"designs": (1, 1)}),
     "bytes of figures": Work(shown.sent, SHOWN | {"seeds": (0, 0), "heads": (0, 0), "designs": (1, 1)}, "bytes"),
     "diagnose": Work(shown.diagnosing, SHOWN | {"tokens": (0, 0)}),
-    "trials": Work(lambda configs: lambda number: void(trials(fresh(configs[0], number), lambda: False)),
-                   {"width": (0, 0), "tokens": (0, 0), "seeds": (0, 0)}, torch=True),
     "torch_code": Work(lambda configs: lambda number: void(torch_code(fresh(configs[0], number))),
                        {"depth": (1, 1), "width": (0, 0)}),
     "page after a move": Work(shown.page, {"depth": (1, 1), "pins": (1, 1)}),

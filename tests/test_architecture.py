@@ -44,7 +44,6 @@ FLOORS = {
     "own": 12,
     "ends": 7,
     "sweeping": 12,
-    "trials": 12,
     "example": 13,
     "glossary": 0,
     "figures": 12,

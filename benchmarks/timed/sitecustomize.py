@@ -39,13 +39,12 @@ if (path := os.environ.get("EXPLORER_TIMELINE")) and any("ipykernel_launcher" in
         known.set()
         from explorer.app.explore.drawing import Drawing
         from explorer.app.explore.panel import Explore
-        from explorer.app.explore.similar import SimilarDesigns
         from explorer.app.widgets.chart import Chart
 
         for owner, name, words in (
             (Explore, "_ask", "a move is taken"), (Explore, "_expect", "the theory is asked"),
             (Drawing, "draw", "all charts are drawn"), (Chart, "show", "a chart is sent"),
-            (SimilarDesigns, "find", "the trials are looked up"), (Explore, "_judge", "the verdict"),
+            (Explore, "_judge", "the verdict"),
         ):
             timed(owner, name, words)
         take(self, message)

@@ -14,7 +14,6 @@ from comm import get_comm_manager
 from explorer import tasks
 from explorer.app import still
 from explorer.app.explore.panel import Explore
-from explorer.app.explore.similar import trials
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.page import HasPart, Page, Undo
@@ -87,7 +86,7 @@ def _card(row: Lesson) -> str:
 
 
 PANELS: Mapping[str, Tab] = MappingProxyType({
-    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve, trials)),
+    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
     "map": Tab("Map", lambda _: MapPanel()),
     "race": Tab("Race", lambda _: RacePanel()),
     "lessons": Tab("Learn", lambda _: lessons()),

@@ -319,8 +319,9 @@ def healthy(profile: Profile) -> Finding:
     """A profile in which no rule found anything: by how much signal and gradient change, and the limits."""
     growth, steep = _growth(profile), _steepness(profile)
     changes = [_change(ratio) for ratio in (growth.ratio, steep) if np.isfinite(growth.ratio) and np.isfinite(ratio)]
-    counted = profile.config or profile.step  # of a model of ours the page counts the trials that are like it
-    return finding("good", "healthy", "_".join(changes) or "unknown", "" if counted else "evidence",
+    # How small models trained is added for a model that is not ours and is untrained.
+    foreign = profile.config is None and not profile.step
+    return finding("good", "healthy", "_".join(changes) or "unknown", "evidence" if foreign else "",
                    limit=growth.limit, steep=STEEP, signal=max(growth.ratio, 1 / growth.ratio),
                    gradient=max(steep, 1 / steep))
 

@@ -198,8 +198,7 @@ def picture() -> str:
 
 
 def rehearse() -> None:
-    """Does what pages do, so that their kernels share what it imports and reads: a map without a value, the trials."""
-    from explorer.app.explore.similar import trials
+    """Does what pages do, so that their kernels share what it imports and reads: a map without a value."""
     from explorer.app.map.plan import Plan
     from explorer.config import Config
     from explorer.figures.map import heat_map
@@ -208,7 +207,6 @@ def rehearse() -> None:
     plan = Plan()
     job = plan.job(Config())
     heat_map(Sweep(job.config, job.fields, job.statistics).dataset(), plan.statistic, x=plan.x, y=plan.y)
-    trials(Config(), lambda: False)
 
 
 def become(request: Mapping[str, Any], life: int) -> None:

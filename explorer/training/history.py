@@ -354,22 +354,6 @@ class Record(Standing):
                 progress(answer.progress)
 
 
-def request(verb: str, data: bytes, name: str = "race", order: Order = Order.LONG) -> Request:
+def request(verb: str, data: bytes) -> Request:
     """A task for `telling.compute`. No two are equal: who stops a race does not stop another's."""
-    return Request("race", json.dumps({"verb": verb, "name": name, "number": uuid4().hex}), order, data)
-
-
-def load(raw: bytes, name: str, stop: Stop) -> Record:
-    """A saved race, which a worker reads.
-
-    Args:
-        name: of the file, for a refusal.
-    Raises:
-        Stopped, ConfigError, TaskError: see `Record.follow`.
-    """
-    [(_, answer)] = tasks.answers([request("read", raw, name, Order.FIRST_SEEDS)], stop)
-    news = news_of(answer.result or b"")
-    record = Record(Terms.of(news))
-    record.take(news)
-    record.archive = raw
-    return record
+    return Request("race", json.dumps({"verb": verb, "number": uuid4().hex}), Order.LONG, data)

@@ -1,4 +1,4 @@
-"""A race in a worker: runs one or reads one, and tells how it stands, as `Record` takes it.
+"""A race in a worker: runs one, and tells how it stands, as `Record` takes it.
 
 Of each contender it shows a line of text, now and then: its continuation, or the characters that it fills in.
 """
@@ -22,7 +22,6 @@ from explorer.stopping import Stop, Throttle, check
 from explorer.tasks.broker import MOST_DATA
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call
-from explorer.text import prose
 from explorer.training.archive import from_bytes, to_bytes
 from explorer.training.history import Line, Terms
 from explorer.training.race import Race, race_of
@@ -34,14 +33,13 @@ LONGEST = 1.0
 
 
 def compute(call: Call) -> bytes:
-    """Runs a race from its beginning or from where it was saved, or reads a saved one; see `history.request`."""
+    """Runs a race from its beginning or from where it stood still; see `history.request`."""
     asked = json.loads(call.body)
     try:
         begins = asked["verb"] == "begin"
-        race = race_of(Terms.of(unpacked(call.data))) if begins else from_bytes(call.data, asked["name"])
+        race = race_of(Terms.of(unpacked(call.data))) if begins else from_bytes(call.data, "race")
         with torch_threads(race.threads):
-            teller = Teller(race, call)
-            return teller.whole() if asked["verb"] == "read" else teller.run()
+            return Teller(race, call).run()
     except ConfigError as error:
         return packed({"refused": error.phrases})
 
@@ -59,14 +57,6 @@ class Teller:
         self.known = [(len(runner.history.losses), len(runner.history.steps)) for runner in race.runners]
         self._turns = Counter[str]()
         self._writing, self._telling = Throttle(2.0, share=0.01, most=math.inf), Throttle(1.0, share=0.05)
-
-    def whole(self) -> bytes:
-        """All of a saved race, with its terms, and its text where the text is no usual one."""
-        terms, text, usual = self.race.terms, self.race.data.text, prose()
-        if text.vocabulary == usual.vocabulary and np.array_equal(text.codes, usual.codes):
-            terms = terms._replace(text=None)
-        self.known = [(0, 0)] * len(self.known)
-        return self.news(**terms.plain())
 
     def run(self) -> bytes:
         """Runs it until its end, or until it is to stand still; then the saved race is told, too, if it can be sent."""

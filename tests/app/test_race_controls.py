@@ -13,7 +13,6 @@ from watched import WAIT
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.home import race_script
 from explorer.app.race.panel import RacePanel
-from explorer.app.race.racefile import part_of, start_of
 from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.schemes.preset import PRESETS
@@ -32,7 +31,8 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     page = open_race()
     file = page.panel.preparation.text
     raw = b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
-    bring(file, "play.txt", raw)
+    answers = bring(file, "play.txt", raw, part=2_000)
+    assert (len(answers), answers[0], answers[-1]) == (4, 0, len(raw))
     assert file.now == f"play.txt, {len(raw):,} characters"
     page.run()
     assert len(page.race.data.text.codes) == len(raw)
@@ -62,6 +62,20 @@ def test_a_text_that_is_too_large_is_not_sent(open_race: Open) -> None:
     assert bring(file, "bad.txt", b"a" * 5_000_001) == [-1]
     assert file.said.startswith("Refused: bad.txt must have at most 5.0 MB to be sent")
     assert (file.refused, file.text, file.own) == (True, None, False)
+
+
+def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
+    file, sent = open_race().panel.preparation.text, []
+    file.send = lambda content, buffers=None: sent.append(content["got"])  # type: ignore[method-assign]
+    for message, buffers in (
+        (["part", 0], [b"a"]), (["begin", "a", 10], []), (["part", 5], [b"a"]), (["part", 0], [b"a"]),
+        (["begin", "a", 10], []), (["part", 0], [b"12345"]), (["part", 5], [b"123456"]),
+        (["begin", "a", "10"], []), (["part", None], [b"a"]), ("begin", []), (["file", "a"], [b"a"]),
+        (["begin", "a", 0], []), (["begin", "a", -5], []),
+    ):
+        file.handle(message, buffers)
+    assert sent == [-1, 0, -1, -1, 0, 5, -1, -1, -1]
+    assert file.text is None
 
 
 # --- heat maps ------------------------------------------------------------------------------------------------
@@ -102,7 +116,6 @@ def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_h
     assert len(page.points("update_spectral_norm")["Pre-LN"]) > 0
     assert "update_stable_rank" in offered()
     assert "spectra=True" in race_script(page.panel._shown())
-    assert part_of(start_of(page.race.terms)).plan.spectra
     gallery.selections[0].set_state({"values": {"statistic": "update_stable_rank", "contender": "0"}})
     assert gallery.maps[0].title == "Layer by layer: stable rank of updates"
     page.set(spectra=False)

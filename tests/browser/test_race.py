@@ -120,14 +120,6 @@ def track(visit: Dashboard) -> Iterator[Track]:
     visit.must_be_clean()
 
 
-def test_saving_and_opening_stand_together(track: Track) -> None:
-    saves, opener = (track.panel.locator(f".ex-race-files {part}") for part in (".ex-saves", "input[type=file]"))
-    top = "(node) => node.getBoundingClientRect().top"
-    assert abs(saves.evaluate(top) - opener.evaluate(top)) < 20
-    edge = "(node) => getComputedStyle(node, '::file-selector-button').borderRadius"
-    assert opener.evaluate(edge) == track.adding.evaluate("(node) => getComputedStyle(node).borderRadius")
-
-
 def test_the_button_that_adds_stays_under_the_pointer(track: Track) -> None:
     place = track.adding.evaluate(PLACE)
     track.add("preset:rezero")

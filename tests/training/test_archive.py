@@ -1,6 +1,7 @@
 """A race in a file: it runs on as if nothing had happened, and what is no race is refused and never run."""
 
 import copy
+import io
 import json
 import pickle
 import subprocess
@@ -8,13 +9,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from contenders import MASKED, PRE, TASK, WILD, assert_same, contender
 
 from explorer import ConfigError, text
-from explorer.training.archive import load, save
+from explorer.training.archive import from_bytes, load, save, to_bytes
 from explorer.training.race import Race, race
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
@@ -134,6 +136,44 @@ def test_files_that_are_refused(write, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence):
         load(tmp_path / "a.race")
     assert not (tmp_path / "touched").exists()
+
+
+@pytest.fixture(scope="module")
+def raw() -> bytes:
+    return to_bytes(Race([PRE], TASK, 2).run())
+
+
+@pytest.mark.parametrize("parts", [
+    {"contenders": []}, {"contenders": [[["a"], "{}", "{}"]]}, {"runners": []}, {"runners": [{}]}, {"task": "[]"},
+    {"task": 3}, {"vocabulary": "a"}, {"vocabulary": None}, {"text": [1, 2]},
+    {"histories": [{"losses": torch.zeros(3), "steps": torch.zeros(3, dtype=torch.int64),
+                    "values": [["held_out_loss", "", torch.zeros(2)]]}]},
+], ids=str)
+def test_a_file_without_one_of_its_parts_is_refused(raw: bytes, parts: dict[str, object]) -> None:
+    content = torch.load(io.BytesIO(raw), weights_only=True) | parts
+    torch.save(content, changed := io.BytesIO())
+    with pytest.raises(ConfigError):
+        from_bytes(changed.getvalue(), "a.race")
+
+
+def test_a_damaged_file_is_refused_in_a_sentence(raw: bytes) -> None:
+    """Cut, overwritten anywhere, or of other bytes; damage that touches only a number is not noticed."""
+    draw = np.random.default_rng(0)
+    for number in range(150):
+        if number % 3 == 0:
+            bad = raw[: int(draw.integers(len(raw)))]
+        elif number % 3 == 1:
+            overwritten = bytearray(raw)
+            start = int(draw.integers(len(raw))) if number % 2 else int(draw.integers(4000))
+            overwritten[start : start + 30] = draw.bytes(30)
+            bad = bytes(overwritten)
+        else:
+            bad = draw.bytes(2000)
+        try:
+            from_bytes(bad, "a.race")
+        except ConfigError:
+            continue
+        assert number % 3 == 1, "only a changed number can be read"
 
 
 FULL = """

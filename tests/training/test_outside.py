@@ -17,9 +17,9 @@ from explorer.stopping import Stopped
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call
 from explorer.training import telling
-from explorer.training.archive import from_bytes, to_bytes
-from explorer.training.history import History, Record, Terms, load, news_of, request
-from explorer.training.race import Contender, Race, race, race_of
+from explorer.training.archive import from_bytes
+from explorer.training.history import History, Record, Terms, news_of, request
+from explorer.training.race import Contender, race_of
 from explorer.training.recipe import Recipe
 
 OWN = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
@@ -65,35 +65,11 @@ def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     assert record.lines.keys() >= {one.name for one in whole.runners if not one.retired}
 
 
-@pytest.mark.parametrize(("made", "own"), [
-    (Race([PRE, POST], TASK, 9, 2, OWN), True), (Race([WILD], TASK, 20, 5), False),
-], ids=["own text", "diverged"])
-def test_a_saved_race_is_read_whole(made: Race, own: bool) -> None:
-    made.run(lambda: False)
-    record = load(to_bytes(made), "race.zip", lambda: False)
-    assert_same_numbers(record, made)
-    assert record.terms[:4] == ([tuple(one) for one in made.contenders], made.task, made.steps, made.every)
-    assert (record.terms.text is not None) == own
-    if record.terms.text:
-        np.testing.assert_array_equal(record.terms.text.codes, OWN.codes)
-        assert record.terms.text.vocabulary == OWN.vocabulary
-    assert record.archive == to_bytes(made)
-
-
-def test_a_saved_race_goes_on() -> None:
-    asked = iter(range(1000))
-    stopped = race([POST, PRE], TASK, 20, lambda: next(asked) >= 11, every=3)
-    record = run(load(to_bytes(stopped), "race.zip", lambda: False))
-    assert_same(from_bytes(record.archive, "race.zip"), race([POST, PRE], TASK, 20, every=3))
-
-
 def test_a_refusal_comes_with_its_fields() -> None:
     refused = Contender("refused", PRE.config, Recipe(alpha_schedule="ramp"))
     with pytest.raises(ConfigError, match=r"alpha_schedule must be learned where .* \(refused\)") as raised:
         run(Record(Terms([refused], TASK, 2, 1)))
     assert Recipe.field_name("alpha_schedule") in raised.value.phrases
-    with pytest.raises(ConfigError, match=r"race must be a file that save wrote; got 'my.zip'"):
-        load(b"no race", "my.zip", lambda: False)
 
 
 def test_a_race_that_nobody_wants_is_stopped() -> None:

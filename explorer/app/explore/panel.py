@@ -21,7 +21,6 @@ from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking, Question
 from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, matrix_list, statistic_list
-from explorer.app.explore.similar import SimilarDesigns, Trials
 from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
 from explorer.app.roster import Entry
@@ -64,14 +63,12 @@ class Explore(Live[Job, Profile]):
         predict: the theory's profile of a config, or None.
         diagnose: findings of a measured profile, or None.
         solve: the theory run backwards, or None.
-        trials: words on how many designs like a config trained, or None.
     """
 
     def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
-                 diagnose: Diagnose | None = None, solve: Solve | None = None, trials: Trials | None = None) -> None:
+                 diagnose: Diagnose | None = None, solve: Solve | None = None) -> None:
         self._measure = measure
         self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))  # a slider that is dragged comes by again
-        self._similar = SimilarDesigns(trials)
         self._predicted: Profile | None = None  # of the newest job
         self._outcomes: dict[Config, Profile | str] = {}  # measurements of the pins, or reasons why there is none
         self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
@@ -88,7 +85,7 @@ class Explore(Live[Job, Profile]):
         self.diagram = Diagram()
         self.sweep = SliderSweep(controls, self.comparison.visible, lambda: self.worker.busy,
                                  lambda: self.worker.busy and self.worker.busy_for < PATIENCE)
-        self.remedies = Remedies(self.verdict, controls, diagnose, self._similar.words) if diagnose else None
+        self.remedies = Remedies(self.verdict, controls, diagnose) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
         self.home = TakeHome([*home.explore_files(self._designs, self._script, self._drawn)])
@@ -256,10 +253,7 @@ class Explore(Live[Job, Profile]):
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            measured = self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
-            self._show_dots(job, measured)
-            self._similar.find(job.config, stop)
-            return measured
+            return self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
         except Exception as error:
             if not stop():
                 with LOCK:
@@ -283,13 +277,6 @@ class Explore(Live[Job, Profile]):
             if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
                 self._draw(hurry=True)
-
-    def _show_dots(self, job: Job, measured: Profile) -> None:
-        """Draws a measurement before its verdict, which waits for the trials."""
-        with LOCK:
-            if job == self._job and not self._refusal() and not self.asking.stands:
-                self._result, self._stale = measured, False
-                self._catch_up()
 
     def _receive(self, job: Job, result: Profile) -> None:
         wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}

@@ -16,7 +16,7 @@ from explorer.app import home
 from explorer.app.race.gallery import Gallery
 from explorer.app.race.lineup import Lineup, Plan, RacePart, first_lineup
 from explorer.app.race.preparation import HEADING, WHILE_RUNNING, Preparation, Start
-from explorer.app.race.racefile import RaceFile, Saves, opened, part_of, stored
+from explorer.app.race.racefile import Saves, stored
 from explorer.app.race.standings import most_steps
 from explorer.app.setups import SetupRow
 from explorer.app.widgets.buttons import RaceButtons
@@ -56,8 +56,6 @@ class Leg:
     """The part of a race from a start or a resume until it stands still: one job of the worker."""
 
     start: Start
-    file: tuple[str, bytes] = ("", b"")
-    """Name and bytes of a saved race that is opened instead; then the start is that of the panel's last race."""
     first: int = 0
     """The step it begins with."""
     begun: float = 0.0
@@ -95,10 +93,9 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.controls = self.preparation.plan
         self.setups = SetupRow("Set-ups", "race", self.restore)
         self.waiting = prose(WAITING, "ex-beware")
-        self.file = RaceFile(self._busy, self._open)
         self.home = TakeHome([*home.race_files(self._shown)])
-        files = Part([self.saves, self.file]).add_class("ex-race-files")
-        main = Part([self.waiting, self.gallery.box, files, self.home, prose(BEWARE, "ex-beware")]).add_class("ex-main")
+        main = Part([self.waiting, self.gallery.box, self.saves, self.home, prose(BEWARE, "ex-beware")])
+        main.add_class("ex-main")
         if lineup is None:
             self._show_sample()
         grid = Part([self.preparation.side, main]).add_class("ex-explore")
@@ -198,32 +195,6 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         count = len(leg.start.designs)
         return f"Training {count} contender{'s' * (count != 1)}"
 
-    def _busy(self) -> str:
-        """The reason why no saved race can be opened now; a race that has ended gives way, as it does at a start."""
-        return "" if self.bar.offers("start") else "Stop the race of this page first, and save it if it is to go on."
-
-    def _open(self, name: str, raw: bytes) -> None:
-        """Reads a saved race, on the worker's thread."""
-        if refusal := self._busy():
-            self.file.refuse(refusal)
-            return
-        start = self._leg.start if self._leg else Start((), (), self.controls.config, None)
-        self._leg, self._wish = Leg(start, (name, raw)), "open"
-        self._enter(Phase.COMPUTING, f"Reading {name}", fraction=2.0)
-        self.worker.submit(self._leg)
-
-    def _show_opened(self, race: Record, start: Start) -> None:
-        """Shows a race from a file as one that is paused, or has ended, and the choices that it started with."""
-        self.race = race
-        self.preparation.restore(part_of(start))
-        self.preparation.text.take(start.text)
-        self.file.said = f"Opened, at step {most_steps(race.outcomes):,} of {race.steps:,}."
-        if race.finished:
-            self._end("Finished", race)
-        else:
-            self._pause(race)
-        self.bar.losing = False
-
     def _still(self) -> Record:
         """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
         if self.race is None or self.phase is Phase.COMPUTING:
@@ -242,10 +213,6 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | ConfigError:
         try:
-            if job.file[0]:
-                (name, raw), job.file = job.file, ("", b"")
-                race, job.start = opened(raw, name, stop)
-                return race
             race = self.race or Record(job.start.terms)
             job.first, job.begun = race.step, 0.0
             self._drawing.now()
@@ -272,11 +239,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         if job is not self._leg:
             return
         if isinstance(result, ConfigError):
-            if self._wish == "open":
-                self.file.refuse(f"Refused: {refusal_in_words(result)}.")
             self._enter(Phase.REFUSED, f"Refused: {refusal_in_words(result)}.")
-        elif self._wish == "open":
-            self._show_opened(result, job.start)
         elif self._wish != "stop" and result.archive and not result.finished:
             self._pause(result, "" if self._wish else LIMITED)
         else:
@@ -284,7 +247,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _fail(self, job: Leg, message: str) -> None:
         if job is self._leg:
-            self._enter(Phase.FAILED, message if self._wish == "open" else f"{message}. {AGAIN}")
+            self._enter(Phase.FAILED, f"{message}. {AGAIN}")
 
     # --- where a race stands ----------------------------------------------------------------------------------
 

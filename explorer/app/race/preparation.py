@@ -55,11 +55,6 @@ class TextFile(FileEntry):
         """Learns Python's prose."""
         self._use(None, PROSE)
 
-    def take(self, text: Text | None) -> None:
-        """Learns the text of a race, None for Python's prose; a file's name is not known then."""
-        if text is not None or self.text is not None:
-            self._use(text, f"the text of the opened race, {len(text.codes):,} characters" if text else PROSE)
-
     def _use(self, text: Text | None, words: str) -> None:
         self.text = text
         self.use(words, f"The next race learns {words}.", own=text is not None)

@@ -1,4 +1,4 @@
-"""Files of a race: the buttons that save it, the entry that opens one, and the stored one that the panel opens with."""
+"""Files of a race: the buttons that save it, and the stored race that the panel opens with."""
 
 from __future__ import annotations
 
@@ -10,95 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from explorer.app.race.lineup import OWN, Contender, Lineup, Plan, RacePart
-from explorer.app.race.preparation import Start
-from explorer.app.roster import MOST
+from explorer.app.race.lineup import Contender, Lineup, Plan
 from explorer.app.widgets.buttons import ButtonRow, button
-from explorer.app.widgets.files import File, FileEntry
+from explorer.app.widgets.files import File
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.figures.palette import LegendEntry
-from explorer.figures.race import CURVES, Course, Track
-from explorer.figures.race_maps import MAPS, layer_map
-from explorer.stopping import Stop
-from explorer.training.history import History, Line, Outcome, Record, Terms, load
+from explorer.figures.race import Course, Track
+from explorer.training.history import History, Line, Outcome, Record
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Levels
-
-LARGEST_BYTES = 100_000_000
-"""Largest file: two minutes at the rate at which a server lets a visitor send."""
-NOTE = "A race that was saved here or in Python opens where it stood, and goes on."
-
-
-class RaceFile(FileEntry):
-    """The entry.
-
-    Args:
-        refusal: says why no race can be opened now; empty when one can.
-        take: is given the name and the bytes.
-    """
-
-    def __init__(self, refusal: Callable[[], str], take: Callable[[str, bytes], None]) -> None:
-        super().__init__(label="Open a saved race", about="File of a saved race", accept=".zip,application/zip",
-                         said=NOTE, most=LARGEST_BYTES)
-        self._refusal, self._receive = refusal, take
-
-    def refusal(self) -> str:
-        """The reason why no race can be opened now."""
-        return self._refusal()
-
-    def receive(self, name: str, raw: bytes) -> None:
-        """Hands the file on."""
-        if refusal := self.refusal():
-            self.refuse(refusal)
-        else:
-            self.said = f"Reading {name} …"
-            self._receive(name, raw)
-
-
-def opened(raw: bytes, name: str, stop: Stop) -> tuple[Record, Start]:
-    """Has a race read, and draws it once, so that a file with strange numbers is refused here; gives its start, too.
-
-    Raises:
-        ConfigError: it is no race, or none that this page can show and run.
-    """
-    race = load(raw, name, stop)
-    if len(race.runners) > MOST:
-        raise ConfigError(f"{name} must have at most {MOST} contenders to be shown; got {len(race.runners)}")
-    start = start_of(race.terms)
-    try:
-        course = Course.of(race, start.designs, race.outcomes)
-        for curve in CURVES:
-            curve.draw(course)
-        for row in MAPS.values():
-            layer_map(course, 0, row)
-    except Exception as error:  # noqa: BLE001 - numbers from anybody
-        raise ConfigError(f"{name} must have the readings of a race; got others ({type(error).__name__})") from None
-    return race, start
-
-
-def start_of(terms: Terms) -> Start:
-    """Everything that a race starts with, as the controls have it.
-
-    Raises:
-        ConfigError: its size is none that the page's controls have.
-    """
-    configs = [config for _, config, _ in terms.contenders]
-    first = configs[0]
-    plan = Plan(
-        **terms.task.model_dump() | {name: getattr(first, name) for name in (*OWN, "n_ctx", "batch_size")},
-        steps=terms.steps, every=terms.every, spectra=terms.spectra, positions=terms.positions,
-        own_size=any(getattr(config, name) != getattr(first, name) for config in configs for name in OWN),
-    )
-    designs = tuple(LegendEntry(place, config, name) for place, (name, config, _) in enumerate(terms.contenders))
-    return Start(designs, tuple(recipe for *_, recipe in terms.contenders), plan, terms.text)
-
-
-def part_of(start: Start) -> RacePart:
-    """The choices that start such a race."""
-    return RacePart(tuple(
-        Contender(design.config, design.label, index=design.index, recipe=recipe, sized=True)
-        for design, recipe in zip(start.designs, start.recipes, strict=True) if design.config), start.plan)
 
 
 class Saves(ButtonRow):

@@ -1,20 +1,7 @@
 /* Files: those that a person takes home, and a person's own, which the kernel may refuse.
 
-   An own file travels in parts. The page sends a part when the kernel has answered the part before, and no faster
-   than a server allows a visitor to send: `serve/visits.py` limits the bytes at once and per second. */
-
-// Half of the server's burst and four fifths of its rate, because the page sends other messages too.
-const [BURST_BYTES, BYTES_PER_SECOND] = [8e6, 0.8e6];
-const pace = { bytes: 0, at: 0 }; // a leaky bucket: the bytes in it, and the time of the last look at it
-
-/** Waits until the server allows a message of this size. */
-async function waitForRoom(bytes) {
-  const now = performance.now();
-  pace.bytes = Math.max(0, pace.bytes - ((now - pace.at) * BYTES_PER_SECOND) / 1000) + bytes;
-  pace.at = now;
-  const excess = pace.bytes - BURST_BYTES;
-  if (excess > 0) await new Promise((resolve) => { setTimeout(resolve, (1000 * excess) / BYTES_PER_SECOND); });
-}
+   An own file travels in parts: the page sends a part when the kernel has answered the part before. The largest file,
+   of 5 MB, is a third of what a server lets a visitor send at once (`serve/visits.py`). */
 
 /** Sends a message. Resolves to the number of bytes of the file that the kernel then has; negative if it refused. */
 function request(model, content, buffers) {
@@ -34,7 +21,6 @@ async function sendParts(model, file, showShare) {
   let received = await request(model, ["begin", file.name, file.size]);
   while (received >= 0 && received < file.size) {
     const bytes = await file.slice(received, received + model.get("part")).arrayBuffer();
-    await waitForRoom(bytes.byteLength);
     received = await request(model, ["part", received], [bytes]);
     showShare(received / file.size);
   }

@@ -148,8 +148,8 @@ class FileEntry(Part):
     """A file entry, and a button for what stands in the file's place. A subclass says what becomes of a file.
 
     A file comes in parts, each answered before the next is sent: the message `["begin", name, size]`, then
-    `["part", offset]` with bytes beside it. Each is answered by `{"got": n}`, the bytes that are here; -1 ends it. The
-    browser keeps within what `visits` lets a visitor send. `["other"]` is the button.
+    `["part", offset]` with bytes beside it. Each is answered by `{"got": n}`, the bytes that are here; -1 ends it.
+    `["other"]` is the button.
 
     Traits:
         label, about, accept, other: words of the entry, for a screen reader, kinds of files, words of the button.
@@ -176,16 +176,13 @@ class FileEntry(Part):
         super().__init__(**traits)
         self.on_msg(self._take)
 
-    def refusal(self) -> str:
-        """The reason why no file is taken now; empty when one is."""
-        return ""
-
     def receive(self, name: str, raw: bytes) -> None:
         """Takes a file of at most `most` bytes."""
         raise NotImplementedError
 
     def put_back(self) -> None:
-        """Takes what stands in a file's place, where there is something."""
+        """Takes what stands in a file's place."""
+        raise NotImplementedError
 
     def use(self, words: str, said: str = "", *, own: bool) -> None:
         """Says which file is used from now on, and whether it is a person's own."""
@@ -210,9 +207,7 @@ class FileEntry(Part):
     def _begin(self, name: str, size: int) -> int:
         """Prepares for a file; what there is of another one is dropped."""
         self._name, self._size, self._held = name, 0, bytearray()
-        if refusal := self.refusal():
-            self.refuse(refusal)
-        elif not 0 < size <= self.most:
+        if not 0 < size <= self.most:
             most, got = size_words(self.most), size_words(size)
             self.refuse(f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}.")
         else:

@@ -72,14 +72,11 @@ class Remedies:
         verdict: shows them.
         controls: set by a remedy.
         diagnose: findings of a measured profile.
-        similar: a sentence on how many designs similar to a config trained, shown after the first finding's evidence.
     """
 
-    def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose,
-                 similar: Callable[[Config | None], str] = lambda config: "") -> None:
+    def __init__(self, verdict: Verdict, controls: Controls[Config], diagnose: Diagnose) -> None:
         self._verdict, self._controls, self._diagnose = verdict, controls, diagnose
         self._findings: Sequence[Finding] = ()
-        self._similar, self._sentence = similar, ""
         self._withheld = False
         self._applied: list[Applied] = []  # the latest last
         verdict.on_apply, verdict.on_undo = self._apply, self._take_back
@@ -88,14 +85,11 @@ class Remedies:
         """Shows the findings of a profile; of None, that they are withheld."""
         self._withheld = measured is None
         self._findings = tuple(self._diagnose(measured)) if measured else ()
-        self._sentence = self._similar(measured.config) if measured else ""
         self.show()
 
     def show(self) -> None:
         """Shows the findings, each with its remedy where the controls that it moves are seen."""
         shown = [entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""})) for finding in self._findings]
-        if shown and self._sentence:
-            shown[0]["evidence"] = f"{shown[0]['evidence']} {self._sentence}".strip()
         self._verdict.findings = shown or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
