@@ -236,7 +236,9 @@ def test_layers_that_are_built_otherwise_are_named(
     for layer, _, words in profile.differences:
         assert faults[layer][2] in words
         own = words.partition(", where")[0]
-        assert any(f"ayer {layer}" in finding.meaning and own in finding.meaning for finding in diagnose(profile))
+        first = diagnose(profile)[0]
+        assert f"ayer {layer} " in first.meaning + first.evidence
+        assert own in first.meaning + first.evidence
     assert Profile.from_json(profile.to_json()).twin == profile.twin
 
 
