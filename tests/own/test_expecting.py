@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks.models import MODELS, build, ours_of
 from explorer import preset, probe
 from explorer.__main__ import main
 from explorer.model import Transformer
-from explorer.own.expecting import expectation, verdict
+from explorer.own.expecting import Verdict, expectation, verdict
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `models`")
 
@@ -68,7 +69,7 @@ def another_activation() -> Made:
     return llama(hidden_act="relu")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("name", "make"), [("llama3", llama), ("gpt2", gpt2)])
 def test_a_model_starts_as_its_preset(name: str, make: Callable[[int], Made], seed: int) -> None:
     found = verdict(name, expectation(name), *make(seed))
@@ -78,7 +79,7 @@ def test_a_model_starts_as_its_preset(name: str, make: Callable[[int], Made], se
         "embed", "W_Q", "attn_scores", "pattern", "attn_out", "resid_mid", "W_out", "mlp_out", "resid_post"}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["nanochat", "bert", "t5", "gemma3", "qwen3_next", "gpt_oss"])
 def test_models_that_others_wrote_start_as_their_presets(name: str) -> None:
     config = ours_of(name, n_layers=4, d_model=64, n_heads=4, n_ctx=16, batch_size=2)
     torch.manual_seed(0)
@@ -102,27 +103,36 @@ def test_the_loss_is_left_aside() -> None:
             np.testing.assert_allclose(other.profile[key], plain.profile[key], rtol=1e-4, atol=1e-7)
 
 
+def larger() -> Made:
+    return llama(initializer_range=0.02 * 1.66)
+
+
+@cache
+def judged(make: Callable[[], Made], design: str) -> Verdict:
+    """Kept: several tests read one verdict."""
+    return verdict(design, expectation(design), *make())
+
+
 @pytest.mark.parametrize(("make", "design", "place", "factor", "words"), [
     (wide_output, "llama3", ("weight_variance", "W_O", 3), 4.0, "layer 3 (model.layers.2): the weight variance at W_O"),
     (wide_output, "llama3", ("second_moment", "attn_out", 3), 4.0, "the second moment at the attention output is"),
-    (lambda: llama(initializer_range=0.02 * 1.66), "llama3", ("second_moment", "embed", 0), 1.66**2,
-     "the input: the second moment at the input is 2."),
-    (lambda: llama(initializer_range=0.02 * 1.66), "llama3", ("logit_std", "attn_scores", 1), 1.66**2,
+    (larger, "llama3", ("second_moment", "embed", 0), 1.66**2, "the input: the second moment at the input is 2."),
+    (larger, "llama3", ("logit_std", "attn_scores", 1), 1.66**2,
      "layer 1 (model.layers.0): the logit spread at the attention logits is"),
     (no_norm, "llama3", ("logit_std", "attn_scores", 2), 5e-4,
-     "layer 2 (model.layers.1) has no norm on attention's input, where its siblings have one"),
+     "layer 2 (model.layers.1) has no norm on attention's input"),
     (not_shrunk, "gpt2", ("weight_variance", "W_O", 1), 8.0, "layer 1 (transformer.h.0): the weight variance at W_O"),
     (not_shrunk, "gpt2", ("second_moment", "mlp_out", 1), 8.0, "the second moment at the MLP output is"),
     (another_activation, "llama3", ("second_moment", "mlp_out", 1), 2.0, "the second moment at the MLP output is"),
 ])
 def test_a_planted_mistake_is_named(make: Callable[[], Made], design: str, place: tuple[str, str, int], factor: float,
                                     words: str) -> None:
-    found = verdict(design, expectation(design), *make())
+    found = judged(make, design)
     assert not found.agrees
     rows = {row[:3]: row for row in found.comparison.partings}
     assert place in rows, str(found)
     assert np.log(rows[place].factor) == pytest.approx(np.log(factor), abs=0.35 if factor > 0.01 else 1.0)
-    assert f"\n  {words}" in str(found) or words in str(found).partition("\n")[2]
+    assert words in str(found).partition("\n")[2]
     if make in (wide_output, no_norm):  # the layers before are as they were
         assert all(row.layer >= place[2] for row in found.comparison.partings if "gradient" not in row.statistic)
 
@@ -225,7 +235,7 @@ def softmax_over_queries() -> Made:
 ])
 def test_a_fact_is_said_and_what_follows_from_it_below(make: Callable[[], Made], design: str, fact: str, follows: str
                                                        ) -> None:
-    found = verdict(design, expectation(design), *make())
+    found = judged(make, design)
     assert not found.agrees
     assert fact in found.facts
     first, *lines = str(found).splitlines()
@@ -239,7 +249,7 @@ def test_a_fact_is_said_and_what_follows_from_it_below(make: Callable[[], Made],
 
 
 def test_a_statistic_that_only_the_design_has_is_a_departure() -> None:
-    found = verdict("llama3", expectation("llama3"), *softmax_over_queries())
+    found = judged(softmax_over_queries, "llama3")
     assert {("logit_std", "attn_scores"), ("attention_entropy_normalized", "pattern")} <= {*found.unseen}
     assert "\n  the logit spread at the attention logits was not seen, where the design has one" in str(found)
     before = probe(*llama())

@@ -16,7 +16,7 @@ import explorer as ex
 from explorer import Profile, diagnose
 from explorer.diagnosis import Findings
 
-WIDTH, HEADS, TOKENS, WORDS, N = 64, 4, 16, 53, 6
+WIDTH, HEADS, TOKENS, WORDS, N = 64, 4, 16, 53, 4
 NAN, INF = math.nan, math.inf
 
 
@@ -171,7 +171,7 @@ FIRST: dict[str, tuple[Change, str, str]] = {
     "all NaN": (set_to(NAN, "blocks.2.up.weight"), "blocks.2.up.weight holds 16,384 values that are", "anew"),
     "all inf": (set_to(INF, "blocks.2.up.weight"), "blocks.2.up.weight holds 16,384 values that are", "anew"),
     "one inf": (one_entry("blocks.2.up.weight", INF), "blocks.2.up.weight holds a value that is not finite.", "anew"),
-    "one NaN, last": (one_entry("blocks.5.o.weight", NAN), "blocks.5.o.weight holds a value that is", "anew"),
+    "one NaN, last": (one_entry("blocks.3.o.weight", NAN), "blocks.3.o.weight holds a value that is", "anew"),
     "a bias": (one_entry("blocks.1.k.bias", NAN), "blocks.1.k.bias holds a value that is not finite.", "anew"),
     "a gain": (one_entry("blocks.1.one.weight", -INF), "blocks.1.one.weight holds a value that", "anew"),
     "a word": (one_entry("words.weight", NAN), "words.weight holds a value that is not finite.", "anew"),

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_twin import ALIKE, SIZES, differing
 from torch import Tensor, nn
 
 from benchmarks.models import MODELS, STATISTICS, build, ours_of, run
 from explorer import diagnose, probe
 from explorer.measuring.statistics import Signal, second_moment
+from explorer.own.probe import probed
 from explorer.profile import Profile
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `models`")
 
-SIZES: dict[str, Any] = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 1}
 TINY: dict[str, Any] = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 50}
 GROUPED: dict[str, Any] = {**TINY, "num_key_value_heads": 2, "intermediate_size": 64}
 ATTENTION = ("logit_std", "attention_entropy", "attention_entropy_normalized", "attention_max")
@@ -46,8 +47,9 @@ def values(profile: Profile) -> dict[str, np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_against_hooks_by_hand(name: str) -> None:
-    """The stream by plain hooks, the patterns as the model itself gives them, gradients by torch.autograd.grad."""
+def test_a_model_that_others_wrote(name: str) -> None:
+    """The stream by plain hooks, the patterns as the model itself gives them, gradients by torch.autograd.grad; the
+    twin is its preset."""
     config = ours_of(name, **SIZES)
     torch.manual_seed(0)
     theirs = build(MODELS[name], config)
@@ -55,7 +57,7 @@ def test_against_hooks_by_hand(name: str) -> None:
     found = run(MODELS[name], theirs, config)
     torch.manual_seed(1)
     ids = torch.randperm(config.batch_size * config.n_ctx).view(config.batch_size, config.n_ctx)
-    profile = probe(theirs, {"input_ids": ids}, lambda out: (out.last_hidden_state * found.direction).sum())
+    profile, read = probed(theirs, {"input_ids": ids}, lambda out: (out.last_hidden_state * found.direction).sum())
     inner = {"attn_out", "mlp_out"} if name == "gptj" else {"attn_out", "resid_mid", "mlp_out"}  # one sum of both there
     assert {site for statistic, site in profile if statistic == "second_moment"} == {"embed", "resid_post", *inner}
     assert {"W_Q", "W_K", "W_V", "W_O", "W_in", "W_out"} <= {
@@ -66,6 +68,14 @@ def test_against_hooks_by_hand(name: str) -> None:
     expected = (signal.q, signal.overlap / signal.q, entropy, gradient / gradient[-1])
     for (statistic, mine), exact in zip(values(profile).items(), expected, strict=True):
         np.testing.assert_allclose(mine, exact.double(), rtol=3e-5, err_msg=statistic)
+    twin = read.twin
+    assert twin is not None
+    left = differing(twin.config, config)
+    assert left.keys() <= ALIKE.get(name, set()), left
+    assert twin.distance < 0.05  # of a matrix of 64 × 16 entries the variance is known to 4 %
+    assert not twin.unread
+    assert bool(twin.differs) == (name == "gpt_oss")  # whose MLPs are experts
+    assert twin.config.input_second_moment == pytest.approx(config.input_second_moment, rel=0.15)
 
 
 @pytest.mark.parametrize(("name", "fields"), [

@@ -140,22 +140,22 @@ CASES: dict[str, tuple[Attend, dict[str, Any], int]] = {
 }
 
 
-def stack(attend: Attend, kv_heads: int = HEADS) -> nn.Sequential:
+def stack(*attends: Attend) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(*(Block(attend, kv_heads) for _ in range(2)))
+    return nn.Sequential(*map(Block, attends))
 
 
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("at_once", [attention.AT_ONCE, 2 * BATCH * HEADS * TOKENS])
-def test_rows_follow_from_their_definition(name: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where only two queries are read at a time."""
+def test_rows_follow_from_their_definition(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a stack whose layers attend each in another way; also where only two queries are read at a time."""
     monkeypatch.setattr(attention, "AT_ONCE", at_once)
-    attend, options, kv_heads = CASES[name]
-    model, x = stack(attend, kv_heads), torch.randn(BATCH, TOKENS, WIDTH)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Block(attend, kv_heads) for attend, _, kv_heads in CASES.values()))
+    x = torch.randn(BATCH, TOKENS, WIDTH)
     profile = probe(model, x)
-    for layer in range(2):
+    for layer, (name, (_, options, _)) in enumerate(CASES.items()):
         for statistic, values in exact(model[layer], x, **options).items():  # type: ignore[arg-type]
-            np.testing.assert_allclose(profile[statistic][0, layer], values, rtol=2e-4, err_msg=statistic)
+            np.testing.assert_allclose(profile[statistic][0, layer], values, rtol=2e-4, err_msg=f"{name}: {statistic}")
         x = model[layer](x)
     assert profile.pattern is not None
     assert profile.pattern.shape == (TOKENS, TOKENS)
@@ -178,35 +178,36 @@ class Torch(nn.Module):
 
 @pytest.mark.parametrize("tokens_first", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("options", [
-    {"need_weights": True}, {"need_weights": False},
-    {"need_weights": False, "attn_mask": ~CAUSAL, "is_causal": True},
-    {"need_weights": True, "attn_mask": additive(CAUSAL, -math.inf)},
-    {"need_weights": False, "key_padding_mask": ~PADDED[:, 0, 0]},
-    {"need_weights": True, "key_padding_mask": ~PADDED[:, 0, 0]},
-], ids=str)
-def test_torchs_own_attention(tokens_first: bool, training: bool, options: dict[str, Any]) -> None:
-    """Heads come out as heads and tokens as tokens, wherever the batch stands."""
+def test_torchs_own_attention(tokens_first: bool, training: bool) -> None:
+    """Heads come out as heads and tokens as tokens, wherever the batch stands; each layer is given other options."""
+    padded = ~PADDED[:, 0, 0]
+    every: list[dict[str, Any]] = [
+        {"need_weights": True}, {"need_weights": False},
+        {"need_weights": False, "attn_mask": ~CAUSAL, "is_causal": True},
+        {"need_weights": True, "attn_mask": additive(CAUSAL, -math.inf)},
+        {"need_weights": False, "key_padding_mask": padded}, {"need_weights": True, "key_padding_mask": padded},
+    ]
     torch.manual_seed(1)
-    model = nn.Sequential(*(Torch(tokens_first, **options) for _ in range(2))).train(training)
-    x = torch.randn(BATCH, TOKENS, WIDTH)
-    profile = probe(model, x.transpose(0, 1).contiguous() if tokens_first else x)
-    first = model[0]
-    y = first.norm(x)  # type: ignore[operator,union-attr]
-    y = y.transpose(0, 1) if tokens_first else y
-    given = {**options, "need_weights": True, "average_attn_weights": False}
-    given.pop("is_causal", None)
-    weights = first.attention(y, y, y, **given)[1].detach()  # type: ignore[operator,union-attr]
-    np.testing.assert_allclose(profile["attention_entropy"][0, 0], torch.special.entr(weights).sum(-1).mean(dim=(0, 2)),
-                               rtol=1e-4)
-    np.testing.assert_allclose(profile["attention_max"][0, 0], weights.amax(-1).mean(dim=(0, 2)), rtol=1e-4)
-    overlap = float(((x.sum(1) ** 2).sum(-1) - (x**2).sum((1, 2))).mean()) / (TOKENS * (TOKENS - 1) * WIDTH)
-    assert profile["token_correlation", "embed"][0, 0] == pytest.approx(overlap / float((x**2).mean()), rel=1e-4)
+    model = nn.Sequential(*(Torch(tokens_first, **options) for options in every)).train(training)
+    first = x = torch.randn(BATCH, TOKENS, WIDTH)
+    x = x.transpose(0, 1).contiguous() if tokens_first else x
+    profile = probe(model, x)
+    for layer, (block, options) in enumerate(zip(model, every, strict=True)):
+        y = block.norm(x)  # type: ignore[operator,union-attr]
+        given = {**options, "need_weights": True, "average_attn_weights": False}
+        given.pop("is_causal", None)
+        weights = block.attention(y, y, y, **given)[1].detach()  # type: ignore[operator,union-attr]
+        entropy = torch.special.entr(weights).sum(-1).mean(dim=(0, 2))
+        np.testing.assert_allclose(profile["attention_entropy"][0, layer], entropy, rtol=1e-4, err_msg=str(options))
+        np.testing.assert_allclose(profile["attention_max"][0, layer], weights.amax(-1).mean(dim=(0, 2)), rtol=1e-4)
+        x = block(x)
+    overlap = float(((first.sum(1) ** 2).sum(-1) - (first**2).sum((1, 2))).mean()) / (TOKENS * (TOKENS - 1) * WIDTH)
+    assert profile["token_correlation", "embed"][0, 0] == pytest.approx(overlap / float((first**2).mean()), rel=1e-4)
 
 
 def test_a_number_that_is_not_finite_is_kept() -> None:
     """A logit that overflows shows as such, and is not taken for a masked one."""
-    model = stack(written(CAUSAL))
+    model = stack(written(CAUSAL), written(CAUSAL))
     with torch.no_grad():
         model[1].q.weight.fill_(1e38)  # type: ignore[union-attr]
     profile = probe(model, torch.ones(BATCH, TOKENS, WIDTH) + torch.randn(BATCH, TOKENS, WIDTH))
@@ -217,7 +218,7 @@ def test_a_number_that_is_not_finite_is_kept() -> None:
 
 
 def test_one_token_has_no_spread() -> None:
-    profile = probe(stack(fused()), torch.randn(BATCH, 1, WIDTH))
+    profile = probe(stack(fused(), fused()), torch.randn(BATCH, 1, WIDTH))
     assert "logit_std" not in profile
     assert "token_correlation" not in profile
     assert np.all(profile["attention_max"] == 1)
@@ -229,6 +230,6 @@ def test_a_softmax_over_something_else_is_no_attention() -> None:
     def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return q.softmax(-1) @ (k.softmax(-2).mT @ v)
 
-    profile = probe(stack(linear), torch.randn(BATCH, TOKENS, WIDTH))
+    profile = probe(stack(linear, linear), torch.randn(BATCH, TOKENS, WIDTH))
     assert "attention_entropy" not in profile
     assert ("second_moment", "resid_post") in profile

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models import MODELS, build, ours_of
 from explorer import Config, Profile, Twin, diagnose, predict, preset, probe, twin
 from explorer.model import Transformer, batch
 from explorer.own.facts import Facts
 from explorer.own.fields import EXACT
+from explorer.own.probe import probed
 
 transformers = pytest.importorskip("transformers")
 
@@ -34,20 +34,6 @@ def differing(found: Config, asked: Config, near: float = EXACT) -> dict[str, An
     pairs = {name: (value, getattr(asked, name)) for name, value in found if name not in UNSEEN | DRAWN}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]
             and not (isinstance(pair[0], float) and abs(pair[0] - pair[1]) <= near * max(map(abs, pair)))}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_that_others_wrote_has_its_preset_for_a_twin(name: str) -> None:
-    asked = ours_of(name, **SIZES)
-    torch.manual_seed(0)
-    found = twin(build(MODELS[name], asked), torch.randperm(32).view(2, 16))
-    left = differing(found.config, asked)
-    assert left.keys() <= ALIKE.get(name, set()), left
-    assert found.distance < 0.05  # of a matrix of 64 × 16 entries the variance is known to 4 %
-    assert not found.unread
-    assert bool(found.differs) == (name == "gpt_oss")  # whose MLPs are experts
-    q = asked.input_second_moment
-    assert found.config.input_second_moment == pytest.approx(q, rel=0.15)
 
 
 OURS = {
@@ -73,32 +59,38 @@ SAME = {
 }
 
 
-def of_ours(config: Config) -> Twin:
+def of_ours(config: Config) -> tuple[Profile, Twin]:
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
-    return twin(model, lambda whole: whole(whole.embed(inputs)))
+    profile, read = probed(model, lambda whole: whole(whole.embed(inputs)))
+    assert read.twin is not None
+    return profile, read.twin
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_twin_of_our_own_model_is_its_config(name: str) -> None:
-    left = differing(of_ours(OURS[name]).config, OURS[name], near=0.06)
+    """And what a design does by layer is no fault."""
+    profile, found = of_ours(OURS[name])
+    left = differing(found.config, OURS[name], near=0.06)
     assert {*left} <= SAME.get(name, set()), left
+    assert profile.differences == ()
 
 
 def test_a_wrong_variance_is_not_taken_for_right() -> None:
     """Weights 10 % too large are seen as such: the twin says so, and is not the config that was asked for."""
     asked = Config(**SIZES)
-    found = of_ours(asked.replace(init_variance=1.21)).config
-    assert found.init_variance == pytest.approx(1.21, rel=0.03)
+    found = of_ours(asked.replace(init_variance=1.21))[1]
+    assert found.config.init_variance == pytest.approx(1.21, rel=0.03)
+    assert "nearest design" in found._repr_html_()
 
 
-def gpt2(n_layers: int = 8) -> tuple[nn.Module, Any, str]:
-    config = transformers.GPT2Config(n_layer=n_layers, n_embd=64, n_head=4, vocab_size=64, n_positions=16,
+def gpt2() -> tuple[nn.Module, Any, str]:
+    config = transformers.GPT2Config(n_layer=8, n_embd=64, n_head=4, vocab_size=64, n_positions=16,
                                      attn_implementation="eager")
     return transformers.GPT2Model(config).eval(), torch.arange(32).view(2, 16), "h"
 
 
-def llama() -> tuple[nn.Module, Any, str]:
-    config = transformers.LlamaConfig(num_hidden_layers=8, hidden_size=64, num_attention_heads=4,
+def llama(n_layers: int = 8) -> tuple[nn.Module, Any, str]:
+    config = transformers.LlamaConfig(num_hidden_layers=n_layers, hidden_size=64, num_attention_heads=4,
                                       num_key_value_heads=2, intermediate_size=128, vocab_size=64)
     return transformers.LlamaModel(config).eval(), torch.arange(32).view(2, 16), "layers"
 
@@ -136,7 +128,7 @@ class Divided(nn.Module):
 
 @pytest.mark.parametrize("centered", [True, False])
 def test_a_norm_written_by_hand(centered: bool) -> None:
-    model, inputs, _ = plain()
+    model, inputs, _ = plain(2)
     for block in model.children():
         block.norm_1, block.norm_2 = Divided(centered), Divided(centered)
     found = twin(model, inputs).config
@@ -160,122 +152,115 @@ def test_rotary_positions_as_complex_numbers(base: float) -> None:
             return x + self.out(mixed)
 
     torch.manual_seed(0)
-    found = twin(nn.Sequential(*(Turning() for _ in range(3))), torch.randn(2, 16, 64)).config
+    found = twin(nn.Sequential(*(Turning() for _ in range(2))), torch.randn(2, 16, 64)).config
     assert (found.position, found.rope_base, found.rope_fraction, found.causal) == ("rotary", base, 1.0, True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    model, inputs, _ = llama()
+    model, inputs, _ = llama(4)
     exact, rounded = twin(model, inputs), twin(model.to(dtype), inputs)
     assert not differing(rounded.config, exact.config)
 
 
-def plain() -> tuple[nn.Module, Any, str]:
-    return nn.Sequential(*(Block() for _ in range(8))), torch.randn(2, 16, 64), ""
+def plain(n_layers: int = 8) -> tuple[nn.Module, Any, str]:
+    return nn.Sequential(*(Block() for _ in range(n_layers))), torch.randn(2, 16, 64), ""
 
 
 MODELS_WITH_FAULTS = {"gpt2": gpt2, "llama": llama, "plain": plain}
 
 
+def attribute(block: Any, *names: str) -> str:
+    return next(name for name in names if hasattr(block, name))
+
+
+FIRST, SECOND = ("ln_1", "input_layernorm", "norm_1"), ("ln_2", "post_attention_layernorm", "norm_2")
+
+
 def no_norm(block: Any) -> None:
-    name = next(one for one in ("ln_1", "input_layernorm", "norm_1") if hasattr(block, one))
-    setattr(block, name, nn.Identity())
+    setattr(block, attribute(block, *FIRST), nn.Identity())
 
 
 def no_second_norm(block: Any) -> None:
-    name = next(one for one in ("ln_2", "post_attention_layernorm", "norm_2") if hasattr(block, one))
-    setattr(block, name, nn.Identity())
+    setattr(block, attribute(block, *SECOND), nn.Identity())
 
 
 def epsilon(block: Any) -> None:
-    norm = next(getattr(block, one) for one in ("ln_2", "post_attention_layernorm", "norm_2") if hasattr(block, one))
-    setattr(norm, "eps" if hasattr(norm, "eps") else "variance_epsilon", 0.1)
+    norm = getattr(block, attribute(block, *SECOND))
+    setattr(norm, attribute(norm, "eps", "variance_epsilon"), 0.1)
 
 
 def no_divisor(block: Any) -> None:
     if hasattr(block, "scale"):
         block.scale = 1.0
     else:
-        attention = getattr(block, "attn", None) or block.self_attn
-        attention.scaling = 1.0
-        attention.scale_attn_weights = False
+        attention = getattr(block, attribute(block, "attn", "self_attn"))
+        attention.scaling, attention.scale_attn_weights = 1.0, False
 
 
-def louder(block: Any) -> None:
-    block.mlp.register_forward_hook(lambda module, given, out: 3 * out) if hasattr(block, "mlp") else setattr(
-        block, "branch", 3.0)
+def times(factor: float) -> Callable[[Any], None]:
+    def change(block: Any) -> None:
+        if hasattr(block, "mlp"):
+            block.mlp.register_forward_hook(lambda module, given, out: factor * out)
+        else:
+            block.branch = factor
+    return change
 
 
-def dead(block: Any) -> None:
-    block.mlp.register_forward_hook(lambda module, given, out: 0 * out) if hasattr(block, "mlp") else setattr(
-        block, "branch", 0.0)
+FAULTS: tuple[dict[int, tuple[Callable[[Any], None], str, str]], ...] = (
+    {1: (no_norm, "attn_out", "no norm on attention's input"), 4: (epsilon, "mlp_out", "ε 0.1"),
+     5: (no_divisor, "attn_scores", "divides its attention logits by 1"),
+     7: (times(3.0), "mlp_out", "output of the MLP by 3"), 8: (times(0.0), "mlp_out", "output of the MLP by 0")},
+    {3: (no_second_norm, "mlp_out", "no norm on the MLP's input")}, {},
+)
+"""By layer from 1, of a model each; site and words."""
 
 
-FAULTS: dict[Callable[[Any], None], tuple[str, str]] = {
-    no_norm: ("attn_out", "no norm on attention's input"), no_second_norm: ("mlp_out", "no norm on the MLP's input"),
-    epsilon: ("mlp_out", "ε 0.1"), no_divisor: ("attn_scores", "divides its attention logits by 1"),
-    louder: ("mlp_out", "multiplies the output of the MLP by 3"),
-    dead: ("mlp_out", "multiplies the output of the MLP by 0"),
-}
-
-
-def seen(name: str, fault: Callable[[Any], None] | None = None, layer: int = 5) -> Profile:
+def seen(name: str, *faults: tuple[int, Callable[[Any], object]]) -> Profile:
     torch.manual_seed(0)
     model, inputs, stack = MODELS_WITH_FAULTS[name]()
     blocks: Any = model.get_submodule(stack)
-    if fault is not None:
+    for layer, fault in faults:
         fault(blocks[layer - 1])
     return probe(model, inputs)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("faults", FAULTS, ids=len)
 @pytest.mark.parametrize("name", MODELS_WITH_FAULTS)
-def test_a_layer_that_is_built_otherwise_is_named(name: str, fault: Callable[[Any], None]) -> None:
-    profile = seen(name, fault)
-    (layer, site, words), = profile.differences
-    assert (layer, site) == (5, FAULTS[fault][0])
-    assert FAULTS[fault][1] in words
-    own = words.partition(", where")[0]
-    assert any("ayer 5" in finding.meaning and own in finding.meaning for finding in diagnose(profile))
-
-
-def test_a_residual_that_is_left_out_is_named() -> None:
-    profile = seen("plain", lambda block: setattr(block, "keep", 0.0))
-    assert profile.differences == (
-        (5, "attn_out", "leaves out the stream that attention is added to, where its siblings add it"),)
-
-
-@pytest.mark.parametrize("name", MODELS_WITH_FAULTS)
-def test_healthy_models_have_no_odd_layers(name: str) -> None:
-    profile = seen(name)
-    assert profile.differences == ()
+def test_layers_that_are_built_otherwise_are_named(
+        name: str, faults: dict[int, tuple[Callable[[Any], None], str, str]]) -> None:
+    """Each in its own way; the others are not."""
+    profile = seen(name, *((layer, row[0]) for layer, row in faults.items()))
+    assert [row[:2] for row in profile.differences] == [(layer, site) for layer, (_, site, _) in faults.items()]
+    for layer, _, words in profile.differences:
+        assert faults[layer][2] in words
+        own = words.partition(", where")[0]
+        first = diagnose(profile)[0]
+        assert f"ayer {layer} " in first.meaning + first.evidence
+        assert own in first.meaning + first.evidence
     assert Profile.from_json(profile.to_json()).twin == profile.twin
 
 
-def test_what_a_design_does_by_layer_is_no_fault() -> None:
-    """A placement may treat its first layers otherwise, and an alternating design has no odd layers."""
-    for name in ("keel", "mix_ln", "layernorm_scaling", "realformer"):
-        inputs = batch.draw(OURS[name], 0)
-        found = probe(Transformer(OURS[name], 0), lambda whole, inputs=inputs: whole(whole.embed(inputs)))
-        assert found.differences == ()
-    model, inputs, _ = plain()
-    for block in list(model)[::2]:  # type: ignore[call-overload]
-        no_norm(block)
-    assert probe(model, inputs).differences == ()
+def test_a_residual_that_is_left_out_is_named() -> None:
+    (layer, site, words), = seen("plain", (5, lambda block: setattr(block, "keep", 0.0))).differences
+    assert (layer, site) == (5, "attn_out")
+    assert words.startswith("leaves out the stream")
+
+
+def test_an_alternating_design_has_no_odd_layers() -> None:
+    assert seen("plain", *((layer, no_norm) for layer in (1, 3, 5, 7))).differences == ()
 
 
 def test_the_differences_are_kept_in_json() -> None:
-    profile = seen("plain", no_norm)
+    profile = seen("plain", (5, no_norm))
     assert Profile.from_json(profile.to_json()).differences == profile.differences
 
 
 def test_faults_of_weights_stand_in_the_profile() -> None:
     """A wrong fan_in and a copied layer are no matter of structure: the weights' own statistics show them."""
-    def wrong(block: Any) -> None:
-        block.down.weight.data.mul_(2)
-    variances = seen("plain", wrong)["weight_variance", "W_out"][0]
+    profile = seen("plain", (5, lambda block: block.down.weight.data.mul_(2)))
+    variances = profile["weight_variance", "W_out"][0]
     assert variances[4] / variances.mean() == pytest.approx(4 * 8 / 11, rel=0.05)
     torch.manual_seed(0)
     model, inputs, _ = plain()
@@ -287,14 +272,15 @@ def test_faults_of_weights_stand_in_the_profile() -> None:
 
 def test_faults_in_every_layer_are_in_the_twin() -> None:
     torch.manual_seed(0)
-    model, inputs, _ = plain()
+    model, inputs, _ = plain(3)
     for block in model.children():
         no_divisor(block)
         epsilon(block)
         block.keep = 0.0  # type: ignore[assignment]
-    found = twin(model, inputs)
-    assert found.config.attention_scale == "none"
-    assert probe(model, inputs).differences == ()
+    profile, read = probed(model, inputs)
+    assert read.twin is not None
+    assert read.twin.config.attention_scale == "none"
+    assert profile.differences == ()
 
 
 def test_larger_than_any_config() -> None:
@@ -335,13 +321,6 @@ def test_the_theory_stands_under_a_healthy_stranger() -> None:
         return float(predict(config)["second_moment", "resid_post"][0, -1])
     assert measured == pytest.approx(expected(profile.twin), rel=0.05)
     assert measured != pytest.approx(expected(profile.twin.replace(init_variance=2.0)), rel=0.2)
-
-
-def test_a_table_for_a_notebook() -> None:
-    found = of_ours(OURS["pre_ln"])
-    text = found._repr_html_()
-    assert "nearest design" in text
-    assert "distance" in text
 
 
 def test_an_unreadable_block_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
