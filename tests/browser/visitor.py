@@ -109,9 +109,10 @@ def seconds_until_gone(kernel: str) -> float:
 
 
 def serving(address: str) -> psutil.Process:
-    """The process of a server."""
+    """The process of a server, which another process of the tests may have started."""
     port = address.rpartition(":")[2]
-    (running,) = (child for child in psutil.Process().children() if port in child.cmdline())
+    (running,) = (process for process in psutil.process_iter(["cmdline"])
+                  if {"explorer", "--port", port} <= {*(process.info["cmdline"] or ())})
     return running
 
 
