@@ -84,16 +84,16 @@ def free_port() -> int:
 
 def start(
     arguments: list[str], log: Path, *, port: int, below: str = "", **environment: str,
-) -> psutil.Popen:
+) -> subprocess.Popen[bytes]:
     """Runs `explorer …` at a port, below another program where one is named; returns once it listens."""
     at_once = ["--drain-seconds", "0"] if arguments[0] == "serve" else []
-    command = [*below.split(), sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *at_once,
-               *arguments[1:]]
+    command = [*below.split(), sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port),
+               *at_once, *arguments[1:]]
     if SHAKEN or "EXPLORER_SHAKE" in environment:
         paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
-        process = psutil.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
     deadline = time.monotonic() + STARTUP
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -102,26 +102,9 @@ def start(
             time.sleep(0.1)
         else:
             return process
-    end(process)
+    process.kill()
+    process.wait()
     pytest.fail(f"{command} does not listen:\n{log.read_text()}", pytrace=False)
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Whether a process runs no more; where another one has started it, it may not have heard so yet."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def end(process: psutil.Process) -> None:
-    """Ends a server, which may have ended before."""
-    deadline = time.monotonic() + 20
-    with suppress(psutil.NoSuchProcess):
-        process.terminate()
-        while not has_ended(process) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        process.kill()
 
 
 @contextmanager
@@ -134,7 +117,23 @@ def server(
     try:
         yield f"http://localhost:{port}"
     finally:
-        end(process)
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def end(server: int) -> None:
+    """Ends a server, by the number of its process, that another process may have started."""
+    deadline = time.monotonic() + 20
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(server)
+        process.terminate()
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.kill()
 
 
 @contextmanager
@@ -149,6 +148,7 @@ def lent(folder: Path, arguments: list[str], **environment: str) -> Iterator[str
         if not note.exists():
             port = free_port()
             process = start(arguments, folder / "lent.log", port=port, **environment)
+            process.returncode = 0  # others may end it, and then it is no fault that this process has not waited for it
             note.write_text(json.dumps({"process": process.pid, "port": port, "users": []}))
         known = json.loads(note.read_text())
         known["users"].append(os.getpid())
@@ -160,7 +160,7 @@ def lent(folder: Path, arguments: list[str], **environment: str) -> Iterator[str
         note.write_text(json.dumps(known))
         if not known["users"]:
             note.unlink()
-            end(psutil.Process(known["process"]))
+            end(known["process"])
 
 
 @pytest.fixture(scope="session")
