@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -214,38 +212,6 @@ def test_servers_start_without_compiling_a_grammar() -> None:
 def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None:
     """When this fails, `explorer.serve` need not keep it from it any longer."""
     assert imports_lark("import nbformat")
-
-
-def test_serve_says_where_finds_plotly_below_its_address_and_ends_with_ctrl_c() -> None:
-    """As behind a proxy that hands on what is below an address; a page is open when it ends."""
-    port = free_port()
-    command = [sys.executable, "-m", "explorer", "serve", "--port", str(port), "--no-browser", "--drain-seconds", "0",
-               "--base-url", "/else/where/"]
-    # What a shell puts into the background ignores Ctrl-C, and so would whatever it starts.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGINT, before)
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "Starting …\n"
-        assert server.stdout.readline() == (
-            f"Transformer Signal Explorer is at http://localhost:{port}/else/where/ (Ctrl-C stops it)\n")
-        with pytest.raises(HTTPError, match="403"):  # no file of the folder is for visitors, least of all the notebook
-            urlopen(f"http://localhost:{port}/else/where/voila/files/explorer.ipynb", timeout=10)
-        with urlopen(f"http://localhost:{port}/else/where/", timeout=60) as page:
-            announced = next(line for line in page if b"data-plotly" in line).decode()
-        path = announced.split('data-plotly="')[1].split('"')[0]
-        assert path.startswith("/else/where/voila/plotly-")
-        with urlopen(f"http://localhost:{port}{path}", timeout=60) as sent:
-            assert sent.headers["Content-Type"] == "text/javascript; charset=utf-8"
-            assert sent.read() == plotlyjs.part()
-        server.send_signal(signal.SIGINT)
-        out, err = server.communicate(timeout=60)
-    finally:
-        server.kill()
-        server.wait()
-    assert (server.returncode, out) == (0, "")
-    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(("variable", "value", "complaint"), [

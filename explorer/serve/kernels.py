@@ -85,6 +85,8 @@ class Kernels(AsyncMappingKernelManager):
         """Kernels that wait for a visitor: nobody's page is theirs yet."""
         self._without_page: dict[str, float] = {}
         """Since when a kernel has had no page, in the event loop's seconds."""
+        self._left: dict[str, float] = {}
+        """When a browser said that it leaves the page of a kernel, in the same seconds."""
         self._unsent: dict[str, list[tuple[str, Any]]] = {}
         """Messages that are kept for a page that is out of reach, with the name of their channel."""
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -261,11 +263,16 @@ class Kernels(AsyncMappingKernelManager):
     def notify_disconnect(self, kernel_id: str) -> None:
         """Notes that a page has gone, or is out of reach."""
         super().notify_disconnect(kernel_id)
-        self._without_page[kernel_id] = IOLoop.current().time()
+        now = self._without_page[kernel_id] = IOLoop.current().time()
+        # Firefox closes a connection as one that is left while its page still runs. The page may then open another,
+        # which breaks off without a word when the browser ends the page's process.
+        if now - self._left.get(kernel_id, -math.inf) < RETURN:
+            self.leave(kernel_id)
 
     def leave(self, kernel_id: str) -> None:
         """Notes that a browser has left its page. Firefox may end a page's process before it sends the goodbye."""
-        self._without_page[kernel_id] = IOLoop.current().time() - max(0.0, self.grace - RETURN)
+        now = self._left[kernel_id] = IOLoop.current().time()
+        self._without_page[kernel_id] = now - max(0.0, self.grace - RETURN)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""
@@ -300,6 +307,7 @@ class Kernels(AsyncMappingKernelManager):
         self._preheated.discard(kernel_id)
         self._runs.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
+        self._left.pop(kernel_id, None)
         self._unsent.pop(kernel_id, None)
         await self._claim()
 

@@ -15,12 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partialmethod
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
+from filelock import FileLock
 from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 
 from explorer.serve import notebooks
@@ -75,32 +77,23 @@ def browser(chromium: str, playwright: Playwright) -> Iterator[Browser]:
     running.close()
 
 
-@contextmanager
-def server(arguments: list[str], log: Path, **environment: str) -> Iterator[str]:
-    """Runs `explorer …` on a free port until the block ends; gives its address."""
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+def start(
+    arguments: list[str], log: Path, *, port: int, below: str = "", **environment: str,
+) -> subprocess.Popen[bytes]:
+    """Runs `explorer …` at a port, below another program where one is named; returns once it listens."""
     at_once = ["--drain-seconds", "0"] if arguments[0] == "serve" else []
-    command = [sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port), *at_once,
-               *arguments[1:]]
+    command = [*below.split(), sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port),
+               *at_once, *arguments[1:]]
     if SHAKEN or "EXPLORER_SHAKE" in environment:
         paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
-    try:
-        _wait_until_it_listens(process, port, log)
-        yield f"http://localhost:{port}"
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + STARTUP
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -108,14 +101,81 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Pat
         except OSError:
             time.sleep(0.1)
         else:
-            return
-    pytest.fail(f"{process.args} does not listen:\n{log.read_text()}", pytrace=False)
+            return process
+    process.kill()
+    process.wait()
+    pytest.fail(f"{command} does not listen:\n{log.read_text()}", pytrace=False)
+
+
+@contextmanager
+def server(
+    arguments: list[str], log: Path, *, port: int = 0, below: str = "", **environment: str,
+) -> Iterator[str]:
+    """Runs `explorer …`, at a free port where none is named, until the block ends; gives its address."""
+    port = port or free_port()
+    process = start(arguments, log, port=port, below=below, **environment)
+    try:
+        yield f"http://localhost:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def end(server: int) -> None:
+    """Ends a server, by the number of its process, that another process may have started."""
+    deadline = time.monotonic() + 20
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(server)
+        process.terminate()
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.kill()
+
+
+@contextmanager
+def lent(folder: Path, arguments: list[str], **environment: str) -> Iterator[str]:
+    """A server for all processes of a run of tests; gives its address.
+
+    The first process that asks starts it, and the last that leaves ends it: which of them started it is no matter. One
+    that was killed is no user any more.
+    """
+    note, lock = folder / "lent.json", FileLock(folder / "lent.lock")
+    with lock:
+        if not note.exists():
+            port = free_port()
+            process = start(arguments, folder / "lent.log", port=port, **environment)
+            process.returncode = 0  # others may end it, and then it is no fault that this process has not waited for it
+            note.write_text(json.dumps({"process": process.pid, "port": port, "users": []}))
+        known = json.loads(note.read_text())
+        known["users"].append(os.getpid())
+        note.write_text(json.dumps(known))
+    yield f"http://localhost:{known['port']}"
+    with lock:
+        known = json.loads(note.read_text())
+        known["users"] = [user for user in known["users"] if user != os.getpid() and psutil.pid_exists(user)]
+        note.write_text(json.dumps(known))
+        if not known["users"]:
+            note.unlink()
+            end(known["process"])
 
 
 @pytest.fixture(scope="session")
-def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of a run of tests have in common."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def voila(run: Path) -> Iterator[str]:
     """Address of a standalone Voilà that serves the page."""
-    with server(["serve"], tmp_path_factory.mktemp("voila") / "log", EXPLORER_PROCESSES="2") as address:
+    folder = run / "voila"
+    folder.mkdir(exist_ok=True)
+    with lent(folder, ["serve"], EXPLORER_PROCESSES="2") as address:
         yield address
 
 
@@ -148,18 +208,27 @@ class Laboratory(NamedTuple):
     def fresh(self) -> str:
         """The address of a copy of the page's notebook that nobody has opened."""
         number = len(list((self.folder / "notebooks").glob("explorer*.ipynb")))
-        copy = self.folder / "notebooks" / f"explorer{number}.ipynb"
+        copy = self.folder / "notebooks" / f"explorer{os.getpid()}-{number}.ipynb"  # other processes copy it as well
         shutil.copy(notebooks() / "explorer.ipynb", copy)
         forget_runs(copy)
         return f"{self.address}/lab/tree/{copy.name}"
 
 
 @pytest.fixture(scope="session")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings."""
-    folder = tmp_path_factory.mktemp("lab")
-    shutil.copytree(notebooks(), folder / "notebooks")
-    with jupyterlab(folder) as address:
+def laboratory(run: Path) -> Iterator[Laboratory]:
+    """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings and memories."""
+    folder = run / "lab"
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "copied.lock"):
+        if not (folder / "notebooks").exists():
+            shutil.copytree(notebooks(), folder / "notebooks")
+    homes = {
+        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    places = {variable: str(folder / name) for variable, name in homes.items()}
+    options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
+    with lent(folder, ["lab", "--", *options], **places) as address:
         yield Laboratory(address, folder)
 
 
@@ -167,20 +236,6 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 def lab(laboratory: Laboratory) -> str:
     """Address of a notebook in JupyterLab that was not opened yet."""
     return laboratory.fresh()
-
-
-@contextmanager
-def jupyterlab(folder: Path, **more: str) -> Iterator[str]:
-    """A JupyterLab on `folder/notebooks`, which keeps all that it remembers in the folder too."""
-    options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
-    homes = {
-        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-    }
-    environment = more | {variable: str(folder / name) for variable, name in homes.items()}
-    log = folder / f"log{len(list(folder.glob('log*')))}"
-    with server(["lab", "--", *options], log, **environment) as address:
-        yield address
 
 
 def open_in_voila(page: Page, address: str) -> None:

@@ -9,27 +9,16 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from explorer.app.widgets.runtime import KEY, LATE, STUB, WITHOUT_SCRIPT
 
-from .conftest import server
-from .visitor import kernels, wait_until
-
 SOON = 90_000
 """Milliseconds in which a page that is loaded twice has said what it lacks."""
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of this file's own, which starts a process for each page."""
-    with server(["serve", "--preheat", "0"], tmp_path_factory.mktemp("arrival") / "log") as running:
-        yield running
-
-
 @pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page that was not opened yet; its process has ended when the test is over."""
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that was not opened yet."""
     page = browser.new_page()
     yield page
     page.close()
-    wait_until(lambda: not kernels(address))
 
 
 def passed_on(route: Route) -> None:
@@ -53,13 +42,13 @@ MISSING: dict[str, tuple[str, Callable[[Route], None], str]] = {
 
 @pytest.mark.parametrize(("path", "harm", "sentence"), MISSING.values(), ids=MISSING)
 def test_a_page_without_controls_is_loaded_again_and_then_says_why(
-    page: Page, address: str, path: str, harm: Callable[[Route], None], sentence: str,
+    page: Page, voila: str, path: str, harm: Callable[[Route], None], sentence: str,
 ) -> None:
     loaded: list[str] = []
     page.on("request", lambda request: loaded.append(request.url) if request.is_navigation_request() else None)
-    where = f"{address}/" if path == "/" else path
+    where = f"{voila}/" if path == "/" else path
     page.route(where, harm)
-    page.goto(address)
+    page.goto(voila)
     notice = page.locator("#ex-notice")
     expect(notice).to_contain_text(sentence, timeout=SOON)
     assert len(loaded) == 2
@@ -78,9 +67,9 @@ WITHOUT_MODEL = """addEventListener('DOMContentLoaded', () => {
 """Has a page show a widget that Python does not know."""
 
 
-def test_a_page_whose_widget_python_does_not_know_says_so(page: Page, address: str) -> None:
+def test_a_page_whose_widget_python_does_not_know_says_so(page: Page, voila: str) -> None:
     page.add_init_script(WITHOUT_MODEL)
-    page.goto(address)
+    page.goto(voila)
     notice = page.locator("#ex-notice")
     expect(notice).to_contain_text("The controls of this page could not be drawn.", timeout=SOON)
     page.evaluate("() => { window.name = 'known'; }")
@@ -88,11 +77,11 @@ def test_a_page_whose_widget_python_does_not_know_says_so(page: Page, address: s
     expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=SOON)
 
 
-def test_a_page_that_failed_once_comes_by_itself(page: Page, address: str) -> None:
+def test_a_page_that_failed_once_comes_by_itself(page: Page, voila: str) -> None:
     """And may fail once again later: the try counts for one arrival."""
     for _ in range(2):
         page.route("**/voila.js", lambda route: route.abort(), times=1)
-        page.goto(address)
+        page.goto(voila)
         expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=SOON)
         expect(page.locator("#ex-notice")).to_be_hidden()
         page.wait_for_function("() => Object.values(sessionStorage).every((note) => !note)")

@@ -10,26 +10,27 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPResponse
 from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, Route, expect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from explorer import plotlyjs
+from explorer.limits import process_count
+from explorer.serve.kernels import STOPPED
+
 from .conftest import server
-from .test_voila import KERNEL
 from .visitor import (
     ARRIVED,
     PROTOCOL,
@@ -40,7 +41,10 @@ from .visitor import (
     enter,
     kernels,
     message,
+    neighbour,
+    numbers,
     processes,
+    received,
     seconds_until_gone,
     serving,
     turned_away,
@@ -49,6 +53,8 @@ from .visitor import (
 
 PAGES = 3
 """Pages at a time that the server of these tests allows."""
+FIRST: list[tuple[HTTPResponse, str]] = []
+"""What the server answered as soon as it listened."""
 MEGABYTE = 1e6
 
 
@@ -59,9 +65,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
-    """A server of this file's own, with few pages, which end soon and are looked at often; also `explorer.example`."""
-    limits = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example"]
-    with server(["serve", *limits], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1") as running:
+    """A server of this file's own, with few pages, which end soon and are looked at often; also `explorer.example`.
+
+    Its neighbours reach it, and a network that is not theirs may read its numbers.
+    """
+    options = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example", "--host", "0.0.0.0",  # noqa: S104
+               "--metrics-from", "198.51.100.0/24", "--drain-seconds", "60"]
+    with server(["serve", *options], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1") as running:
+        FIRST.append(asked(running, "/health"))
         wait_until(lambda: health(running)["status"] == "ok")
         yield running
     assert "Traceback" not in log.read_text()
@@ -82,6 +93,91 @@ def empty(address: str) -> str:
 def health(address: str, base: str = "/") -> dict[str, object]:
     """The server's numbers."""
     return dict(json.loads(asked(address, f"{base}health")[1]))
+
+
+def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
+    (answer, text), = FIRST
+    assert (answer.status, json.loads(text)["status"]) == (503, "starting")
+    said = health(address)
+    assert said.pop("tasks_waiting") >= 0  # the kernel that waits for a visitor has its first design measured
+    assert said == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1, "workers": process_count()}
+
+
+def test_numbers_follow_what_happens(address: str) -> None:
+    before = numbers(address)
+    assert before["explorer_max_pages"] == PAGES
+    asked(address, Host="rebound.example")
+    asked(address, Sec_Purpose="prefetch")
+    with enter(address, arrive(address)) as visit:
+        assert answers(visit)
+        after = numbers(address)
+        assert after["explorer_pages"] == before["explorer_pages"] + 1
+        assert after["explorer_websockets"] == 1
+        assert after["explorer_connections"] >= 1
+        assert after["explorer_refused_totalanother name"] == 1
+        assert after["explorer_refused_totalloaded ahead"] == 1
+        assert after["explorer_page_seconds_count"] == before["explorer_page_seconds_count"] + 1
+        assert after["explorer_page_seconds_sum"] > before["explorer_page_seconds_sum"]
+
+
+def test_the_memory_of_the_kernels_is_what_they_take(address: str) -> None:
+    def both() -> tuple[float, float]:
+        taken = sum(psutil.Process(process).memory_full_info().uss for process in kernels(address))
+        return taken, numbers(address)["explorer_kernels_memory_bytes"]
+
+    wait_until(lambda: both()[0] == pytest.approx(both()[1], rel=0.02), said=both)
+    assert both()[1] > 30e6
+
+
+def test_a_neighbour_whom_nobody_named_gets_no_numbers(address: str) -> None:
+    if here := neighbour():
+        there = address.replace("localhost", here)
+        assert asked(there, "/health")[0].status == 200
+        assert asked(there, "/metrics")[0].status == 404
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"])
+def test_a_proxy_gets_no_numbers(address: str, header: str) -> None:
+    assert asked(address, "/metrics", **{header: "for=192.0.2.7"})[0].status == 404
+
+
+def test_the_public_name_has_no_numbers(address: str) -> None:
+    assert asked(address, "/health", Host="explorer.example")[0].status == 200
+    assert asked(address, "/metrics", Host="explorer.example")[0].status == 404
+
+
+ANSWERS = {
+    "the page": ("/", {}, 200),
+    "a file of the template": ("/voila/templates/explorer/static/page.js", {}, 200),
+    "a file of Voilà": ("/voila/static/voila.js", {}, 200),
+    "plotly.js": (f"/{plotlyjs.path()}", {}, 200),
+    "a theme": ("/voila/api/themes/@jupyterlab/theme-light-extension/index.css", {}, 404),
+    "health": ("/health", {}, 200),
+    "numbers": ("/metrics", {}, 200),
+    "a search engine": ("/robots.txt", {}, 200),
+    "no file": ("/nothing", {}, 404),
+    "a file that visitors must not have": ("/voila/files/explorer.ipynb", {}, 403),
+    "another name": ("/", {"Host": "rebound.example"}, 403),
+    "another site": ("/", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+    "a page loaded ahead": ("/", {"Sec_Purpose": "prefetch"}, 503),
+    "a kernel that is none": ("/api/kernels/0-0-0-0-0", {}, 404),
+}
+
+
+@pytest.mark.parametrize(("path", "headers", "status"), ANSWERS.values(), ids=ANSWERS)
+def test_every_answer_says_what_a_browser_must_not_do(
+    address: str, path: str, headers: dict[str, str], status: int,
+) -> None:
+    answer, _ = asked(address, path, **headers)
+    assert answer.status == status
+    policy = answer.headers["Content-Security-Policy"]
+    for rule in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'",
+                 "frame-ancestors 'self'"):
+        assert rule in policy
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(answer.headers["Permissions-Policy"].split(", "))
 
 
 def deaf(address: str, kernel: str) -> ClientConnection:
@@ -165,9 +261,9 @@ def test_a_flooded_kernel_is_free_again_soon(empty: str) -> None:
         assert turned_away(visit) == 1008
 
 
-def in_line(address: str, cookie: str = "") -> tuple[int, str, str]:
+def in_line(address: str, cookie: str = "", **headers: str) -> tuple[int, str, str]:
     """A visitor's answer: its status, its place in line, and the cookie that the browser keeps."""
-    answer, words = asked(address, Cookie=cookie)
+    answer, words = asked(address, Cookie=cookie, **headers)
     found = re.search(r"You are (\w+) in line", words)
     kept = [told.partition(";")[0] for told in answer.headers.get_all("Set-Cookie", []) if "explorer-line=" in told]
     return answer.status, found[1] if found else "", "".join(kept[:1]) or cookie
@@ -318,13 +414,37 @@ def test_a_waiting_kernel_that_is_dead_or_stopped_is_nobodys(empty: str, harm: s
     (waiting,) = kernels(empty)
     wait_until(lambda: rests(waiting))  # it has run the notebook
     os.kill(waiting, harm)
+    wait_until(lambda: not psutil.pid_exists(waiting) or psutil.Process(waiting).status() in STOPPED)
     with enter(empty, arrive(empty)) as visit:
         assert answers(visit)
     wait_until(lambda: waiting not in kernels(empty))
 
 
+def test_events_are_lines_of_json_without_anything_of_a_visitor(empty: str, log: Path) -> None:
+    """Whatever a visitor sends stays out of the log: headers, address, path, cookie, and what is in messages."""
+    secret, before = "nobody-may-know", len(log.read_text())
+    with ExitStack() as open_ones:
+        for _ in range(PAGES):
+            visit = open_ones.enter_context(enter(empty, arrive(empty, f"/?title={secret}")))
+        visit.send(message("comm_msg", {"comm_id": secret, "data": {"title": secret}}))
+        assert answers(visit)
+        cookie = in_line(empty, f"explorer-line={secret}", User_Agent=secret, Referer=secret, X_Forwarded_For=secret)[2]
+        asked(empty, f"/voila/api/shutdown/{ARRIVED[-1]}", "POST")
+        wait_until(lambda: '"ended"' in log.read_text()[before:])
+        events = [json.loads(line) for line in log.read_text()[before:].splitlines()]
+        wait_until(lambda: in_line(empty, cookie)[0] == 200)  # the line is empty again
+    assert [event["event"] for event in events] == ["opened"] * PAGES + ["refused", "ended"]
+    assert [event.get("reason") for event in events[-2:]] == ["full", "left"]
+    assert [event["pages"] for event in (*events[:PAGES], events[-1])] == [*range(1, PAGES + 1), PAGES - 1]
+    assert all(event["time"] for event in events)
+    assert all(event["seconds"] >= 0 for event in events if event["event"] != "refused")
+    text = log.read_text()
+    assert [private for private in (secret, *ARRIVED) if private in text] == []
+    assert "127.0.0.1" not in "".join(map(str, events))
+
+
 def test_who_came_first_gets_the_next_page(empty: str) -> None:
-    """The last test for which the server must be empty: it leaves a line, which is there for a while."""
+    """It leaves a line, which is there for a while."""
     with ExitStack() as open_ones:
         for _ in range(PAGES):
             open_ones.enter_context(enter(empty, arrive(empty)))
@@ -344,141 +464,19 @@ def test_who_came_first_gets_the_next_page(empty: str) -> None:
         assert in_line(empty, cookies[2])[:2] == (503, "second")
 
 
-def test_a_server_that_was_killed_leaves_nothing(tmp_path: Path) -> None:
-    """Its kernels end by themselves; its folder is removed by the next server."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        folder = Path(short)
-        with server(["serve"], tmp_path / "log", TMPDIR=short) as address:
-            kernel = arrive(address)
-            serving(address).kill()
-            assert seconds_until_gone(kernel) < SOON
-        (left,) = folder.glob("explorer-serve-*")
-        with server(["serve", "--preheat", "0"], tmp_path / "log2", TMPDIR=short) as address:
-            assert asked(address, "/health")[0].status == 200
-            assert not left.exists()
-            assert len(list(folder.glob("explorer-serve-*"))) == 1
-        assert not list(folder.iterdir())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody can write below /proc, not even root")
-def test_a_long_path_and_a_home_that_cannot_be_written_are_no_hindrance(tmp_path: Path) -> None:
-    """Where a socket's address below the folder for temporary files would be too long, another is used."""
-    deep = tmp_path / ("a" * 60) / ("b" * 60)
-    deep.mkdir(parents=True)
-    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), "/proc/nobody")
-    with server(["serve", "--preheat", "0"], tmp_path / "log", TMPDIR=str(deep), **homes) as address, \
-            enter(address, arrive(address)) as visit:
+def test_open_pages_go_on_while_the_server_ends_until_it_is_asked_again(empty: str, log: Path) -> None:
+    """The last test: nobody new comes, and then the server ends at once and says so to the page."""
+    running = serving(empty)
+    with enter(empty, arrive(empty)) as visit:
         assert answers(visit)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
-def test_few_open_files_are_said_and_make_fewer_pages(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    options = f"--no-browser --preheat 0 --max-pages 40 --port {port}"
-    limited = f"ulimit -n 512; exec {sys.executable} -m explorer serve {options}"
-    with subprocess.Popen(["bash", "-c", limited], stdout=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
-            assert [running.stdout.readline() for _ in range(3)][2] == (
-                "Open files are limited to 512 (ulimit -n), which is too few for 40 pages\n")
-        finally:
-            running.terminate()
-
-
-@pytest.fixture(scope="module")
-def below(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server whose page is at `/explorer/`."""
-    options = ["--base-url", "/explorer/", "--preheat", "0"]
-    with server(["serve", *options], tmp_path_factory.mktemp("below") / "log", EXPLORER_GRACE_SECONDS="120") as address:
-        yield address
-
-
-def test_the_page_works_below_another_address_and_in_a_frame(browser: Browser, below: str) -> None:
-    """As behind a proxy that hands on what is below `/explorer/`, within a page of the same site."""
-    page = browser.new_page()
-    asked_for: list[str] = []
-    page.on("request", lambda request: asked_for.append(request.url))
-    page.route(f"{below}/lesson", lambda route: route.fulfill(
-        content_type="text/html", body='<iframe title="Depth" src="/explorer/?embed=1&n_layers=24"></iframe>'))
-    page.goto(f"{below}/lesson")
-    frame = page.frame_locator("iframe")
-    expect(frame.locator(".ex-status")).to_contain_text("Measured", timeout=60_000)
-    assert health(below, "/explorer/")["pages"] == 1
-    assert {url for url in asked_for if url.startswith("http")} == {
-        url for url in asked_for if url.startswith((f"{below}/explorer/", f"{below}/lesson"))}
-    page.goto(f"{below}/explorer/health")  # the page says that it is left
-    wait_until(lambda: health(below, "/explorer/")["pages"] == 0, 30)
-    page.close()
-
-
-def test_a_page_whose_kernels_die_before_it_is_connected_says_so(browser: Browser, below: str) -> None:
-    """Two: the page is loaded again by itself, once."""
-    page = browser.new_page()
-
-    def kill(route: Route) -> None:
-        for process in kernels(below):
-            os.kill(process, signal.SIGKILL)
-        route.continue_()
-
-    page.route("**/voila.js", kill)
-    page.goto(f"{below}/explorer/")
-    notice = page.locator("#ex-notice")
-    expect(notice).to_contain_text("The Python process of this page has ended", timeout=60_000)
-    page.unroute("**/voila.js")
-    notice.get_by_role("button", name="Reload").click()
-    expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
-    page.close()
-
-
-def test_a_page_whose_browser_goes_elsewhere_keeps_no_kernel(below: str) -> None:
-    """Also where its goodbye is lost, as Firefox loses it where it ends the page's process. A page that is out of reach
-    keeps its own, though it went before."""
-    kernel, unreachable = arrive(below, "/explorer/"), arrive(below, "/explorer/")
-    for one, code in ((unreachable, 1000), (kernel, 1001)):
-        with enter(f"{below}/explorer", one) as visit:
-            assert answers(visit)
-            visit.close(code)
-    assert seconds_until_gone(kernel) < SOON
-    assert processes(unreachable)
-
-
-def moves(visit: ClientConnection) -> bool:
-    """Whether a kernel answers after a message as of a widget: a question alone is no use of the page."""
-    visit.send(message("comm_msg", {"comm_id": "none", "data": {}}))
-    return answers(visit)
-
-
-def test_an_idle_page_asks_and_stays_where_somebody_is_there(browser: Browser, tmp_path: Path) -> None:
-    """And gives its kernel back where nobody is, as one without a browser does.
-
-    Nobody is taken for gone sooner than a busy machine's kernel takes for its first answer.
-    """
-    limits = {"EXPLORER_IDLE_SECONDS": "18", "EXPLORER_LOOK_SECONDS": "1"}
-    with ExitStack() as open_ones:
-        address = open_ones.enter_context(server(["serve", "--preheat", "0"], tmp_path / "log", **limits))
-        page = browser.new_page()
-        page.goto(address)
-        expect(page.locator(".ex-root .ex-status")).to_contain_text("Measured", timeout=60_000)
-        own = page.evaluate(KERNEL)
-        visit = open_ones.enter_context(enter(address, arrive(address)))
-        idle = open_ones.enter_context(enter(address, kernel := arrive(address)))
-        assert moves(visit)
-        notice = page.locator("#ex-notice")
-        expect(notice).to_contain_text(re.compile(r"Still there\? This page ends in \d+ s\."), timeout=30_000)
-        page.get_by_role("button", name="Stay").click()
-        expect(notice).to_be_hidden()
-        assert processes(own)
-        assert moves(visit)
-        expect(notice).to_contain_text("Still there?", timeout=30_000)
-        page.keyboard.press("Shift")  # any act will do
-        expect(notice).to_be_hidden()
-        wait_until(lambda: moves(visit) and not processes(kernel))  # it measures the first design, then rests
-        assert turned_away(idle) == 1001
-        with pytest.raises(InvalidStatus), enter(address, kernel):
-            pass
-        expect(notice).to_contain_text("This page was not used for 0.3 minutes. The Python process of this page",
-                                       timeout=60_000)
-        expect(notice.get_by_role("button")).to_have_text("Reload")
-        wait_until(lambda: not processes(own), 30)  # the page is told before its kernel has ended
-        page.close()
+        running.terminate()
+        wait_until(lambda: asked(empty, "/health")[0].status == 503)
+        assert health(empty)["status"] == "draining"
+        refused, words = asked(empty)
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "15")
+        assert "about to be restarted" in words
+        assert answers(visit)
+        running.terminate()
+        assert received(visit, "The server has been stopped.")
+        assert running.wait(20) == 0
+    assert '"event": "draining"' in log.read_text()

@@ -5,16 +5,14 @@ The page recovers by itself, or says what happened and offers the way on; no set
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -25,12 +23,23 @@ from explorer.tasks.pool import KILLED
 
 from .conftest import server
 from .dashboard import Dashboard
+from .test_crowds import health, rests
 from .test_drag import DRAG
 from .test_map import DOTS, LINK, status
-from .test_operator import numbers
 from .test_race import SIZES, Track
 from .test_voila import KERNEL
-from .visitor import asked, processes, serving, wait_until
+from .visitor import (
+    SOON,
+    answers,
+    arrive,
+    enter,
+    kernels,
+    numbers,
+    processes,
+    seconds_until_gone,
+    serving,
+    wait_until,
+)
 
 BEGIN_DRAG = f"""(field) => {{
   globalThis.dragged = ({DRAG})([field, Array.from({{ length: 40 }}, (_, index) => index < 30 ? 1 : -1)]);
@@ -41,33 +50,39 @@ SETTINGS = """() => [...document.querySelectorAll('.ex-explore [data-field]')].m
   [...control.querySelectorAll('input, select')].map(({ type, checked, value }) => type === 'radio' ? checked : value),
 ])"""
 WORKER = "explorer.tasks.worker"
+forked = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forks on Linux alone")
 ASLEEP = 8_000
 """Milliseconds; the page waits for five seconds at most, the server for three, before it takes a kernel for dead."""
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of this file's own, which its last test ends."""
-    with server(["serve"], tmp_path_factory.mktemp("faults") / "log", EXPLORER_PROCESSES="2") as running:
+def disk() -> Iterator[Path]:
+    """A disk of 64 MB where one can be made, else a folder; its path is short enough for a server's folder."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        with suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=True, capture_output=True)
+        yield Path(folder)
+        if Path(folder).is_mount():
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, disk: Path) -> Iterator[str]:
+    """A server of this file's own, which its last test ends; it looks at its kernels every second."""
+    usual = {"EXPLORER_PROCESSES": "2", "EXPLORER_LOOK_SECONDS": "1", "TMPDIR": str(disk)}
+    with server(["serve"], tmp_path_factory.mktemp("faults") / "log", **usual) as running:
         yield running
 
 
-@contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Dashboard]:
-    """A page of a server."""
+@pytest.fixture(scope="module")
+def shown(browser: Browser, address: str) -> Iterator[Dashboard]:
+    """A page that outlives all that fails around it."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(address)
     visit.wait_until_drawn()
     yield visit
     page.close()
-
-
-@pytest.fixture(scope="module")
-def shown(browser: Browser, address: str) -> Iterator[Dashboard]:
-    """A page that outlives all that fails around it."""
-    with opened(browser, address) as visit:
-        yield visit
 
 
 @pytest.fixture
@@ -220,98 +235,108 @@ def test_a_network_that_was_away_goes_on(visit: Dashboard) -> None:
     visit.complaints = []  # of a console that could not reach the server
 
 
-@contextmanager
-def standing(
-    log: Path, port: int, *options: str, below: tuple[str, ...] = (), **environment: str,
-) -> Iterator[psutil.Process]:
-    """A server at a port that the test knows; gives its process once the page can be had."""
-    program = [*below, sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port),
-               "--drain-seconds", "0", *options]
-    with log.open("w") as output:
-        process = psutil.Popen(program, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
-    try:
-        wait_until(lambda: listens(port), said=log.read_text)
-        yield process
-    finally:
-        if process.is_running():
-            process.terminate()
-            process.wait(20)
-
-
-def listens(port: int) -> bool:
-    try:
-        return asked(f"http://localhost:{port}", "/health")[0].status == 200
-    except OSError:
-        return False
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        number: int = probe.getsockname()[1]
-        return number
-
-
-@pytest.mark.skipif(not shutil.which("taskset"), reason="this machine has no taskset")
-def test_one_core_is_enough(browser: Browser, tmp_path: Path, port: int) -> None:
-    with standing(tmp_path / "log", port, below=("taskset", "-c", "0")) as running:
-        assert len(running.cpu_affinity()) == 1
-        with opened(browser, f"http://localhost:{port}") as visit:
-            with visit.redrawn():
-                visit.page.evaluate(BEGIN_DRAG, "n_layers")
-                visit.page.evaluate("dragged")
-            expect(visit.page.locator(".ex-status-text")).to_have_text("Measured 32 layers of width 256")
-            visit.must_be_clean()
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    """A disk of 16 MB, at a path that is short enough for a server's folder."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        try:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("a disk can be made by root alone")
-        yield Path(folder)
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-def test_a_full_disk_ends_nothing_that_is_open(browser: Browser, tmp_path: Path, port: int, small_disk: Path) -> None:
+def test_a_full_disk_ends_nothing_that_is_open(visit: Dashboard, address: str, disk: Path) -> None:
     """Also a design goes on being measured for which memory is claimed; somebody new comes once there is room."""
-    address, fill = f"http://localhost:{port}", small_disk / "fill"
-    with standing(tmp_path / "log", port, TMPDIR=str(small_disk)), opened(browser, address) as visit:
-        assert list(small_disk.glob("explorer-serve-*"))
-        with suppress(OSError), fill.open("wb", buffering=0) as file:
-            while file.write(bytes(4096)):
-                pass
-        must_follow(visit, 7)
-        must_follow(visit, 60)  # needs more than a worker has: memory is claimed
-        fill.unlink()
-        must_follow(visit, 8)
-        visit.must_be_clean()
-        visit.page.goto(address)
-        visit.wait_until_drawn()
-        must_follow(visit, 5)
+    if not disk.is_mount():
+        pytest.skip("a disk can be made by root alone")
+    fill = disk / "fill"
+    assert list(disk.glob("explorer-serve-*"))
+    with suppress(OSError), fill.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    must_follow(visit, 7)
+    must_follow(visit, 60)  # needs more than a worker has: memory is claimed
+    fill.unlink()
+    must_follow(visit, 8)
+    visit.must_be_clean()
+    visit.page.goto(address)
+    visit.wait_until_drawn()
+    must_follow(visit, 5)
 
 
-def test_after_restarts_of_the_server_a_reload_brings_all_settings_back(
-    visit: Dashboard, address: str, tmp_path: Path,
+def zygote(address: str) -> psutil.Process:
+    """The process of a server that kernels are forks of."""
+    (found,) = [child for child in serving(address).children() if "zygote" in " ".join(child.cmdline())]
+    return found
+
+
+def rested(address: str) -> None:
+    """Waits until a kernel waits for a visitor that has run the page's notebook, and nothing else starts."""
+    wait_until(lambda: health(address)["status"] == "ok" and health(address)["waiting"] == 1)
+    wait_until(lambda: all(rests(process) for process in kernels(address)))
+
+
+@forked
+def test_a_kernel_that_was_given_to_a_page_is_not_ended_for_being_slow(address: str) -> None:
+    """It is stopped between the page and its websocket, for longer than a heart may miss, and looked at meanwhile."""
+    rested(address)
+    kernel = arrive(address)
+    (process,) = processes(kernel)
+    process.suspend()
+    time.sleep(6)
+    process.resume()
+    with enter(address, kernel) as visit:
+        assert answers(visit)
+
+
+@forked
+def test_pages_go_on_where_the_zygote_dies_and_new_ones_come(address: str) -> None:
+    rested(address)
+    with ExitStack() as visits:
+        before = visits.enter_context(enter(address, arrive(address)))
+        rested(address)
+        killed = zygote(address)
+        killed.kill()
+        time.sleep(0.2)
+        for _ in range(2):  # the kernel that waited, and one that is forked by another zygote
+            visit = visits.enter_context(enter(address, arrive(address)))
+            assert answers(visit)
+        assert zygote(address) != killed
+        time.sleep(3)  # a kernel that looked for its parent would have ended
+        assert answers(before)
+        assert answers(visit)
+
+
+@forked
+def test_a_zygote_that_stands_still_is_replaced(address: str) -> None:
+    rested(address)
+    stopped = zygote(address)
+    stopped.suspend()
+    for _ in range(2):
+        with enter(address, arrive(address)) as visit:
+            assert answers(visit)
+    assert zygote(address) != stopped
+
+
+@forked
+@pytest.mark.skipif(not shutil.which("taskset") or not shutil.which("prlimit"), reason="this machine has no util-linux")
+def test_after_the_server_was_killed_a_reload_brings_all_settings_back(
+    visit: Dashboard, address: str, disk: Path, tmp_path: Path,
 ) -> None:
-    """The last test: the server is asked to end, and the one in its place is killed."""
-    notice, port = visit.page.locator("#ex-notice"), int(address.rpartition(":")[2])
-    running: psutil.Process = serving(address)
+    """The last test. Kernels end by themselves, also where the process has died of which they are forks.
+
+    The next server, at the same port, removes what the other has left. One core and few open files are enough for it,
+    though for fewer pages than it shall have.
+    """
+    page, notice, port = visit.page, visit.page.locator("#ex-notice"), int(address.rpartition(":")[2])
     must_follow(visit, 9)
-    with ExitStack() as servers:
-        for end, said in (
-            ("terminate", "The server has been stopped. The Python process of this page has ended"),
-            ("kill", "The connection to the server is lost; trying again."),
-        ):
-            getattr(running, end)()
-            expect(notice).to_contain_text(said, timeout=10_000)
-            wait_until(lambda ended=running: ended.status() == psutil.STATUS_ZOMBIE or not ended.is_running(), 20)
-            running = servers.enter_context(standing(tmp_path / end, port, "--preheat", "0"))
-            expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=10_000)
-            notice.get_by_role("button", name="Reload").click()
-            visit.wait_until_drawn()
-            assert depth_of(visit) == 9
-        must_follow(visit, 7)
+    kernel, (left,) = page.evaluate(KERNEL), disk.glob("explorer-serve-*")
+    zygote(address).kill()
+    serving(address).kill()
+    expect(notice).to_contain_text("The connection to the server is lost; trying again.", timeout=10_000)
+    assert seconds_until_gone(kernel) < SOON
+    with server(["serve", "--preheat", "0", "--max-pages", "40"], tmp_path / "log", port=port, TMPDIR=str(disk),
+                below="taskset -c 0 prlimit --nofile=512"):
+        assert len(serving(address).cpu_affinity()) == 1
+        expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=20_000)
+        notice.get_by_role("button", name="Reload").click()
+        visit.wait_until_drawn()
+        assert depth_of(visit) == 9
+        with visit.redrawn():
+            page.evaluate(BEGIN_DRAG, "n_layers")
+            page.evaluate("dragged")
+        expect(page.locator(".ex-status-text")).to_have_text("Measured 29 layers of width 256")
+        assert [*disk.glob("explorer-serve-*")] != [left]
+        assert not left.exists()
+        assert "limited to 512 (ulimit -n), which is too few for 40 pages" in (tmp_path / "log").read_text()
+    assert not list(disk.glob("explorer-serve-*"))

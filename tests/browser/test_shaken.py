@@ -1,49 +1,58 @@
-"""Kernels that are to answer late do, in both hosts: else the tests that are run with `EXPLORER_SHAKE` say nothing."""
+"""Kernels that are to answer late do: else the tests that are run with `EXPLORER_SHAKE` say nothing."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
-from explorer.serve import notebooks
+from explorer.serve.zygote import ForkProvisioner, Zygote
 
-from .conftest import HOSTS, Laboratory, jupyterlab, server
-from .dashboard import Dashboard
-from .visitor import serving
-
-
-@contextmanager
-def in_voila(folder: Path, shake: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """A server, and its page."""
-    with server(["serve"], folder / "log", **shake) as address:
-        yield address, address
+SHAKEN = str(Path(__file__).with_name("shaken"))
+SLIDER = "import ipywidgets; slider = ipywidgets.IntSlider(); print(slider.comm.comm_id)"
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forks on Linux alone")
 
 
-@contextmanager
-def in_lab(folder: Path, shake: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """A JupyterLab, and a notebook in it that nobody has opened."""
-    shutil.copytree(notebooks(), folder / "notebooks")
-    with jupyterlab(folder, **shake) as address:
-        yield address, Laboratory(address, folder).fresh()
+async def moved() -> int:
+    """A slider is made, and moved by its page; the process of its kernel."""
+    kernels = AsyncMappingKernelManager()  # type: ignore[no-untyped-call]
+    name = await kernels.start_kernel(env=dict(os.environ))
+    kernel: Any = kernels.get_kernel(name)
+    client, words = kernel.client(), list[str]()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=60)
+        await client.execute_interactive(
+            SLIDER, output_hook=lambda message: words.append(message["content"].get("text", "")), timeout=60)
+        update = {"comm_id": "".join(words).strip(), "data": {"method": "update", "state": {"value": 3}}}
+        client.shell_channel.send(client.session.msg("comm_msg", update))
+        await client.execute_interactive("slider.value = 4", timeout=60)
+        return int(kernel.provisioner.pid)
+    finally:
+        client.stop_channels()
+        await kernels.shutdown_all()
 
 
-@pytest.mark.parametrize(("host", "running"), [("voila", in_voila), ("lab", in_lab)], ids=HOSTS)
-def test_kernels_answer_late(browser: Browser, tmp_path: Path, host: str, running: object) -> None:
-    """Both what a browser sends and what it is sent waits, in a process that the server started."""
+@pytest.mark.parametrize("provisioner", ["local-provisioner", pytest.param("explorer-zygote", marks=ON_LINUX)])
+def test_kernels_answer_late(provisioner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both what a browser sends and what it is sent waits, in JupyterLab's kernels and in those of a server."""
     log = tmp_path / "delays"
-    with running(tmp_path, {"EXPLORER_SHAKE": "0.2", "EXPLORER_SHAKE_LOG": str(log)}) as (address, place):  # type: ignore[operator]
-        page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        visit = Dashboard(page, host)
-        HOSTS[host](page, place)
-        visit.wait_until_drawn()
-        with visit.redrawn():
-            visit.write("n_layers", "13")
-        kernels = {child.pid for child in serving(address).children(recursive=True)}
-        page.close()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [SHAKEN, os.environ.get("PYTHONPATH", "")])))
+    monkeypatch.setenv("EXPLORER_SHAKE", "0.2")
+    monkeypatch.setenv("EXPLORER_SHAKE_LOG", str(log))
+    monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", provisioner)
+    zygote = Zygote()
+    monkeypatch.setattr(ForkProvisioner, "zygote", zygote)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            kernel = thread.submit(asyncio.run, moved()).result()
+    finally:
+        zygote.end()
     delays = [line.split() for line in log.read_text(encoding="ascii").splitlines()]
-    assert {what for process, what in delays if int(process) in kernels} == {"taken", "told"}
+    assert {what for process, what in delays if int(process) == kernel} == {"taken", "told"}

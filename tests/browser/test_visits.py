@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import struct
+import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Dialog
+from tornado.web import Application
+from tornado.websocket import WebSocketHandler
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 import explorer
+from explorer.serve.server import Cells, Channels, guarded
 
 from .conftest import open_in_voila, server
 from .dashboard import Dashboard
+from .test_crowds import health
 from .test_race import CURVE, Track
 from .visitor import (
+    PROTOCOL,
     SOON,
     answers,
     arrive,
+    asked,
     enter,
     frame,
     get,
     kernels,
     message,
+    numbers,
     processes,
     received,
     seconds_until_gone,
+    serving,
     turned_away,
+    wait_until,
 )
 
 GRACE = 4
 """Seconds that kernels of these tests wait for their pages."""
+LESSON = "/lessons/02_second_moment.ipynb"
+TRAINS = "/lessons/06_root_d.ipynb"
+NOBODY = "0-0-0-0-0"
+"""No kernel."""
+TOLD = "nobody-may-know"
+LIMIT = 20.0
+"""Seconds in which a page asks for its cells."""
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +87,33 @@ def rude_kernels() -> list[str]:
     return []
 
 
-@pytest.fixture
-def kernel(address: str, polite: ClientConnection, rude_kernels: list[str]) -> str:
-    """The kernel of somebody rude; another one where it has ended, as any does without a page."""
+def last_or_new(address: str, known: list[str], path: str = "/") -> str:
+    """The last of some kernels; another one where it has ended, as any does without a page."""
     try:
-        with enter(address, rude_kernels[-1]):
+        with enter(address, known[-1]):
             pass  # it waits for its page from now on
     except (IndexError, InvalidStatus):
-        rude_kernels.append(arrive(address))
-    return rude_kernels[-1]
+        known.append(arrive(address, path))
+    return known[-1]
+
+
+@pytest.fixture
+def kernel(address: str, polite: ClientConnection, rude_kernels: list[str]) -> str:
+    """The kernel of somebody rude."""
+    return last_or_new(address, rude_kernels)
+
+
+@pytest.fixture(scope="module")
+def lessons() -> list[str]:
+    """Kernels of lessons, the last of which may still be there."""
+    return []
+
+
+@pytest.fixture
+def lesson(address: str, lessons: list[str]) -> Iterator[str]:
+    """The kernel of a lesson whose page is open and has not asked for its cells."""
+    with enter(address, name := last_or_new(address, lessons, LESSON)):
+        yield name
 
 
 def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> None:
@@ -141,6 +179,184 @@ def test_client_without_the_protocol_is_refused_at_the_handshake(
     assert refusal.value.response.status_code == 400
 
 
+def cells(address: str, lesson: str, **options: str) -> ClientConnection:
+    """A websocket that runs a lesson's cells."""
+    where = f"{address.replace('http', 'ws')}/voila/execution/{lesson}"
+    return connect(where, max_size=None, close_timeout=1, **options)  # type: ignore[arg-type]
+
+
+def request(kernel: str, action: str = "execute") -> str:
+    return json.dumps({"action": action, "payload": {"kernel_id": kernel}})
+
+
+WALK = """
+import asyncio, sys
+from tornado.web import Application
+from tornado.websocket import WebSocketHandler
+from explorer.serve import SETTINGS, notebooks
+from explorer.serve.server import Server
+
+async def walk():
+    server = Server(config_file_paths=[str(SETTINGS)])
+    server.initialize([str(notebooks() / "explorer.ipynb"), f"--Voila.root_dir={notebooks()}", "--no-browser",
+                       "--Voila.base_url=/", f"--preheat_kernel={sys.argv[1]}", "--pool_size=0"])
+    server.app = Application(**server.init_settings())
+    server.voila_configuration.progressive_rendering = True  # with every handler that Voilà has
+    server.app.add_handlers(".*$", server.init_handlers())
+    for rule in server.app.default_router.rules + server.app.wildcard_router.rules:
+        for row in getattr(rule.target, "rules", [rule]):
+            if isinstance(row.target, type) and issubclass(row.target, WebSocketHandler):
+                print(row.target.__name__)
+
+asyncio.run(walk())
+"""
+
+
+@pytest.mark.parametrize("preheat", ["True", "False"])
+def test_every_websocket_of_the_application_is_guarded(preheat: str) -> None:
+    """A walk over all handlers of all rules: one that a new release of Voilà brings would be here, too."""
+    walked = subprocess.run([sys.executable, "-c", WALK, preheat], capture_output=True, text=True, check=False)
+    assert not walked.returncode, walked.stderr
+    assert set(walked.stdout.split()) == {Cells.__name__, Channels.__name__}
+
+
+def test_a_websocket_that_nobody_guards_is_not_served() -> None:
+    class Another(WebSocketHandler):
+        """As a new release may bring."""
+
+    path, kind, *_ = guarded((r"/another", Another, {"option": 1}))
+    assert path == r"/another"
+    assert not issubclass(kind, WebSocketHandler)
+    assert Application([(path, kind, *_)])
+
+
+@pytest.mark.parametrize("path", [f"/voila/execution/{NOBODY}", "/voila/execution/x", f"/voila/query/{NOBODY}",
+                                  f"/api/kernels/{NOBODY}/channels"])
+def test_there_is_no_websocket_without_a_kernel(address: str, path: str) -> None:
+    with (pytest.raises(InvalidStatus) as refusal,
+          connect(address.replace("http", "ws") + path, subprotocols=[Subprotocol(PROTOCOL)])):
+        pass
+    assert refusal.value.response.status_code == 404
+
+
+def test_a_foreign_origin_is_refused_and_takes_nobodys_place(address: str, lesson: str) -> None:
+    with enter(address, lesson) as visit:
+        for where in (f"/api/kernels/{lesson}/channels", f"/voila/execution/{lesson}"):
+            with pytest.raises(InvalidStatus) as refusal, connect(
+                    address.replace("http", "ws") + where, origin="http://evil.example",  # type: ignore[arg-type]
+                    subprotocols=[Subprotocol(PROTOCOL)]):
+                pass
+            assert refusal.value.response.status_code == 403
+        assert answers(visit)
+
+
+@pytest.mark.usefixtures("polite")
+def test_a_kernel_has_one_websocket_for_its_cells_which_counts(address: str, lesson: str) -> None:
+    def websockets() -> float:
+        return numbers(address)["explorer_websockets"]
+
+    wait_until(lambda: websockets() == 2, said=websockets)  # of somebody polite and of the lesson
+    with cells(address, lesson):
+        assert websockets() == 3
+        for _ in range(20):
+            with pytest.raises(InvalidStatus) as refusal, cells(address, lesson):
+                pass
+            assert refusal.value.response.status_code == 409
+    wait_until(lambda: websockets() == 2)
+
+
+def test_an_unfinished_message_is_small_and_does_not_stay(address: str, lesson: str) -> None:
+    """A page asks in a hundred bytes, at once; 5.9 MB of a message that never ends were kept once."""
+    wait_until(lambda: health(address)["waiting"] == 1)
+    before = serving(address).memory_info().rss
+    with cells(address, lesson) as visit:
+        head = b"\x01\xff" + (5_900_000).to_bytes(8, "big") + bytes(4)
+        with suppress(OSError):  # it may be closed while this is sent
+            visit.socket.sendall(head + bytes(5_800_000))
+        assert turned_away(visit) == 1009
+    assert serving(address).memory_info().rss - before < 3e6
+    with cells(address, lesson) as visit:
+        assert "initialized" in str(visit.recv())
+        with pytest.raises(ConnectionClosed, match="silent"):
+            visit.recv(timeout=2 * LIMIT)
+
+
+@pytest.mark.parametrize("rude", ["{", "[]", "[" * 900, "x" * 5000, b"\xff" * 64, request(NOBODY), "{}"])
+def test_whoever_asks_for_anything_else_is_turned_away(address: str, lesson: str, rude: str | bytes) -> None:
+    with cells(address, lesson) as visit:
+        visit.send(rude)
+        assert turned_away(visit) in (1008, 1009)
+
+
+def test_cells_run_once(address: str) -> None:
+    """The page of the lesson gets them; the connection ends with them, and there is no other."""
+    kernel = arrive(address, LESSON)
+    with enter(address, kernel), cells(address, kernel) as visit:
+        visit.send(request(kernel))
+        came = []
+        with suppress(ConnectionClosed):
+            while len(came) < 4:
+                came.append(json.loads(visit.recv(timeout=60))["action"])
+        assert came == ["initialized", "execution_result", "execution_result", "execution_result"]
+        visit.send("and more")
+        assert turned_away(visit) == 1008
+        with pytest.raises(InvalidStatus) as refusal, cells(address, kernel):
+            pass
+    assert refusal.value.response.status_code == 409
+
+
+def test_cells_that_train_are_asked_for_once_and_after_the_others(address: str, lesson: str) -> None:
+    with cells(address, lesson) as visit:
+        visit.send(request(lesson, "train"))
+        assert turned_away(visit) == 1008
+    other = arrive(address, TRAINS)
+    with enter(address, other), cells(address, other) as visit:
+        visit.send(request(other))
+        while "execution_result" not in str(visit.recv(timeout=60)):
+            pass
+        visit.send(request(other, "train"))
+        visit.recv(timeout=60)
+        visit.send(request(other, "train"))
+        assert turned_away(visit) == 1008
+
+
+PATHS = [
+    "/..%2f..%2fconf.json", "/%2e%2e/conf.json", "/%ff", "/voila/api/shutdown/%ff", "/voila/static/%00",
+    "/voila/static/..%2f..%2fconf.json", "/voila/files/..%2fx", "/voila/api/themes/..%2f..%2fx",
+    "/voila/labextensions/..%5c..%5cx", "/voila/labextensions/%0d%0ax", "/voila/templates/%00/static/x",
+    "/voila/templates/explorer/static/..%2f..%2fconf.json", "/voila/templates/explorer/static/",
+    "/voila/templates/explorer/static//",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_that_no_link_has_is_not_found(address: str, path: str) -> None:
+    assert asked(address, path)[0].status == 404
+
+
+def test_no_cookie_is_kept_beyond_the_visit(address: str) -> None:
+    """The place in line, and one that comes with an error, both until the browser is closed."""
+    for path in ("/", LESSON, "/nothing", f"/api/kernels/{NOBODY}", "/health"):
+        for cookie in asked(address, path)[0].headers.get_all("Set-Cookie", []):
+            assert cookie.startswith(("_xsrf=", "explorer-line="))
+            assert "expires" not in cookie.lower()
+            assert "max-age" not in cookie.lower()
+            assert {"HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "POST", "PUT"])
+def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(address: str, lesson: str, method: str) -> None:
+    """Ended so, it left a page that waited for ever, and the server counted it on."""
+    cookies = asked(address, "/nothing-here")[0].headers.get_all("Set-Cookie") or []
+    (token,) = (cookie.split(";")[0].removeprefix("_xsrf=") for cookie in cookies if cookie.startswith("_xsrf="))
+    with enter(address, lesson) as visit:
+        for path in (f"/api/kernels/{lesson}", "/api/kernels", f"/api/kernels/{lesson}/interrupt",
+                     "/api/contents/explorer.ipynb", "/api/sessions"):
+            answer, _ = asked(address, path, method, Cookie=f"_xsrf={token}", X_XSRFToken=token)
+            assert answer.status in (404, 405), path
+        assert answers(visit)
+
+
 @pytest.fixture(scope="module")
 def visit_after(browser: Browser, address: str, polite: ClientConnection) -> Iterator[Dashboard]:
     """A page that comes after somebody rude."""
@@ -178,13 +394,12 @@ def test_more_visitors_than_warm_kernels_each_have_one_of_their_own(address: str
 
 
 TROUBLE = {
-    "an unknown target": ("comm_open", {"comm_id": "a", "target_name": "nothing", "data": {}}),
+    "an unknown target": ("comm_open", {"comm_id": TOLD, "target_name": TOLD, "data": {}}),
     "an unknown widget": ("comm_open", {
-        "comm_id": "b", "target_name": "jupyter.widget", "data": {"state": {"_model_name": "Nothing"}},
-    }),
-    "an unknown comm": ("comm_msg", {"comm_id": "c", "data": {}}),
-    "a comm without an id": ("comm_msg", {"data": {}}),
-    "no content": ("comm_info_request", []),
+        "comm_id": TOLD, "target_name": "jupyter.widget", "data": {"state": {"_model_name": TOLD}}}),
+    "an unknown comm": ("comm_msg", {"comm_id": f"{TOLD}?", "data": {}}),
+    "a comm without an id": ("comm_msg", {"data": {TOLD: TOLD}}),
+    "no content": ("comm_info_request", [TOLD]),
 }
 
 
@@ -251,6 +466,45 @@ def test_page_that_comes_back_while_its_kernel_ends_is_turned_away(address: str)
     with pytest.raises(InvalidStatus) as refusal, enter(address, kernel):
         pass
     assert refusal.value.response.status_code == 404
+
+
+def test_stderr_is_lines_of_json_whatever_comes(address: str, lesson: str, log: Path) -> None:
+    """Malformed paths, heads, frames, messages; hundreds of them make few lines."""
+    port, before = int(address.rpartition(":")[2]), len(log.read_text())
+    for _ in range(100):
+        for rude in ("{", "[]"):
+            with cells(address, lesson) as visit:
+                visit.send(rude)
+                assert turned_away(visit) == 1008
+        asked(address, f"/voila/templates/explorer/static/{TOLD}/..%2f", Referer=TOLD, User_Agent=TOLD)
+        with suppress(InvalidStatus), cells(address, lesson, origin=f"http://{TOLD}.example"):
+            pass
+    for raw in (b"\xff\xfe\r\n\r\n", f"GET /{TOLD} HTTP/9\r\n\r\n".encode(),
+                b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+        with socket.create_connection(("localhost", port)) as line:
+            line.sendall(raw)
+    for path in PATHS:
+        asked(address, f"{path}?{TOLD}={TOLD}", Cookie=f'username-x="2|1:0|{TOLD}"')
+    for method in ("PATCH", "DELETE", "PUT", "POST"):
+        asked(address, f"/api/kernels/{uuid.uuid4()}", method, Cookie=f"_xsrf={TOLD}", X_XSRFToken=TOLD)
+    with enter(address, lesson) as visit, ExitStack() as others:
+        for kind, content in TROUBLE.values():
+            visit.send(message(kind, content))
+            visit.send(message("kernel_info_request", {}))
+            received(visit, "kernel_info_reply")
+        others.enter_context(enter(address, lesson))
+    text = log.read_text()
+    own = ("Starting …", "Transformer Signal Explorer is at")  # for the person who starts it, on standard output
+    lines = [line for line in text.splitlines() if not line.startswith(own)]
+    events = [json.loads(line) for line in lines]
+    assert all(event["time"] and event["event"] for event in events)
+    assert len(text) - before < 40_000
+    for private in (TOLD, lesson, "127.0.0.1", "localhost", "/voila/"):
+        assert private not in "".join(lines)
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", "".join(lines)), "no kernel's name"
+    faults = [event for event in events if event["event"] == "fault"]
+    assert faults
+    assert all(event.keys() <= {"time", "event", "logger", "at", "error", "raised"} for event in faults)
 
 
 ASKING = """() => window.addEventListener("beforeunload", (event) => {

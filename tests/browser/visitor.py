@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import struct
 import time
 import uuid
@@ -16,6 +17,7 @@ from http.client import HTTPConnection, HTTPResponse
 from itertools import accumulate
 
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -109,9 +111,10 @@ def seconds_until_gone(kernel: str) -> float:
 
 
 def serving(address: str) -> psutil.Process:
-    """The process of a server."""
+    """The process of a server, which another process of the tests may have started."""
     port = address.rpartition(":")[2]
-    (running,) = (child for child in psutil.Process().children() if port in child.cmdline())
+    (running,) = (process for process in psutil.process_iter(["cmdline"])
+                  if {"explorer", "--port", port} <= {*(process.info["cmdline"] or ())})
     return running
 
 
@@ -122,6 +125,24 @@ def kernels(address: str) -> set[int]:
         with suppress(psutil.NoSuchProcess):
             found |= {child.pid for part in (child.name(), *child.cmdline()) if "kernel-" in part}
     return found
+
+
+def numbers(address: str) -> dict[str, float]:
+    """The numbers by name, with the reason where one has it; the text must be in Prometheus' format."""
+    answer, text = asked(address, "/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(text))
+    assert all(family.documentation and family.type in ("gauge", "counter", "summary") for family in families)
+    return {sample.name + sample.labels.get("reason", ""): sample.value
+            for family in families for sample in family.samples}
+
+
+def neighbour() -> str:
+    """An address of this machine by which its neighbours reach it; empty where it has none."""
+    known = [one.address for addresses in psutil.net_if_addrs().values() for one in addresses
+             if one.family == socket.AF_INET and not one.address.startswith("127.")]
+    return next(iter(known), "")
 
 
 def wait_until(holds: object, seconds: float = SOON, said: object = lambda: "") -> None:
