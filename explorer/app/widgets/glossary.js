@@ -134,30 +134,28 @@ function entryNodes({ symbol, name, words, formula, unit, lesson, source }, root
   ];
 }
 
-let openPopup = null; // of the open entry: its button `term`, its `card`, and what stops following the layout
-function closeTerm(focus = false) {
-  if (!openPopup) return;
-  const { term, card, stop } = openPopup;
-  openPopup = null;
-  stop();
-  card.remove();
-  term.setAttribute("aria-expanded", "false");
-  if (focus) term.focus();
-}
-
-/** Opens the entry of a symbol's button in a popup beside the button. */
-function openTerm(term) {
-  const root = term.closest(".ex-root");
-  const entry = glossary.terms[term.dataset.term];
-  if (!root || !entry) return;
-  const all = button("All symbols", "ex-link", () => { closeTerm(true); openGlossary(root, entry); });
+/** Opens the entry of a symbol's button in a popover. The browser closes it: at Escape, at a click elsewhere, and at a
+    click on the button that it belongs to. It then gives the focus back. */
+function openTerm(event) {
+  const term = event.target.closest(".ex-term");
+  const root = term?.closest(".ex-root"), entry = glossary.terms[term?.dataset.term];
+  if (!root || !entry || term.popoverTargetElement) return;
+  event.preventDefault(); // or the browser would close at once what is opened here, where it can be placed
+  const all = button("All symbols", "ex-link", () => { card.hidePopover(); openGlossary(root, entry); });
   const card = make("div", {
-    class: "ex-popup ex-term-card", popover: "manual", role: "dialog", "aria-label": entry.name, tabindex: -1,
-    ...OWN_KEYS,
+    class: "ex-popup ex-term-card", popover: "auto", role: "dialog", "aria-label": entry.name, tabindex: -1,
+    ...OWN_KEYS, ontoggle: ({ newState }) => {
+      if (newState === "open") return;
+      stopPlacing();
+      card.remove();
+      term.popoverTargetElement = null;
+      term.setAttribute("aria-expanded", "false");
+    },
   }, make("dl", {}, ...entryNodes(entry, root)), all);
   root.append(card);
   card.showPopover();
-  openPopup = { term, card, stop: keepBelow(card, term) };
+  const stopPlacing = keepBelow(card, term);
+  term.popoverTargetElement = card;
   term.setAttribute("aria-expanded", "true");
   card.focus({ preventScroll: true });
 }
@@ -177,26 +175,11 @@ function openGlossary(root, first) {
   nodes[glossary.terms.indexOf(first)]?.scrollIntoView({ block: "start" });
 }
 
-function onGlossaryClick({ target }) {
-  const term = target.closest(".ex-term");
-  const openedTerm = openPopup?.term;
-  if (!openPopup?.card.contains(target)) closeTerm();
-  if (term && term !== openedTerm) openTerm(term);
-}
-
-function onGlossaryKey(event) {
-  moveToTerm(event);
-  if (event.key !== "Escape" || !openPopup) return;
-  event.preventDefault();
-  event.stopPropagation();
-  closeTerm(true);
-}
-
 /** Listens to clicks and keys, and stops the listeners of an earlier kernel's script in the same window. */
 function listenToGlossary() {
   const key = Symbol.for("transformer-signal-explorer.glossary");
   globalThis[key]?.abort();
   globalThis[key] = new AbortController();
-  document.addEventListener("click", onGlossaryClick, { signal: globalThis[key].signal });
-  document.addEventListener("keydown", onGlossaryKey, { signal: globalThis[key].signal, capture: true });
+  document.addEventListener("click", openTerm, { signal: globalThis[key].signal });
+  document.addEventListener("keydown", moveToTerm, { signal: globalThis[key].signal, capture: true });
 }
