@@ -112,30 +112,6 @@ class Block(nn.Module):
         return x + self.branch * self.down(torch.relu(self.up(self.norm_2(x))))
 
 
-class Divided(nn.Module):
-    """A norm as textbooks write it."""
-
-    def __init__(self, centered: bool) -> None:
-        super().__init__()
-        self.gain, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))
-        self.centered = centered
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.centered:
-            return self.gain * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-3) + self.bias
-        return self.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3))
-
-
-@pytest.mark.parametrize("centered", [True, False])
-def test_a_norm_written_by_hand(centered: bool) -> None:
-    model, inputs, _ = plain(2)
-    for block in model.children():
-        block.norm_1, block.norm_2 = Divided(centered), Divided(centered)
-    found = twin(model, inputs).config
-    assert (found.norm, found.norm_placement) == ("layer" if centered else "rms", "pre")
-    assert found.norm_epsilon == pytest.approx(1e-3)
-
-
 @pytest.mark.parametrize("base", [1e4, 5e5])
 def test_rotary_positions_as_complex_numbers(base: float) -> None:
     """As in Meta's code: pairs of neighbors are one complex number."""
