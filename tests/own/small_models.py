@@ -1,11 +1,10 @@
-"""Small real models to watch, and the loop that trains them."""
+"""Small real models to watch, and the loop that trains them; transformers is imported where it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-import transformers
 from torch import Tensor, nn
 
 WORDS, TOKENS, WIDTH, HEADS, LAYERS = 32, 12, 16, 4, 3
@@ -13,6 +12,8 @@ WORDS, TOKENS, WIDTH, HEADS, LAYERS = 32, 12, 16, 4, 3
 
 def gpt2(attention: str = "sdpa", dropout: float = 0.0, n_layers: int = LAYERS) -> nn.Module:
     """GPT-2's own code, with random weights."""
+    import transformers
+
     config = transformers.GPT2Config(
         n_layer=n_layers, n_embd=WIDTH, n_head=HEADS, n_positions=TOKENS, vocab_size=WORDS, resid_pdrop=dropout,
         embd_pdrop=dropout, attn_pdrop=dropout, attn_implementation=attention, bos_token_id=None, eos_token_id=None)
@@ -26,6 +27,8 @@ def gpt2(attention: str = "sdpa", dropout: float = 0.0, n_layers: int = LAYERS) 
 
 def llama(attention: str = "sdpa") -> nn.Module:
     """Llama's own code, with two heads of queries for one of keys."""
+    import transformers
+
     config = transformers.LlamaConfig(
         num_hidden_layers=LAYERS, hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_attention_heads=HEADS,
         num_key_value_heads=HEADS // 2, vocab_size=WORDS, max_position_embeddings=TOKENS, initializer_range=0.2,

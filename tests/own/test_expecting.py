@@ -79,7 +79,7 @@ def test_a_model_starts_as_its_preset(name: str, make: Callable[[int], Made], se
         "embed", "W_Q", "attn_scores", "pattern", "attn_out", "resid_mid", "W_out", "mlp_out", "resid_post"}
 
 
-@pytest.mark.parametrize("name", ["nanochat", "bert", "t5", "gemma3", "qwen3_next", "gpt_oss"])
+@pytest.mark.parametrize("name", ["nanochat", "bert", "gemma3", "gpt_oss"])
 def test_models_that_others_wrote_start_as_their_presets(name: str) -> None:
     config = ours_of(name, n_layers=4, d_model=64, n_heads=4, n_ctx=16, batch_size=2)
     torch.manual_seed(0)
@@ -189,8 +189,8 @@ def without_norms() -> Made:
     return model, batch
 
 
-def no_final_norm() -> Made:
-    model, batch = llama()
+def other_base_and_no_final_norm() -> Made:
+    model, batch = llama(rope_theta=1e4)
     model.model.norm = nn.Identity()
     return model, batch
 
@@ -227,10 +227,10 @@ def softmax_over_queries() -> Made:
      "the second moment at the MLP output is"),
     (one_module, "llama3", "the layers' weights are shared, the design's are independent", ""),
     (softmax_over_queries, "llama3", "the softmax sums to 1 over queries, not over keys, in all layers", ""),
-    (lambda: llama(rope_theta=1e4), "llama3", "the base of rotary positions is 10,000, the design's is 500,000", ""),
+    (other_base_and_no_final_norm, "llama3", "the base of rotary positions is 10,000, the design's is 500,000", ""),
     (gpt2, "llama3", "attention's positions are none, the design's are rotary", ""),
-    (llama, "gpt2", "the MLP is of the kind gated, the design's is plain", ""),
-    (no_final_norm, "llama3", "no norm follows the last layer, where the design has one", ""),
+    (gpt2, "llama3", "the MLP is of the kind plain, the design's is gated", ""),
+    (other_base_and_no_final_norm, "llama3", "no norm follows the last layer, where the design has one", ""),
     (llama, "qwen3", "norms on queries and keys: no, in the design: yes", ""),
 ])
 def test_a_fact_is_said_and_what_follows_from_it_below(make: Callable[[], Made], design: str, fact: str, follows: str
@@ -312,8 +312,6 @@ def test_beside_a_stored_profile(mine: Path, capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     assert "They first part at layer 2 (model.layers.1): the logit spread" in out
     assert "has no norm on attention's input" in out
-    assert main(["probe", "mine:no_norm", "--json", "odd.json"]) == 0
-    assert main(["probe", "mine:no_norm", "--expect", "odd.json"]) == 0
 
 
 def test_beside_a_config(mine: Path) -> None:

@@ -417,16 +417,12 @@ class Choosing(Block):
 
 
 def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:
-    """DeepSeek-V3.2's indexer has a loss of its own; a detached branch is serious, as its matrices are attention's."""
+    """DeepSeek-V3.2's indexer has a loss of its own."""
     model = Model()
     model.blocks = nn.ModuleList(Choosing() for _ in range(LAYERS))
     found = [one for one in probed(model)[1] if "indexer" in one.meaning + one.evidence]
     assert [one.severity for one in found] == ["warning"]
     assert found[0].meaning.startswith("No path leads from the loss to indexer")
-    model = Model()
-    for block in model.blocks:
-        block.cut = True
-    assert "bad" in {one.severity for one in probed(model)[1]}
 
 
 class Scored(Block):

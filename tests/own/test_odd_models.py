@@ -293,18 +293,6 @@ def test_keys_that_are_written_part_by_part() -> None:
     np.testing.assert_allclose(written["attention_entropy"], plain["attention_entropy"], rtol=1e-5)
 
 
-@pytest.mark.parametrize(("make", "batch"), [
-    (lambda: nn.Embedding(9, D), torch.tensor([[1, 2]])),
-    (lambda: nn.LSTM(D, D, num_layers=3), X),
-    (lambda: nn.Sequential(nn.Linear(D, D), nn.ReLU(), nn.Linear(D, D)), X),
-    (lambda: nn.Bilinear(D, D, 3), (X, X)),
-])
-def test_without_blocks_there_is_a_sentence(make: Callable[[], nn.Module], batch: Any) -> None:
-    model = make()
-    with pytest.raises(ValueError, match=f"blocks must be named, for {type(model).__name__} has no repeated modules"):
-        probe(model, batch)
-
-
 def test_a_block_with_one_query() -> None:
     seeded()
     model = odd.Classified()

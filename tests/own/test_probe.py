@@ -239,6 +239,8 @@ class Unused(Model):
 REFUSED: list[tuple[Any, Any, dict[str, Any], str]] = [
     (lambda: nn.Linear(4, 4), torch.ones(2, 4), {}, "blocks must be named, for Linear has no repeated modules"),
     (lambda: nn.LSTM(4, 4, num_layers=2), torch.ones(2, 3, 4), {}, "blocks must be named, for LSTM has no repeated"),
+    (lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), torch.ones(2, 4), {},
+     "blocks must be named, for Sequential has no repeated"),
     (Model, IDS[:, :0], {}, r"batch must hold at least one token; got \[\(2, 0\)\]"),
     (Model, {}, {}, "batch must hold at least one token; got no tensor"),
     (Model, lambda model: model(IDS[:0]), {}, r"blocks.0 got one of shape \(0, 5, 8\)"),

@@ -13,7 +13,7 @@ from explorer.model import Transformer, batch
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 
-SIZES: dict[str, Any] = {"n_layers": 3, "d_model": 32, "n_heads": 4, "n_ctx": 10, "batch_size": 2, "n_seeds": 1}
+SIZES: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 4, "n_ctx": 10, "batch_size": 2, "n_seeds": 1}
 CONFIGS = {
     **{name: preset(name, **SIZES) for name in PRESETS},
     "text": Config(input="text", loss="next_token", causal=True, **SIZES),

@@ -172,8 +172,8 @@ def test_a_killed_run_keeps_what_it_had(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     code = """
         import os, signal, explorer as ex
-        from small_models import gpt2, train
-        model = gpt2()
+        from small_models import Encoder, train
+        model = Encoder()
         watch = ex.watch(model, every=1, sink=SINK)
         train(model, 3)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -49,6 +49,7 @@ RMS: dict[str, Function] = {
 LAYER: dict[str, Function] = {
     "twice": lambda x: (x - mean(x)) * torch.rsqrt(mean((x - mean(x)) * (x - mean(x))) + EPSILON),
     "difference": lambda x: (x - mean(x)) * torch.rsqrt(mean(x * x) - mean(x) * mean(x) + EPSILON),
+    "deviation": lambda x: (x - mean(x)) / (x.std(-1, keepdim=True) + EPSILON),
     "centered": lambda x: RMS["einsum"](x - mean(x)),
 }
 
