@@ -321,8 +321,10 @@ def test_after_the_server_was_killed_a_reload_brings_all_settings_back(
     page, notice, port = visit.page, visit.page.locator("#ex-notice"), int(address.rpartition(":")[2])
     must_follow(visit, 9)
     kernel, (left,) = page.evaluate(KERNEL), disk.glob("explorer-serve-*")
+    running: psutil.Process = serving(address)
     zygote(address).kill()
-    serving(address).kill()
+    running.kill()
+    running.wait(20)
     expect(notice).to_contain_text("The connection to the server is lost; trying again.", timeout=10_000)
     assert seconds_until_gone(kernel) < SOON
     with server(["serve", "--preheat", "0", "--max-pages", "40"], tmp_path / "log", port=port, TMPDIR=str(disk),
@@ -335,7 +337,7 @@ def test_after_the_server_was_killed_a_reload_brings_all_settings_back(
         with visit.redrawn():
             page.evaluate(BEGIN_DRAG, "n_layers")
             page.evaluate("dragged")
-        expect(page.locator(".ex-status-text")).to_have_text("Measured 29 layers of width 256")
+        expect(page.locator(".ex-status-text")).to_have_text("Measured 32 layers of width 256")
         assert [*disk.glob("explorer-serve-*")] != [left]
         assert not left.exists()
         assert "limited to 512 (ulimit -n), which is too few for 40 pages" in (tmp_path / "log").read_text()

@@ -139,7 +139,11 @@ def test_a_stopped_kernel_leaves_nothing_that_looks_measured(page: Firefox) -> N
 
 
 def test_a_page_that_is_left_gives_its_kernel_back(firefox: Firefox, voila: str) -> None:
-    """At once, and with it the processors: a kernel that only lost its page computes until nobody can come back."""
+    """And with it the processors: a kernel that only lost its page computes until nobody can come back.
+
+    It goes at once where Firefox says goodbye, and after some seconds where that is lost: then the connection, which
+    Firefox closes as one that is left, tells it.
+    """
     firefox.tell("browsingContext.navigate", context=firefox.tab, url=voila, wait="complete")
     firefox.until(SETTLED, [0] * len(CHARTS))
     kernel = firefox.evaluate(KERNEL)

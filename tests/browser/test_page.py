@@ -128,6 +128,7 @@ def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboa
     evidence.get_by_text("Evidence").click()
 
 
+@in_voila
 def test_forty_key_presses_settle_on_the_last_without_a_queue(dashboard: Dashboard) -> None:
     before = dashboard.drawn()
     presses = 40

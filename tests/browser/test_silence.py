@@ -141,6 +141,7 @@ def must_look_unmeasured(visit: Dashboard, line: Line, harm: str) -> None:
     visit.must_be_clean()
 
 
+@pytest.mark.parametrize("wired", ["voila"], indirect=True)
 def test_a_slider_that_is_answered_in_time_does_not_blink(wired: tuple[Dashboard, Line]) -> None:
     """Where others keep the processor busy, an answer may be late: then it is tried again."""
     visit, _ = wired

@@ -190,34 +190,37 @@ def request(kernel: str, action: str = "execute") -> str:
 
 
 WALK = """
-import asyncio, sys
+import asyncio
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler
-from explorer.serve import SETTINGS, notebooks
+import explorer.serve
+
+explorer.serve._prepare()  # which keeps a grammar from being compiled
 from explorer.serve.server import Server
 
-async def walk():
-    server = Server(config_file_paths=[str(SETTINGS)])
-    server.initialize([str(notebooks() / "explorer.ipynb"), f"--Voila.root_dir={notebooks()}", "--no-browser",
-                       "--Voila.base_url=/", f"--preheat_kernel={sys.argv[1]}", "--pool_size=0"])
+async def walk(preheat):
+    server, notebooks = Server(config_file_paths=[str(explorer.serve.SETTINGS)]), explorer.serve.notebooks()
+    server.initialize([str(notebooks / "explorer.ipynb"), f"--Voila.root_dir={notebooks}", "--no-browser",
+                       "--Voila.base_url=/", f"--preheat_kernel={preheat}", "--pool_size=0"])
     server.app = Application(**server.init_settings())
     server.voila_configuration.progressive_rendering = True  # with every handler that Voilà has
     server.app.add_handlers(".*$", server.init_handlers())
     for rule in server.app.default_router.rules + server.app.wildcard_router.rules:
         for row in getattr(rule.target, "rules", [rule]):
             if isinstance(row.target, type) and issubclass(row.target, WebSocketHandler):
-                print(row.target.__name__)
+                print(preheat, row.target.__name__)
 
-asyncio.run(walk())
+for preheat in (True, False):
+    asyncio.run(walk(preheat))
 """
 
 
-@pytest.mark.parametrize("preheat", ["True", "False"])
-def test_every_websocket_of_the_application_is_guarded(preheat: str) -> None:
+def test_every_websocket_of_the_application_is_guarded() -> None:
     """A walk over all handlers of all rules: one that a new release of Voilà brings would be here, too."""
-    walked = subprocess.run([sys.executable, "-c", WALK, preheat], capture_output=True, text=True, check=False)
+    walked = subprocess.run([sys.executable, "-c", WALK], capture_output=True, text=True, check=False)
     assert not walked.returncode, walked.stderr
-    assert set(walked.stdout.split()) == {Cells.__name__, Channels.__name__}
+    kinds = (Cells.__name__, Channels.__name__)
+    assert {*walked.stdout.splitlines()} == {f"{preheat} {kind}" for preheat in (True, False) for kind in kinds}
 
 
 def test_a_websocket_that_nobody_guards_is_not_served() -> None:
@@ -359,7 +362,7 @@ def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(address:
 
 @pytest.fixture(scope="module")
 def visit_after(browser: Browser, address: str, polite: ClientConnection) -> Iterator[Dashboard]:
-    """A page that comes after somebody rude."""
+    """A page that comes after somebody rude; a busy browser may come after the grace, and loads it again."""
     with enter(address, arrive(address)) as rude:
         rude.send(b"\xff" * 64)
         assert turned_away(rude) == 1003
@@ -367,11 +370,15 @@ def visit_after(browser: Browser, address: str, polite: ClientConnection) -> Ite
     visit = Dashboard(page, "voila")
     open_in_voila(page, address)
     visit.wait_until_drawn()
+    visit.complaints = []
     yield visit
     page.close()
 
 
 def test_next_visitor_still_gets_a_page(visit_after: Dashboard) -> None:
+    with visit_after.redrawn():
+        visit_after.write("n_layers", "5")
+    assert visit_after.said == "Measured 5 layers of width 256"
     visit_after.must_be_clean()
 
 
