@@ -44,6 +44,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Rows of tables that were taken, such as the embeddings of tokens and of positions."""
         self.begin(torch.empty(0))
         self.recording = False
+        self.paused = False
+        """Whether a block that has run is read: operations are our own then, and are not looked at."""
 
     def begin(self, stream: Tensor) -> None:
         """A new block, whose input this is."""
@@ -52,11 +54,13 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.order = [self.source]
         """Every node that was made, in turn."""
         self.recording = True
+        self.paused = False
 
     def end(self, output: Tensor) -> Node:
-        """The block's output; nothing more is recorded."""
+        """The block's output; nothing more is recorded, and until the next block begins nothing is looked at."""
         self.announce()
         self.recording = False
+        self.paused = True
         return self.find(output)
 
     def release(self) -> None:
@@ -84,6 +88,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operation, and remembers it."""
         kwargs = kwargs or {}
+        if self.paused:
+            return func(*args, **kwargs)
         operands = tensors_in((args, tuple(kwargs.values())))
         self.used.update(id(tensor) for tensor in operands if id(tensor) in self.parameters)
         if not self.recording:
