@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import threading
+import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+import explorer
 from explorer.app.widgets.runtime import KEY, LATE, STUB, WITHOUT_SCRIPT
 
 SOON = 90_000
@@ -113,3 +119,46 @@ def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(
     page.evaluate(BRINGS_SCRIPT, KEY)
     expect(page.locator("body")).to_have_text("drawn")
     page.close()
+
+
+SCRIPT = Path(explorer.__file__).parent / "jupyter/voila/templates/explorer/static/page.js"
+PAUSE = 5.0
+"""Seconds between two parts of a page; its script looks for the kernel every two."""
+
+
+class Slow(BaseHTTPRequestHandler):
+    """Sends a page whose configuration comes in two parts, as a busy server or a slow network sends it."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        if self.path == "/":
+            script = f"<script data-kernels='/api/kernels/'>{SCRIPT.read_text(encoding='utf-8')}</script>"
+            body = "<p id='loading'></p><div id='ex-notice' hidden><span></span><button></button></div>"
+            self.wfile.write(f"<body>{body}{script}<script id='jupyter-config-data' type='application/json'>".encode())
+            self.wfile.flush()
+            time.sleep(PAUSE)
+            self.wfile.write(f"{json.dumps({'kernelId': 'ours'})}</script><p data-end></p>".encode())
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_a_page_that_comes_in_parts_asks_for_its_kernel_once_it_knows_it(browser: Browser) -> None:
+    Slow.asked = []
+    slow = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=slow.serve_forever, daemon=True).start()
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"http://127.0.0.1:{slow.server_port}/")
+    page.wait_for_timeout(3000)
+    page.close()
+    slow.shutdown()
+    slow.server_close()
+    assert errors == []
+    assert "/api/kernels/ours" in Slow.asked

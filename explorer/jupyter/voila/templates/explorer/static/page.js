@@ -38,6 +38,13 @@
     if (event.persisted) location.reload(); // the browser restored a page whose kernel has ended
   });
 
+  /** The kernel's id; nothing before the page's configuration has come, which may come in parts. */
+  function kernelOfPage() {
+    const config = document.getElementById("jupyter-config-data"); // comes with the kernel
+    const isWhole = config && (config.nextSibling || document.readyState !== "loading");
+    return isWhole ? JSON.parse(config.textContent).kernelId : undefined;
+  }
+
   const loading = document.getElementById("loading");
   window["voila_process"] = () => { loading.textContent = "Loading the page…"; };
   const OUTPUT = ".ex-root, .jp-RenderedText, .jp-RenderedHTMLCommon"; // the page or an error
@@ -92,8 +99,7 @@
     const lines = () => [...document.querySelectorAll(".ex-train")];
     const buttons = () => lines().flatMap((line) => [...line.querySelectorAll("button")]);
     function train({ target }) {
-      const { kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
-      socket.send(JSON.stringify({ action: "train", payload: { kernel_id: kernelId } }));
+      socket.send(JSON.stringify({ action: "train", payload: { kernel_id: kernelOfPage() } }));
       isTraining = true;
       const pressed = target.parentElement;
       for (const line of lines()) {
@@ -257,9 +263,8 @@
   // A kernel may die while the page is not connected to it, with the server or before the page is there: then nobody
   // says so. Another server's page has no address to ask.
   if (kernels) setInterval(async () => {
-    const config = document.getElementById("jupyter-config-data"); // comes with the kernel
-    if (!config || isConnected || hasEnded) return;
-    const { kernelId } = JSON.parse(config.textContent);
+    const kernelId = kernelOfPage();
+    if (!kernelId || isConnected || hasEnded) return;
     const answer = await fetch(kernels + kernelId).catch(() => null); // the server is away
     if (answer?.status !== 404) return;
     giveUp(ENDED);
