@@ -48,7 +48,7 @@ def test_every_test_has_a_limit(request: pytest.FixtureRequest) -> None:
     assert shared
     assert [place for place in shared.LONGER if not (ROOT / place).exists()] == []
     packaging = pytest.Module.from_parent(request.session, path=ROOT / "tests/test_packaging.py")
-    shared.pytest_collection_modifyitems([request.node, packaging])
+    shared.pytest_collection_modifyitems(request.config, [request.node, packaging])
     assert request.node.get_closest_marker("timeout") is None
     limit = packaging.get_closest_marker("timeout")
     assert limit
