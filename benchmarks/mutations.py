@@ -82,7 +82,8 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/app/home": ("app/test_takehome",), "explorer/app/yours": ("app/test_your_model",),
     "explorer/app/sentences": ("app/test_explore", "app/test_page"),
     "explorer/app/dashboard": ("app/test_dashboard", "app/test_undo"),
-    "explorer/app/setups": ("app/test_map_plan",), "explorer/app/page": ("app/test_page", "app/test_link"),
+    "explorer/app/setups": ("app/test_map_plan",),
+    "explorer/app/page": ("app/test_page", "app/test_link", "app/test_undo"),
 }
 """The tests of a file, by the beginning of its path; the longest counts. Scripts have those of `SCRIPTS`."""
 SCRIPTS = {
