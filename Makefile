@@ -37,7 +37,7 @@ quick: $(TESTS)  ## at each step: lint, types, goldens, and the tests of the fil
 oldest:  ## the tests with the oldest packages that pyproject.toml allows, in .venv-oldest; needs uv; no browser
 	uv venv --quiet --allow-existing .venv-oldest
 	uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --torch-backend cpu -e '.$(EXTRAS)'
-	.venv-oldest/bin/python -m pytest tests --ignore=tests/browser
+	.venv-oldest/bin/python -m pytest -W default tests --ignore=tests/browser  # old packages warn of newer ones
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
