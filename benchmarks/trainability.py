@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.designs import choices, random_design
+from benchmarks.verdicts import balanced
 from explorer import Config, measure
 from explorer.diagnosis import RULES, diagnose
 from explorer.sweeping.cell import Cell, Found, Training
@@ -151,8 +152,7 @@ def scored(rows: Sequence[Trial]) -> Score:
     """Scores the verdict."""
     stalls, failing = np.array([not one.trained for one in rows]), np.array([by_verdict(one) for one in rows])
     right = int((stalls & failing).sum())
-    recall, kept = right / stalls.sum(), (~failing & ~stalls).sum() / (~stalls).sum()
-    return Score(float(recall + kept) / 2, right / max(1, int(failing.sum())), float(recall),
+    return Score(balanced(failing, stalls), right / max(1, int(failing.sum())), right / int(stalls.sum()),
                  tuple(itertools.compress(rows, stalls != failing)))
 
 

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP, Case, text, trained
 from explorer import Config, Profile, measure, predict
@@ -114,7 +115,7 @@ def others() -> Iterable[Seen]:
             yield seen(name, config, {warmup: unigram - loss for warmup, loss in losses.items()})
 
 
-def balanced(predicted: Sequence[bool], stalls: Sequence[bool]) -> float:
+def balanced(predicted: ArrayLike, stalls: ArrayLike) -> float:
     """Balanced accuracy."""
     told, true = np.array(predicted), np.array(stalls)
     return float((told[true].mean() + (~told[~true]).mean()) / 2)
