@@ -26,11 +26,13 @@ test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Fi
 
 check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(MAKE) test
 
 quick: $(TESTS)  ## at each step: lint, types, goldens, and the tests of the files that changed; no browser
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $$($(BIN)/python tests/touched.py)
 

@@ -2,4 +2,6 @@
 
 import os
 
-os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as in a worker of `explorer.tasks`; torch reads it when it is imported
+os.environ["OMP_WAIT_POLICY"] = (
+    "PASSIVE"  # as in a worker of `explorer.tasks`; torch reads it when it is imported
+)

@@ -1,4 +1,5 @@
-"""`python -m benchmarks`: runs every benchmark, prints a table, writes `benchmarks/results.json`."""
+"""`python -m benchmarks`: runs every benchmark, prints a table, writes
+`benchmarks/results.json`."""
 
 from __future__ import annotations
 
@@ -12,8 +13,22 @@ from pathlib import Path
 from benchmarks import arrival, drag, load, overhead, page, sweep, training, watching
 
 RESULTS = Path(__file__).with_name("results.json")
-BENCHMARKS = (overhead.main, arrival.main, page.main, drag.main, training.main, watching.main, sweep.main, load.main)
-BOUNDED = {"ratio": "limit", "seconds": "limit_seconds", "megabytes": "limit_megabytes", "errors": "limit_errors"}
+BENCHMARKS = (
+    overhead.main,
+    arrival.main,
+    page.main,
+    drag.main,
+    training.main,
+    watching.main,
+    sweep.main,
+    load.main,
+)
+BOUNDED = {
+    "ratio": "limit",
+    "seconds": "limit_seconds",
+    "megabytes": "limit_megabytes",
+    "errors": "limit_errors",
+}
 """A figure and the one that it should stay below."""
 LEAST = {"updates_a_second": "least_updates_a_second"}
 """A figure and the one that it should reach."""
@@ -32,8 +47,16 @@ def machine() -> dict[str, str | int | None]:
 
 def verdict(figures: dict[str, float]) -> str:
     """Whether what has a limit keeps it."""
-    bounds = [(figures[name], figures[limit]) for name, limit in BOUNDED.items() if {name, limit} <= figures.keys()]
-    least = [(figures[name], figures[limit]) for name, limit in LEAST.items() if {name, limit} <= figures.keys()]
+    bounds = [
+        (figures[name], figures[limit])
+        for name, limit in BOUNDED.items()
+        if {name, limit} <= figures.keys()
+    ]
+    least = [
+        (figures[name], figures[limit])
+        for name, limit in LEAST.items()
+        if {name, limit} <= figures.keys()
+    ]
     if not bounds and not least:
         return ""
     if any(value < limit for value, limit in least):
@@ -58,7 +81,9 @@ def main() -> int:
         found = benchmark()
         print(table(found), flush=True)
         results |= found
-    RESULTS.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n", encoding="utf-8")
+    RESULTS.write_text(
+        json.dumps({"machine": machine(), "results": results}, indent=2) + "\n", encoding="utf-8"
+    )
     print(f"written to {RESULTS}")
     return int(not {"TOO MUCH", "TOO LITTLE"}.isdisjoint(map(verdict, results.values())))
 

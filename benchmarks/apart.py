@@ -1,4 +1,5 @@
-"""One point of a growth: a work at one value of an axis, in a process of its own: its peak memory is its own."""
+"""One point of a growth: a work at one value of an axis, in a process of its own: its peak memory
+is its own."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ from explorer.config import Config
 
 SMALL = Config(n_layers=4, d_model=64, n_heads=2, n_ctx=16, n_seeds=1)
 FIELDS = {
-    "depth": ("n_layers", (16, 32, 64, 125, 250, 500, 1000)), "width": ("d_model", (32, 64, 128, 256, 512, 1024)),
-    "tokens": ("n_ctx", (16, 32, 64, 128, 256, 512)), "heads": ("n_heads", (2, 4, 8, 16, 32, 64)),
+    "depth": ("n_layers", (16, 32, 64, 125, 250, 500, 1000)),
+    "width": ("d_model", (32, 64, 128, 256, 512, 1024)),
+    "tokens": ("n_ctx", (16, 32, 64, 128, 256, 512)),
+    "heads": ("n_heads", (2, 4, 8, 16, 32, 64)),
     "seeds": ("n_seeds", (1, 2, 4, 8, 16)),
 }
 """The field of an axis, and its values."""
@@ -27,7 +30,8 @@ REPEATS, ENOUGH = 15, 0.6
 
 
 class Found(NamedTuple):
-    """One point: the least and the median of what was counted or timed, and bytes of memory on top of the smallest."""
+    """One point: the least and the median of what was counted or timed, and bytes of memory on top
+    of the smallest."""
 
     least: float
     middle: float
@@ -58,7 +62,8 @@ def timed(ready: Ready, number: int) -> float:
 
 
 def alone(work: str, smallest: Configs, configs: Configs, answer: Connection) -> None:
-    """Runs in a process of its own: once at the smallest size as a warm-up, then until there is enough."""
+    """Runs in a process of its own: once at the smallest size as a warm-up, then until there is
+    enough."""
     row = WORKS[work]
     row.prepare(smallest)(-2)
     before, ready = peak(), row.prepare(configs)

@@ -1,12 +1,13 @@
-"""What the diagnosis says of the architectures of `transformers`, as they are drawn: how many alarms are false?
+"""What the diagnosis says of the architectures of `transformers`, as they are drawn: how many
+alarms are false?
 
     python -m benchmarks.architectures             # all: some five minutes, one core
     python -m benchmarks.architectures jamba t5    # some of them, with the whole finding
 
-Each architecture is built small from its own config class, with its own initialization and no weights from elsewhere,
-probed on random tokens or images and diagnosed. Published designs start well, so that nothing should be bad, and each
-warning should say something that is true of the architecture. What cannot be built small is listed with the reason.
-"""
+Each architecture is built small from its own config class, with its own initialization and no
+weights from elsewhere, probed on random tokens or images and diagnosed. Published designs start
+well, so that nothing should be bad, and each warning should say something that is true of the
+architecture. What cannot be built small is listed with the reason."""
 
 from __future__ import annotations
 
@@ -35,19 +36,45 @@ LARGEST = 8_000_000
 
 SIZES: Sequence[tuple[int, str]] = (
     (WIDTH, "hidden_size d_model n_embd dim embed_dim emb_dim embedding_size"),
-    (2 * WIDTH, "intermediate_size d_ff d_inner ffn_dim encoder_ffn_dim decoder_ffn_dim hidden_dim"),
-    (LAYERS, ("num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers "
-             "num_encoder_layers")),
-    (HEADS, ("num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads "
+    (
+        2 * WIDTH,
+        "intermediate_size d_ff d_inner ffn_dim encoder_ffn_dim decoder_ffn_dim hidden_dim",
+    ),
+    (
+        LAYERS,
+        (
+            "num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers num_decoder_layers "
+            "num_encoder_layers"
+        ),
+    ),
+    (
+        HEADS,
+        (
+            "num_attention_heads n_head n_heads num_heads encoder_attention_heads decoder_attention_heads "
             "num_encoder_attention_heads num_decoder_attention_heads linear_num_value_heads mamba_n_heads "
-            "mamba_num_heads")),
+            "mamba_num_heads"
+        ),
+    ),
     (4, "num_experts n_routed_experts num_local_experts moe_num_experts"),
-    (WIDTH // HEADS, ("head_dim d_kv attention_head_size v_head_dim qk_head_dim linear_key_head_dim "
-                     "linear_value_head_dim rotary_dim")),
+    (
+        WIDTH // HEADS,
+        (
+            "head_dim d_kv attention_head_size v_head_dim qk_head_dim linear_key_head_dim "
+            "linear_value_head_dim rotary_dim"
+        ),
+    ),
     (16, "q_lora_rank kv_lora_rank"),
-    (8, ("qk_rope_head_dim qk_nope_head_dim sliding_window attention_window local_attention ssm_state_size state_size "
-        "mamba_d_state mamba_dt_rank patch_size")),
-    (WIDTH // 2, "moe_intermediate_size shared_expert_intermediate_size mamba_d_head mamba_head_dim"),
+    (
+        8,
+        (
+            "qk_rope_head_dim qk_nope_head_dim sliding_window attention_window local_attention ssm_state_size "
+            "state_size mamba_d_state mamba_dt_rank patch_size"
+        ),
+    ),
+    (
+        WIDTH // 2,
+        "moe_intermediate_size shared_expert_intermediate_size mamba_d_head mamba_head_dim",
+    ),
     (PIXELS, "image_size"),
     (2, "num_key_value_heads linear_num_key_heads num_experts_per_tok mamba_expand eos_token_id"),
     (1, "n_group topk_group bos_token_id decoder_start_token_id"),
@@ -60,9 +87,15 @@ SMALL = {name: size for size, names in SIZES for name in names.split()}
 LATENT = {"num_key_value_heads": HEADS, "head_dim": 8}
 """Latent attention has as many keys as queries, and turns a part of each."""
 OWN: Mapping[str, Mapping[str, Any]] = {
-    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "axk1", "axk2", "youtu", "glm_moe_dsa"), LATENT),
+    **dict.fromkeys(
+        ("deepseek_v3", "deepseek_v32", "axk1", "axk2", "youtu", "glm_moe_dsa"), LATENT
+    ),
     "esmc": {"num_key_value_heads": HEADS},
-    "nemotron_h": {"hybrid_override_pattern": "M-M*M-M*M-M*", "num_hidden_layers": 12, "n_groups": 1},
+    "nemotron_h": {
+        "hybrid_override_pattern": "M-M*M-M*M-M*",
+        "num_hidden_layers": 12,
+        "n_groups": 1,
+    },
     "mamba2": {"num_heads": 4, "head_dim": 32},
     "minicpm3": {"dim_model_base": WIDTH // 10},
     "gemma4_unified_text": {"global_head_dim": WIDTH // HEADS},
@@ -70,11 +103,22 @@ OWN: Mapping[str, Mapping[str, Any]] = {
 }
 """Sizes of single architectures, by the type of their config."""
 LARGER = {"pvt_v2": 2 * PIXELS}
-"""Pixels of a side, where an image of `PIXELS` leaves a single key, of which no attention learns."""
+"""Pixels of a side, where an image of `PIXELS` leaves a single key, of which no attention
+learns."""
 KERNELS: Mapping[str, str] = {"mra": "its attention is 0 without a kernel for CUDA"}
 """Architectures that do not compute on a processor what was published, and why."""
-REFUSED = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TimeoutError,
-           TypeError, ValueError, StrictDataclassError)
+REFUSED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    RuntimeError,
+    TimeoutError,
+    TypeError,
+    ValueError,
+    StrictDataclassError,
+)
 """What a config, or code, raises of sizes that do not go together."""
 
 
@@ -86,8 +130,12 @@ class Row(NamedTuple):
     reads: str
 
 
-TABLES = {"MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "text", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "texts",
-          "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "masked", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "image"}
+TABLES = {
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": "text",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": "texts",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "masked",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": "image",
+}
 
 
 def rows() -> Iterator[Row]:
@@ -113,7 +161,8 @@ def shrunk(kind: Any) -> Any:
 
 
 def build(row: Row) -> nn.Module:
-    """The model, as its own code draws it. What normalizes over a batch is in training: it has seen no batch before.
+    """The model, as its own code draws it. What normalizes over a batch is in training: it has seen
+    no batch before.
 
     Raises:
         ValueError: it is large, or needs a kernel.
@@ -134,7 +183,8 @@ def build(row: Row) -> nn.Module:
 
 
 def batch(row: Row) -> dict[str, torch.Tensor]:
-    """Random tokens and random labels, those of a masked language model at some of the tokens; or images."""
+    """Random tokens and random labels, those of a masked language model at some of the tokens; or
+    images."""
     draw = torch.Generator().manual_seed(1)
     if row.reads == "image":
         side = LARGER.get(row.name, PIXELS)
@@ -175,7 +225,10 @@ def report(wanted: Sequence[str]) -> None:
             continue
         count += 1
         severities = Counter(finding.severity for finding in found)
-        print(f"{row.name:<24}" + "  ".join(f"{name} {severities[name]}" for name in ("bad", "warning", "good")))
+        print(
+            f"{row.name:<24}"
+            + "  ".join(f"{name} {severities[name]}" for name in ("bad", "warning", "good"))
+        )
         for finding in found:
             if wanted:
                 print(f"    {finding}")

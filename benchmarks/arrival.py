@@ -1,7 +1,8 @@
-"""How a visit begins, in Chromium through Voilà: when the page's parts are there, and what its websocket carries.
+"""How a visit begins, in Chromium through Voilà: when the page's parts are there, and what its
+websocket carries.
 
-Two servers, one that starts a kernel for each visitor and one with a kernel that waits for them, are visited in turn.
-"""
+Two servers, one that starts a kernel for each visitor and one with a kernel that waits for them,
+are visited in turn."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ os._exit(0)
 
 
 def visit(browser: Browser, address: str) -> dict[str, float]:
-    """Seconds from the address to each part of the page, and megabytes that came for it, in a browser's first visit."""
+    """Seconds from the address to each part of the page, and megabytes that came for it, in a
+    browser's first visit."""
     carried: list[int] = []
 
     def listen(channel: WebSocket) -> None:
@@ -85,19 +87,31 @@ def middle(visits: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """The median of each figure, in the order in which they came."""
     found = list(visits)
     figures = {name: statistics.median(one[name] for one in found) for name in found[0]}
-    return dict(sorted(figures.items(), key=lambda figure: (figure[0].startswith("megabytes"), figure[1])))
+    return dict(
+        sorted(figures.items(), key=lambda figure: (figure[0].startswith("megabytes"), figure[1]))
+    )
 
 
 def imports() -> dict[str, float]:
     """Seconds that a new process takes to import the page, and to build it."""
-    told = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True).stdout.split()
-    return {"seconds_to_import": float(told[0]), "seconds_to_build": float(told[1]), "torch": float(told[2] == "True")}
+    told = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return {
+        "seconds_to_import": float(told[0]),
+        "seconds_to_build": float(told[1]),
+        "torch": float(told[2] == "True"),
+    }
 
 
 def main() -> dict[str, dict[str, float]]:
     """The median timeline of each kind of visit; its dots and its websocket have limits."""
     visits: dict[str, list[dict[str, float]]] = {name: [] for name in LIMITS}
-    with (served("--preheat", "0") as cold, served("--preheat", "1") as preheated, sync_playwright() as playwright):
+    with (
+        served("--preheat", "0") as cold,
+        served("--preheat", "1") as preheated,
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         for _ in range(ROUNDS):
             for name, address in (("cold", cold), ("preheated", preheated)):
@@ -105,9 +119,13 @@ def main() -> dict[str, dict[str, float]]:
                 visits[name].append(visit(browser, address))
         browser.close()
     return {"imports": imports()} | {
-        f"arrival, {name}": (found := middle(visits[name])) | {
-            "seconds": found["dots"], "limit_seconds": limit, "limit_megabytes": MEGABYTES_LIMIT,
-        } for name, limit in LIMITS.items()
+        f"arrival, {name}": (found := middle(visits[name]))
+        | {
+            "seconds": found["dots"],
+            "limit_seconds": limit,
+            "limit_megabytes": MEGABYTES_LIMIT,
+        }
+        for name, limit in LIMITS.items()
     }
 
 

@@ -1,10 +1,11 @@
-"""Random designs: every scheme that `Config` accepts and text can be learned with, by the number of the draw.
+"""Random designs: every scheme that `Config` accepts and text can be learned with, by the number of
+the draw.
 
-Depth is log-uniform from 2 to 48 layers, the init variance log-uniform over the three decades around the rule's. Every
-other field is drawn in a random order, with its own chance of being drawn at all; a value that `Config` refuses beside
-those before it, and one that makes no difference beside the others, is left out. Stacks without a norm and Post-LN are
-drawn three times as often as other placements, so that a good part of the designs does not train.
-"""
+Depth is log-uniform from 2 to 48 layers, the init variance log-uniform over the three decades
+around the rule's. Every other field is drawn in a random order, with its own chance of being drawn
+at all; a value that `Config` refuses beside those before it, and one that makes no difference
+beside the others, is left out. Stacks without a norm and Post-LN are drawn three times as often as
+other placements, so that a good part of the designs does not train."""
 
 from __future__ import annotations
 
@@ -18,13 +19,16 @@ import numpy as np
 from explorer.config import Config
 from explorer.training.tasks import Task
 
-SIZES: Mapping[str, int] = MappingProxyType({"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8})
+SIZES: Mapping[str, int] = MappingProxyType(
+    {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
+)
 """The one size of all designs, but for their depth."""
 DEPTHS, VARIANCES = (2, 48), (10**-1.5, 10**1.5)
 OFTEN = {"none": 3.0, "post": 3.0}
 """Weight of a norm placement; of the others 1."""
 LATER = dict.fromkeys(("nope", "peri_heads", "zero_last", "mitchell", "torchtitan", "looped"), 0.0)
-"""Weight of the options that came after the designs were trained: with these, the others would be drawn otherwise."""
+"""Weight of the options that came after the designs were trained: with these, the others would be
+drawn otherwise."""
 
 Draw = Callable[[np.random.Generator], Any]
 
@@ -77,10 +81,13 @@ FIELDS: Mapping[str, tuple[float, Draw]] = {
 def random_design(number: int, seed: int = 0) -> Config:
     """A design, ready for the task; the same number gives the same design."""
     rng = np.random.default_rng([seed, number])
-    config = Task().fit(Config(
-        **SIZES, n_layers=int(math.exp(rng.uniform(math.log(DEPTHS[0]), math.log(DEPTHS[1] + 1)))),
-        init_variance=_between(*VARIANCES)(rng),
-    ))
+    config = Task().fit(
+        Config(
+            **SIZES,
+            n_layers=int(math.exp(rng.uniform(math.log(DEPTHS[0]), math.log(DEPTHS[1] + 1)))),
+            init_variance=_between(*VARIANCES)(rng),
+        )
+    )
     for field in rng.permutation(list(FIELDS)).tolist():
         chance, draw = FIELDS[field]
         value = draw(rng)

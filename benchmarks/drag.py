@@ -1,4 +1,5 @@
-"""How often the picture is new while a slider is dragged, in Chromium through Voilà and through JupyterLab."""
+"""How often the picture is new while a slider is dragged, in Chromium through Voilà and through
+JupyterLab."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.page import QUIET, SHOWN, program, served
 from explorer.serve import notebooks
-from tests.browser.conftest import forget_runs, jupyterlab, open_in_lab  # the tests know how to open it
+from tests.browser.conftest import (
+    forget_runs,
+    jupyterlab,
+    open_in_lab,
+)  # the tests know how to open it
 
 FIELDS = ("init_variance", "n_layers", "alpha")
 SECONDS = 5.0
@@ -49,8 +54,8 @@ DRAG = """async ([field, seconds]) => {
   const [slowest, fastest] = [Math.min(...rates), Math.max(...rates)];
   return { charts: rates.length, slowest, fastest, frames: frames / (last - start) * 1000, longest };
 }"""
-"""The slider moves by a step a frame, to its end and back, and in the end to where it was: the next field is dragged in
-the same design. A chart whose figure seldom changes does not count."""
+"""The slider moves by a step a frame, to its end and back, and in the end to where it was: the next
+field is dragged in the same design. A chart whose figure seldom changes does not count."""
 
 
 @contextmanager
@@ -76,7 +81,8 @@ def copied(folder: Path) -> Path:
 
 
 def drags(page: Page) -> dict[str, dict[str, float]]:
-    """By field: updates a second of the chart that has the fewest and of that with the most, frames, longest frame."""
+    """By field: updates a second of the chart that has the fewest and of that with the most,
+    frames, longest frame."""
     found = {}
     for field in FIELDS:
         page.evaluate(DRAG, [field, 1.0])  # to warm up
@@ -84,8 +90,12 @@ def drags(page: Page) -> dict[str, dict[str, float]]:
         seen: dict[str, Any] = page.evaluate(DRAG, [field, SECONDS])
         page.wait_for_function(SHOWN, timeout=120_000)
         found[field] = {
-            "charts": seen["charts"], "updates_a_second": seen["slowest"], "least_updates_a_second": LEAST,
-            "most_of_a_chart": seen["fastest"], "frames_a_second": seen["frames"], "longest_frame_ms": seen["longest"],
+            "charts": seen["charts"],
+            "updates_a_second": seen["slowest"],
+            "least_updates_a_second": LEAST,
+            "most_of_a_chart": seen["fastest"],
+            "frames_a_second": seen["frames"],
+            "longest_frame_ms": seen["longest"],
         }
     return found
 
@@ -98,7 +108,9 @@ def main() -> dict[str, dict[str, float]]:
         for host in ("voila", "lab"):
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             with opened(page, host):
-                results |= {f"dragging {field}, {host}": figures for field, figures in drags(page).items()}
+                results |= {
+                    f"dragging {field}, {host}": figures for field, figures in drags(page).items()
+                }
             page.close()
         browser.close()
     return results

@@ -1,6 +1,8 @@
-"""Goldens: predictions, files of torch, links, figures and verdicts as they are today, for a redesign to keep.
+"""Goldens: predictions, files of torch, links, figures and verdicts as they are today, for a
+redesign to keep.
 
-    python -m benchmarks.goldens    # writes benchmarks/goldens.json.gz; say in the commit why anything in it changed
+    python -m benchmarks.goldens
+        # writes benchmarks/goldens.json.gz; say in the commit why anything in it changed
 
 `tests/test_goldens.py` computes all of it anew: text must be equal, numbers to a relative 1e-9.
 """
@@ -33,7 +35,11 @@ ACCURACY = Path(__file__).parent.parent / "docs" / "accuracy.csv"
 PRESETS = [ex.preset(name) for name in ex.PRESETS]
 N_LINKS, N_FIGURES, N_VERDICTS = 200, 40, 30
 SICK: tuple[dict[str, Any], ...] = (
-    {"n_layers": 48}, {"init_variance": 4.0}, {"attention_scale": "none"}, {"alpha": 4.0}, {"n_layers": 3},
+    {"n_layers": 48},
+    {"init_variance": 4.0},
+    {"attention_scale": "none"},
+    {"alpha": 4.0},
+    {"n_layers": 3},
 )
 """Changes to the presets that a verdict speaks of."""
 
@@ -42,7 +48,10 @@ def measured_designs() -> Iterator[ex.Config]:
     """Every design of the accuracy table, once."""
     known = ex.Config.specs()
     with ACCURACY.open(newline="", encoding="utf-8") as file:
-        rows = {tuple((name, text) for name, text in row.items() if name in known) for row in csv.DictReader(file)}
+        rows = {
+            tuple((name, text) for name, text in row.items() if name in known)
+            for row in csv.DictReader(file)
+        }
     for row in sorted(rows):
         yield ex.Config(**{name: _value(text, known[name].default) for name, text in row})
 
@@ -59,11 +68,16 @@ def name(config: ex.Config) -> str:
 
 
 def prediction(config: ex.Config) -> dict[str, list[float]]:
-    """Of each statistic at each site the first layer, the middle one, the last one, and the mean."""
+    """Of each statistic at each site the first layer, the middle one, the last one, and the
+    mean."""
     profile = ex.predict(config)
-    return {f"{statistic} {site}": [*(values.reshape(values.shape[1], -1).mean(axis=1)[[0, values.shape[1] // 2, -1]]),
-                                    values.mean()]
-            for (statistic, site), values in profile.values.items()}
+    return {
+        f"{statistic} {site}": [
+            *(values.reshape(values.shape[1], -1).mean(axis=1)[[0, values.shape[1] // 2, -1]]),
+            values.mean(),
+        ]
+        for (statistic, site), values in profile.values.items()
+    }
 
 
 def links() -> dict[str, Any]:
@@ -78,14 +92,26 @@ def links() -> dict[str, Any]:
 
 
 def random_design(draw: random.Random, n_fields: int = 3) -> ex.Config:
-    """A preset with some fields drawn at random; where they exclude each other, all is drawn again."""
+    """A preset with some fields drawn at random; where they exclude each other, all is drawn
+    again."""
     while True:
         config = draw.choice(PRESETS)
         try:
-            for item in draw.sample([spec for spec in ex.Config.specs().values() if spec.kind != "text"], n_fields):
-                value: Any = draw.choice(item.choices) if item.choices else (
-                    draw.random() < 0.5 if item.kind == "switch" else draw.uniform(item.low, min(item.high, 1e4)))
-                config = config.replace(**{item.name: round(value) if item.kind == "integer" else value})
+            for item in draw.sample(
+                [spec for spec in ex.Config.specs().values() if spec.kind != "text"], n_fields
+            ):
+                value: Any = (
+                    draw.choice(item.choices)
+                    if item.choices
+                    else (
+                        draw.random() < 0.5
+                        if item.kind == "switch"
+                        else draw.uniform(item.low, min(item.high, 1e4))
+                    )
+                )
+                config = config.replace(
+                    **{item.name: round(value) if item.kind == "integer" else value}
+                )
         except ex.ConfigError:
             continue
         return config
@@ -125,8 +151,12 @@ def torch_file(config: ex.Config) -> str:
 
 SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "predictions": lambda: {name(config): prediction(config) for config in measured_designs()},
-    "torch": lambda: {title: torch_file(config) for title, config in zip(ex.PRESETS, PRESETS, strict=True)},
-    "links": links, "figures": figures, "verdicts": verdicts,
+    "torch": lambda: {
+        title: torch_file(config) for title, config in zip(ex.PRESETS, PRESETS, strict=True)
+    },
+    "links": links,
+    "figures": figures,
+    "verdicts": verdicts,
 }
 
 
@@ -142,7 +172,13 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
         return [plain(one) for one in value]
-    return float(value) if isinstance(value, np.floating) else value.item() if isinstance(value, np.generic) else value
+    return (
+        float(value)
+        if isinstance(value, np.floating)
+        else value.item()
+        if isinstance(value, np.generic)
+        else value
+    )
 
 
 def stored() -> dict[str, Any]:
@@ -151,6 +187,8 @@ def stored() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    text = json.dumps({title: plain(section()) for title, section in SECTIONS.items()}, ensure_ascii=False)
+    text = json.dumps(
+        {title: plain(section()) for title, section in SECTIONS.items()}, ensure_ascii=False
+    )
     FILE.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes")

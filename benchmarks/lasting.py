@@ -1,9 +1,10 @@
-"""What an open page keeps: the browser's heap, nodes and listeners and the kernel's memory after many moves and tabs.
+"""What an open page keeps: the browser's heap, nodes and listeners and the kernel's memory after
+many moves and tabs.
 
     python -m benchmarks.lasting
 
-Nothing may be left of a move, so every figure ought to be after the last hundred moves what it was after the first.
-"""
+Nothing may be left of a move, so every figure ought to be after the last hundred moves what it was
+after the first."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ DRAG = f"""async (moves) => {{
   while (!settled()) await new Promise((go) => setTimeout(go, 50));
   await new Promise((go) => setTimeout(go, 500));
 }}"""
-"""Moves of a slider that is let go each time, so that a measurement begins and the next move stops it; then, rest."""
+"""Moves of a slider that is let go each time, so that a measurement begins and the next move stops
+it; then, rest."""
 MEASURED = """(designs) => {
   const traces = document.querySelector('.ex-chart-plot')?._fullData ?? [];
   return traces.filter((trace) => trace.mode === 'markers').length >= designs;
@@ -51,9 +53,13 @@ TABS = """async (rounds) => {
 
 
 def kernel() -> float:
-    """Megabytes that the largest kernel of the server holds: the page's, as those that wait have measured nothing."""
-    found = [process for process in psutil.Process().children(recursive=True)
-             if any("ipykernel" in word for word in process.cmdline())]
+    """Megabytes that the largest kernel of the server holds: the page's, as those that wait have
+    measured nothing."""
+    found = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any("ipykernel" in word for word in process.cmdline())
+    ]
     return max(process.memory_info().rss for process in found) / 1e6
 
 
@@ -81,7 +87,8 @@ def main() -> None:
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         acts: dict[str, tuple[str, str, int]] = {
-            f"{MOVES} moves": ("", DRAG, MOVES), f"{MOVES} moves, {MOST - 1} pins": (f"?{PINS}", DRAG, MOVES),
+            f"{MOVES} moves": ("", DRAG, MOVES),
+            f"{MOVES} moves, {MOST - 1} pins": (f"?{PINS}", DRAG, MOVES),
             f"all tabs {ROUNDS} times": ("", TABS, ROUNDS),
         }
         for name, (query, script, count) in acts.items():
@@ -89,9 +96,13 @@ def main() -> None:
             page.goto(address + query)
             page.wait_for_function(MEASURED, arg=1 + query.count("pin="), timeout=120_000)
             page.wait_for_function(SHOWN, timeout=120_000)
-            found = watched(page, lambda page=page, script=script, count=count: page.evaluate(script, count))  # type: ignore[misc]
+            found = watched(
+                page, lambda page=page, script=script, count=count: page.evaluate(script, count)
+            )  # type: ignore[misc]
             for figure in found[0]:
-                print(f"{name:22} {figure:10}", *(f"{one[figure]:9.1f}" for one in found), flush=True)
+                print(
+                    f"{name:22} {figure:10}", *(f"{one[figure]:9.1f}" for one in found), flush=True
+                )
             page.close()
         browser.close()
 

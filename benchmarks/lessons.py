@@ -1,12 +1,14 @@
-"""Lessons: executes their notebooks, stores text and stills as a reader without a kernel sees them, and translates.
+"""Lessons: executes their notebooks, stores text and stills as a reader without a kernel sees them,
+and translates.
 
-    python -m benchmarks.lessons [01_drawing_weights …]    # all of them where none is named
-    python -m benchmarks.lessons --translate               # heads and feet, catalogues and translated notebooks alone
+    python -m benchmarks.lessons [01_drawing_weights …]  # all of them where none is named
+    python -m benchmarks.lessons --translate
+        # heads and feet, catalogues and translated notebooks alone
 
-`make test` compares every stored number with what comes out; a live figure is stored as its still, without the widget.
-A catalogue in `docs/locale` has each paragraph of a lesson and its translation. The translated notebooks are written
-from them: their text is another, their code and outputs are the same.
-"""
+`make test` compares every stored number with what comes out; a live figure is stored as its still,
+without the widget. A catalogue in `docs/locale` has each paragraph of a lesson and its translation.
+The translated notebooks are written from them: their text is another, their code and outputs are
+the same."""
 
 from __future__ import annotations
 
@@ -34,27 +36,36 @@ LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"
 CATALOGUES = LOCALE / LANGUAGE / "LC_MESSAGES"
 LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
 BEFORE, AFTER = r"((?:^|\||\$\$)[ \t>#*-]*(?:\d+\.[ \t]+)?)", r"(?=[ \t]*(?:\||\$\$|$))"
-"""What stands around a paragraph in Markdown: a line's ends, a table's bars, marks of a heading, list or formula."""
+"""What stands around a paragraph in Markdown: a line's ends, a table's bars, marks of a heading,
+list or formula."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 COURSE = [row for row in ROWS if row.minutes]
 """The lessons in their order."""
 NAMED = {row.name: row for row in COURSE}
 HOW = {
-    "en": ("Every number here is computed by the lines that you see. On a page of `explorer serve` they run by "
-           "themselves, those that train when you press their button, and each exercise has a box for your answer. To "
-           "run and change the lines yourself, open this notebook with `explorer lab`, or on "
-           "[Binder](https://mybinder.org) with the address of this repository."),
-    "zh": ("这里的每个数，都由你看得见的代码算出。在 `explorer serve` 的页面上，代码自动运行，"
-           "训练的部分等你按下按钮，每道练习都有一个写答案的框。"
-           "想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
-           "或在 [Binder](https://mybinder.org) 上用本仓库的地址打开。"),
+    "en": (
+        "Every number here is computed by the lines that you see. On a page of `explorer serve` they run by "
+        "themselves, those that train when you press their button, and each exercise has a box for your answer. To "
+        "run and change the lines yourself, open this notebook with `explorer lab`, or on "
+        "[Binder](https://mybinder.org) with the address of this repository."
+    ),
+    "zh": (
+        "这里的每个数，都由你看得见的代码算出。在 `explorer serve` 的页面上，代码自动运行，"
+        "训练的部分等你按下按钮，每道练习都有一个写答案的框。"
+        "想自己运行并改动代码，就用 `explorer lab` 打开这个 notebook，"
+        "或在 [Binder](https://mybinder.org) 上用本仓库的地址打开。"
+    ),
 }
 """How a lesson is read, wherever it is."""
 EXERCISES = {
-    "en": ("On a served page, write the answer into the box. In Jupyter, change it in the cell, and run the cell; "
-           '`ex.hint("{number}")` helps on, and `ex.solution("{number}")` has the solution.'),
-    "zh": ("在服务器提供的页面上，把答案写进框里。在 Jupyter 中，修改单元格里的答案并运行；"
-           '`ex.hint("{number}")` 给出提示，`ex.solution("{number}")` 给出解答。'),
+    "en": (
+        "On a served page, write the answer into the box. In Jupyter, change it in the cell, and run the cell; "
+        '`ex.hint("{number}")` helps on, and `ex.solution("{number}")` has the solution.'
+    ),
+    "zh": (
+        "在服务器提供的页面上，把答案写进框里。在 Jupyter 中，修改单元格里的答案并运行；"
+        '`ex.hint("{number}")` 给出提示，`ex.solution("{number}")` 给出解答。'
+    ),
 }
 """How exercises are answered."""
 
@@ -70,7 +81,11 @@ def way(row: Lesson, language: str) -> str:
     here = COURSE.index(row)
     before = [f"← {titled(COURSE[here - 1], language)}"] if here else []
     after = [f"{titled(COURSE[here + 1], language)} →"] if here + 1 < len(COURSE) else []
-    place = f"Lesson {row.number} of {len(COURSE)}" if language == "en" else f"第 {row.number} 课，共 {len(COURSE)} 课"
+    place = (
+        f"Lesson {row.number} of {len(COURSE)}"
+        if language == "en"
+        else f"第 {row.number} 课，共 {len(COURSE)} 课"
+    )
     other = "中文" if language == "en" else "English"
     return " · ".join([place, *before, *after, f"[{other}](zh/{row.name}.ipynb)"])
 
@@ -86,8 +101,13 @@ def needed(row: Lesson, language: str) -> str:
 
 
 def generated(row: Lesson, language: str) -> list[str]:
-    """The paragraphs of a lesson that follow from its row, but for the first, which has the source at its end."""
-    return [way(row, language), HOW[language], EXERCISES[language].format(number=f"{row.number:02}.1")]
+    """The paragraphs of a lesson that follow from its row, but for the first, which has the source
+    at its end."""
+    return [
+        way(row, language),
+        HOW[language],
+        EXERCISES[language].format(number=f"{row.number:02}.1"),
+    ]
 
 
 def first(row: Lesson, language: str, source: str) -> str:
@@ -98,7 +118,8 @@ def first(row: Lesson, language: str, source: str) -> str:
 
 
 def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
-    """Writes what follows from a lesson's row into its notebook: head, foot, and how exercises are answered."""
+    """Writes what follows from a lesson's row into its notebook: head, foot, and how exercises are
+    answered."""
     line, how, exercises = generated(row, "en")
     texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     title, under, *rest = texts[0].source.split("\n\n")
@@ -106,7 +127,11 @@ def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
     rest = [part for part in rest if not part.startswith("Lesson ") and part != how]
     heading = f"# Lesson {row.number} · {title.partition(' · ')[2]}"
     texts[0].source = "\n\n".join([heading, first(row, "en", source), line, *rest, how])
-    parts = [part for part in texts[-1].source.split("\n\n") if not part.startswith(("Lesson ", "Back: ", "Next: "))]
+    parts = [
+        part
+        for part in texts[-1].source.split("\n\n")
+        if not part.startswith(("Lesson ", "Back: ", "Next: "))
+    ]
     texts[-1].source = "\n\n".join([*parts, line])
     for cell in texts:
         if cell.source.startswith("## 6 · Exercises"):
@@ -117,11 +142,13 @@ def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
 def store(path: Path) -> None:
     """Executes a notebook from top to bottom and writes it back, without timestamps and widgets.
 
-    Of a cell that trains the seconds that it took stay, for the button for which it waits on a served page.
-    """
+    Of a cell that trains the seconds that it took stay, for the button for which it waits on a
+    served page."""
     notebook = nbformat.read(path, as_version=4)
     furnish(notebook, NAMED[path.stem])
-    client = NotebookClient(notebook, timeout=600, record_timing=True, store_widget_state=False, coalesce_streams=True)
+    client = NotebookClient(
+        notebook, timeout=600, record_timing=True, store_widget_state=False, coalesce_streams=True
+    )
     client.execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -130,10 +157,14 @@ def store(path: Path) -> None:
                 names = ("iopub.execute_input", "shell.execute_reply")
                 begun, ended = (datetime.fromisoformat(times[name]) for name in names)
                 cell.metadata.seconds = max(1, round((ended - begun).total_seconds()))
-            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [
+                output for output in cell.outputs if WIDGET not in output.get("data", {})
+            ]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}
-    notebook.metadata.lang = "en"  # the page that the server makes of it leads to the other language
+    notebook.metadata.lang = (
+        "en"  # the page that the server makes of it leads to the other language
+    )
     nbformat.write(notebook, path)
 
 
@@ -143,9 +174,19 @@ def extract(folder: Path) -> None:
     Raises:
         CalledProcessError: Sphinx failed, or warned of something.
     """
-    options = ["-q", "-W", "-b", "gettext", "-D", "include_patterns=docs/index.md,notebooks/lessons/*.ipynb",
-               "-D", "suppress_warnings=toc.not_readable"]
-    subprocess.run([sys.executable, "-m", "sphinx", *options, "-c", ROOT / "docs", ROOT, folder], check=True)
+    options = [
+        "-q",
+        "-W",
+        "-b",
+        "gettext",
+        "-D",
+        "include_patterns=docs/index.md,notebooks/lessons/*.ipynb",
+        "-D",
+        "suppress_warnings=toc.not_readable",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, "-c", ROOT / "docs", ROOT, folder], check=True
+    )
 
 
 def catalogue(path: Path) -> Catalog:
@@ -155,7 +196,8 @@ def catalogue(path: Path) -> Catalog:
 
 
 def translated(lesson: Path) -> nbformat.NotebookNode:
-    """A lesson in the other language: each paragraph is replaced by its translation, where there is one.
+    """A lesson in the other language: each paragraph is replaced by its translation, where there is
+    one.
 
     Raises:
         ValueError: a paragraph of the catalogue is not in the lesson; names both.
@@ -168,7 +210,9 @@ def translated(lesson: Path) -> nbformat.NotebookNode:
         words = r"\s+".join(map(re.escape, message.id.split()))
         paragraph, changes = re.compile(f"{BEFORE}{words}{AFTER}", re.MULTILINE), 0
         for cell in cells:
-            cell.source, count = paragraph.subn(lambda found, text=message.string: found[1] + text, cell.source)
+            cell.source, count = paragraph.subn(
+                lambda found, text=message.string: found[1] + text, cell.source
+            )
             changes += count
         if not changes:
             raise ValueError(f"{lesson.name} has no paragraph {message.id!r}")
@@ -203,7 +247,9 @@ def translate() -> None:
         extract(Path(folder))
         update(str(LOCALE), folder, [LANGUAGE], line_width=120)
     for lesson in LESSONS:
-        translate_generated(CATALOGUES / "notebooks" / "lessons" / f"{lesson.stem}.po", NAMED[lesson.stem])
+        translate_generated(
+            CATALOGUES / "notebooks" / "lessons" / f"{lesson.stem}.po", NAMED[lesson.stem]
+        )
         (lesson.parent / FOLDER).mkdir(exist_ok=True)
         nbformat.write(translated(lesson), lesson.parent / FOLDER / lesson.name)
 

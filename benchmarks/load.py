@@ -1,10 +1,11 @@
-"""Load of a server: real visitors, without browsers, open its page at once and move a slider again and again.
+"""Load of a server: real visitors, without browsers, open its page at once and move a slider again
+and again.
 
     python -m benchmarks.load --visitors 1 4 16 --seconds 60
 
-Each visitor's designs are their own, so that nothing is shared, and the next move comes with the verdict on the last:
-a person pauses, and so does a browser. The visitors' own work, on the same processors, is stated beside the server's.
-"""
+Each visitor's designs are their own, so that nothing is shared, and the next move comes with the
+verdict on the last: a person pauses, and so does a browser. The visitors' own work, on the same
+processors, is stated beside the server's."""
 
 from __future__ import annotations
 
@@ -34,15 +35,19 @@ VISITORS, SECONDS = (1, 2, 4, 8, 16, 32), 60.0
 CROWD, PROCESSORS = 16, 2
 """Visitors and processors that the limits are stated for."""
 OPEN, FIRST, SLOWER, DOTS, SPREAD, FOLLOWED, RESTING = 12.0, 12.0, 1.1, 0.5, 1.6, 0.3, 0.06
-"""Seconds until every page has its dots; of a first move; of the median later move, over the processor time of all
-visitors' moves on all processors; until its first dots; its 95th percentile over its median; of a move that another
-visitor has made before; and of processor time a minute of a page that nobody touches: a thousandth."""
+"""Seconds until every page has its dots; of a first move; of the median later move, over the
+processor time of all visitors' moves on all processors; until its first dots; its 95th percentile
+over its median; of a move that another visitor has made before; and of processor time a minute of a
+page that nobody touches: a thousandth."""
 PATIENCE, QUIET, REST = 120.0, 30.0, 10.0
-"""Seconds after which an answer counts as missing; of looking at a page that nobody touches; and before that."""
+"""Seconds after which an answer counts as missing; of looking at a page that nobody touches; and
+before that."""
 LESSON, CALM = 8, 2.0
-"""Moves of a class that follows one story; seconds within which they all move who do not move in the same instant."""
+"""Moves of a class that follows one story; seconds within which they all move who do not move in
+the same instant."""
 OFF_SCREEN = 2
-"""Of the charts, the last ones: a browser says that they are not on the screen, 1440 × 1000 pixels large."""
+"""Of the charts, the last ones: a browser says that they are not on the screen, 1440 × 1000 pixels
+large."""
 UNIT = 2.0**-14
 
 
@@ -75,7 +80,11 @@ class Visitor:
     def arrive(self, begun: float) -> None:
         """Opens the page, and waits for the verdict on its first design."""
         self.socket = self.connections.enter_context(enter(self.address, arrive(self.address)))
-        control = {"comm_id": str(uuid.uuid4()), "target_name": "jupyter.widget.control", "data": {}}
+        control = {
+            "comm_id": str(uuid.uuid4()),
+            "target_name": "jupyter.widget.control",
+            "data": {},
+        }
         self.socket.send(message("comm_open", control))
         self._tell(control["comm_id"], {"method": "request_states"})
         while not self.models:
@@ -84,8 +93,11 @@ class Visitor:
                     self.page, self.sent, self.models = name, page["sent"], page["parts"]
         self.opened = time.monotonic() - begun
         self.charts = self._having("figure")
-        self.controls = next(name for name in self._having("sections")
-                             if "init_variance" in self.models[name]["values"])
+        self.controls = next(
+            name
+            for name in self._having("sections")
+            if "init_variance" in self.models[name]["values"]
+        )
         (self.status,), (header,) = self._having("fraction"), self._having("undoes")
         self._say(["shown", self.sent])
         self._act(header, "act", ["shown", ""])
@@ -138,7 +150,9 @@ class Visitor:
         while True:
             frame = self.socket.recv(timeout=PATIENCE, decode=False)
             offsets = struct.unpack_from(f"<{int.from_bytes(frame[:8], 'little')}Q", frame, 8)
-            header, content = (json.loads(frame[offsets[part]:offsets[part + 1]]) for part in (1, 4))
+            header, content = (
+                json.loads(frame[offsets[part] : offsets[part + 1]]) for part in (1, 4)
+            )
             if header["msg_type"] == "comm_msg":
                 data: dict[str, Any] = content["data"]
                 return data
@@ -166,8 +180,14 @@ class Visitor:
 
 
 def parts(root: psutil.Process) -> dict[str, list[psutil.Process]]:
-    """The processes of a server: itself, its workers, the pages' kernels, and others, as what kernels are forked of."""
-    found: dict[str, list[psutil.Process]] = {"server": [root], "kernels": [], "workers": [], "others": []}
+    """The processes of a server: itself, its workers, the pages' kernels, and others, as what
+    kernels are forked of."""
+    found: dict[str, list[psutil.Process]] = {
+        "server": [root],
+        "kernels": [],
+        "workers": [],
+        "others": [],
+    }
     for process in root.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             words = " ".join([process.name(), *process.cmdline()])
@@ -176,8 +196,11 @@ def parts(root: psutil.Process) -> dict[str, list[psutil.Process]]:
     return found
 
 
-def processor_seconds(root: psutil.Process, before: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
-    """Processor time of each part of a server, of those that have ended, and of the visitors, since `before`."""
+def processor_seconds(
+    root: psutil.Process, before: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float]:
+    """Processor time of each part of a server, of those that have ended, and of the visitors, since
+    `before`."""
     found = {"ended": 0.0, "visitors": sum(psutil.Process().cpu_times()[:2])}
     for name, processes in parts(root).items():
         times = [process.cpu_times() for process in processes]
@@ -188,10 +211,17 @@ def processor_seconds(root: psutil.Process, before: Mapping[str, float] = Mappin
 
 def megabytes(root: psutil.Process) -> dict[str, float]:
     """Memory of a server: pages that several processes share are divided among them."""
-    held = {name: [process.memory_full_info().pss / 1e6 for process in processes]
-            for name, processes in parts(root).items()}
-    return {"kernel": median(held["kernels"]), "largest_kernel": max(held["kernels"]), "workers": sum(held["workers"]),
-            "server": sum(held["server"]), "all": sum(map(sum, held.values()))}
+    held = {
+        name: [process.memory_full_info().pss / 1e6 for process in processes]
+        for name, processes in parts(root).items()
+    }
+    return {
+        "kernel": median(held["kernels"]),
+        "largest_kernel": max(held["kernels"]),
+        "workers": sum(held["workers"]),
+        "server": sum(held["server"]),
+        "all": sum(map(sum, held.values())),
+    }
 
 
 class Crowd:
@@ -204,6 +234,7 @@ class Crowd:
 
     def all(self, act: Callable[[Visitor], object]) -> None:
         """Has all visitors do something at once; one who meets with an error goes."""
+
         def tried(visitor: Visitor) -> bool:
             try:
                 act(visitor)
@@ -214,15 +245,21 @@ class Crowd:
 
         with ThreadPoolExecutor(len(self.visitors)) as pool:
             stayed = list(pool.map(tried, self.visitors))
-        self.visitors = [visitor for visitor, stays in zip(self.visitors, stayed, strict=True) if stays]
+        self.visitors = [
+            visitor for visitor, stays in zip(self.visitors, stayed, strict=True) if stays
+        ]
         if not self.visitors:
             raise SystemExit("no visitor is left")
 
     def arrive(self) -> None:
-        """Has all visitors open the page, and waits until the next visitor's kernel is there, too."""
+        """Has all visitors open the page, and waits until the next visitor's kernel is there,
+        too."""
         begun = time.monotonic()
         self.all(lambda visitor: visitor.arrive(begun))
-        while not json.loads(asked(self.address, "/health")[1])["waiting"] and time.monotonic() < begun + PATIENCE:
+        while (
+            not json.loads(asked(self.address, "/health")[1])["waiting"]
+            and time.monotonic() < begun + PATIENCE
+        ):
             time.sleep(0.2)
 
     def note(self, error: str) -> None:
@@ -242,7 +279,10 @@ def crowd(count: int) -> Iterator[Crowd]:
     """A new server and its visitors, who have not come yet."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with server(["serve", "--max-pages", str(count)], log) as address, ExitStack() as connections:
+        with (
+            server(["serve", "--max-pages", str(count)], log) as address,
+            ExitStack() as connections,
+        ):
             found = Crowd(address, log, count, connections)
             time.sleep(REST)  # the kernel that waits for the first visitor is there by then
             yield found
@@ -257,7 +297,10 @@ def load(count: int, seconds: float) -> dict[str, dict[str, float]]:
     """So many visitors who arrive, move once, and then for so many seconds."""
     with crowd(count) as found:
         found.arrive()
-        opened, dotted = (sorted(getattr(visitor, name) for visitor in found.visitors) for name in ("opened", "dotted"))
+        opened, dotted = (
+            sorted(getattr(visitor, name) for visitor in found.visitors)
+            for name in ("opened", "dotted")
+        )
         found.all(lambda visitor: visitor.keep_moving(time.monotonic() + 1e-3))
         before, begun = processor_seconds(found.root), time.monotonic()
         found.all(lambda visitor: visitor.keep_moving(begun + seconds))
@@ -266,19 +309,33 @@ def load(count: int, seconds: float) -> dict[str, dict[str, float]]:
         later = [visitor.moves[1:] for visitor in found.visitors]
         every, counts = [*chain(*later)], [len(moves) for moves in later]
         dots, chart, verdict = zip(*every, strict=True)
-        times = {"dots": median(dots), "dots_95": late(dots), "chart": median(chart), "chart_95": late(chart),
-                 "seconds": median(verdict), "seconds_95": late(verdict)}
+        times = {
+            "dots": median(dots),
+            "dots_95": late(dots),
+            "chart": median(chart),
+            "chart_95": late(chart),
+            "seconds": median(verdict),
+            "seconds_95": late(verdict),
+        }
         used |= {"all": sum(used.values()) - used["visitors"]}
         return {
             f"{count} visitors, page": {"first": opened[0], "last": opened[-1]},
             f"{count} visitors, dots of the page": {"first": dotted[0], "seconds": dotted[-1]},
             f"{count} visitors, first move, the slowest": {
-                "dots": first.dots, "chart": first.chart, "seconds": first.verdict},
-            f"{count} visitors, later moves": times | {
-                "a_second": len(every) / took, "slowest_over_fastest_visitor": min(counts) / max(counts),
-                "errors": found.count_errors(), "limit_errors": 0.0},
+                "dots": first.dots,
+                "chart": first.chart,
+                "seconds": first.verdict,
+            },
+            f"{count} visitors, later moves": times
+            | {
+                "a_second": len(every) / took,
+                "slowest_over_fastest_visitor": min(counts) / max(counts),
+                "errors": found.count_errors(),
+                "limit_errors": 0.0,
+            },
             f"{count} visitors, processor seconds a move": {
-                name: time_ / len(every) for name, time_ in used.items()},
+                name: time_ / len(every) for name, time_ in used.items()
+            },
             f"{count} visitors, megabytes": megabytes(found.root),
         }
 
@@ -290,11 +347,16 @@ def idle() -> dict[str, float]:
         time.sleep(REST)
         before = processor_seconds(found.root)
         time.sleep(QUIET)
-        return {name: 60 * time_ / QUIET for name, time_ in processor_seconds(found.root, before).items()}
+        return {
+            name: 60 * time_ / QUIET
+            for name, time_ in processor_seconds(found.root, before).items()
+        }
 
 
 def lesson(count: int, spread: float) -> dict[str, float]:
-    """A class that follows one story: all make each move within `spread` seconds of the first visitor's verdict."""
+    """A class that follows one story: all make each move within `spread` seconds of the first
+    visitor's verdict."""
+
     def follow(visitor: Visitor, step: int) -> None:
         time.sleep(spread * (visitor.number - 1) / (count - 1))
         followed.append(visitor.move(step).verdict)
@@ -308,8 +370,13 @@ def lesson(count: int, spread: float) -> dict[str, float]:
             found.visitors, begun = others, time.monotonic()
             found.all(partial(follow, step=step))
             rounds.append((time.monotonic() - begun) / len(others))
-        return {"first_visitor": median(told[1:]), "seconds": median(followed), "seconds_95": late(followed),
-                "seconds_a_visitor": mean(rounds), "errors": found.count_errors()}
+        return {
+            "first_visitor": median(told[1:]),
+            "seconds": median(followed),
+            "seconds_95": late(followed),
+            "seconds_a_visitor": mean(rounds),
+            "errors": found.count_errors(),
+        }
 
 
 def wanted(results: dict[str, dict[str, float]]) -> None:
@@ -320,21 +387,30 @@ def wanted(results: dict[str, dict[str, float]]) -> None:
         results[f"{name}, first move, the slowest"]["limit_seconds"] = FIRST
         later = results[f"{name}, later moves"]
         results[f"{name}, dots of later moves"] = {"seconds": later["dots"], "limit_seconds": DOTS}
-        results[f"{name}, spread"] = {"ratio": later["seconds_95"] / later["seconds"], "limit": SPREAD}
+        results[f"{name}, spread"] = {
+            "ratio": later["seconds_95"] / later["seconds"],
+            "limit": SPREAD,
+        }
         if alone := results.get("1 visitors, processor seconds a move"):
             later["limit_seconds"] = SLOWER * CROWD * alone["all"] / PROCESSORS
 
 
-def main(visitors: Sequence[int] = (1, CROWD), seconds: float = 20.0) -> dict[str, dict[str, float]]:
+def main(
+    visitors: Sequence[int] = (1, CROWD), seconds: float = 20.0
+) -> dict[str, dict[str, float]]:
     """Figures of each number of visitors, an idle page and a class; limits among them."""
     results: dict[str, dict[str, float]] = {}
     for count in visitors:
         results |= load(count, seconds)
     wanted(results)
     results["an idle page, processor seconds a minute"] = (used := idle()) | {
-        "seconds": used["kernels"], "limit_seconds": RESTING}
+        "seconds": used["kernels"],
+        "limit_seconds": RESTING,
+    }
     for name, spread in (("in one instant", 0.0), (f"within {CALM:.0f} s", CALM)):
-        results[f"a class of {CROWD}, moves {name}"] = lesson(CROWD, spread) | {"limit_seconds": FOLLOWED}
+        results[f"a class of {CROWD}, moves {name}"] = lesson(CROWD, spread) | {
+            "limit_seconds": FOLLOWED
+        }
     return results
 
 

@@ -1,12 +1,13 @@
 """Small mistakes, made on purpose: which of them do the tests of a file notice?
 
-    python -m benchmarks.mutations    # 60 mistakes of seed 0; exits with 1 if fewer than 90 % are noticed
+    python -m benchmarks.mutations
+        # 60 mistakes of seed 0; exits with 1 if fewer than 90 % are noticed
     python -m benchmarks.mutations --seed 3 --count 20 --rooms tasks training
 
-A mistake is one changed place in a copy of the working tree: a comparison turned or moved by its bound, 0, 1 or 2 off
-by one, `and` in place of `or`, a condition negated, a call left out. The tests that a person would run for the file,
-`MIRRORS`, then run until the first fails. What survives is printed with its line.
-"""
+A mistake is one changed place in a copy of the working tree: a comparison turned or moved by its
+bound, 0, 1 or 2 off by one, `and` in place of `or`, a condition negated, a call left out. The tests
+that a person would run for the file, `MIRRORS`, then run until the first fails. What survives is
+printed with its line."""
 
 from __future__ import annotations
 
@@ -35,13 +36,17 @@ LIMIT = 300
 FILES = ("git", "ls-files", "-co", "--exclude-standard")
 """Lists what is copied."""
 HEAVY = ("torch", "pandas", "scipy.stats", "plotly.graph_objects", "anywidget", "pytest")
-"""Modules that the tests' processes, which are forks, have from their start; none brings a plug-in of pytest."""
+"""Modules that the tests' processes, which are forks, have from their start; none brings a plug-in
+of pytest."""
 ROOMS = {
-    "app": ("explorer/app/**/*.py",), "tasks": ("explorer/tasks/*.py",), "training": ("explorer/training/*.py",),
+    "app": ("explorer/app/**/*.py",),
+    "tasks": ("explorer/tasks/*.py",),
+    "training": ("explorer/training/*.py",),
     "javascript": ("explorer/app/**/*.js",),
 }
 MIRRORS: dict[str, tuple[str, ...]] = {
-    "explorer/tasks/broker": ("tasks/test_broker",), "explorer/tasks/pool": ("tasks/test_pool",),
+    "explorer/tasks/broker": ("tasks/test_broker",),
+    "explorer/tasks/pool": ("tasks/test_pool",),
     "explorer/tasks/frames": ("tasks/test_frames", "tasks/test_broker"),
     "explorer/tasks/signs": ("tasks/test_pool", "tasks/test_frames"),
     "explorer/tasks/worker": ("tasks/test_pool", "tasks/test_cluster"),
@@ -71,34 +76,68 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/app/explore/diagram": ("figures/test_diagram", "app/test_explore"),
     "explorer/app/explore/selections": ("app/test_selections",),
     "explorer/app/explore": ("app/test_explore", "app/test_first_dots"),
-    "explorer/app/widgets/chart": ("app/test_chart",), "explorer/app/widgets/controls": ("app/test_controls",),
-    "explorer/app/widgets/wording": ("app/test_controls",), "explorer/app/widgets/slider_steps": ("app/test_controls",),
-    "explorer/app/widgets/files": ("app/test_takehome", "app/test_race_controls", "app/test_your_model"),
-    "explorer/app/widgets/live": ("test_live",), "explorer/app/widgets/worker": ("app/test_worker",),
+    "explorer/app/widgets/chart": ("app/test_chart",),
+    "explorer/app/widgets/controls": ("app/test_controls",),
+    "explorer/app/widgets/wording": ("app/test_controls",),
+    "explorer/app/widgets/slider_steps": ("app/test_controls",),
+    "explorer/app/widgets/files": (
+        "app/test_takehome",
+        "app/test_race_controls",
+        "app/test_your_model",
+    ),
+    "explorer/app/widgets/live": ("test_live",),
+    "explorer/app/widgets/worker": ("app/test_worker",),
     "explorer/app/widgets/panel": ("app/test_panel", "app/test_explore"),
     "explorer/app/widgets": ("app/test_parts", "app/test_page", "app/test_explore"),
-    "explorer/app/roster": ("app/test_roster", "app/test_pins"), "explorer/app/view": ("app/test_view",),
-    "explorer/app/first": ("app/test_first",), "explorer/app/still": ("app/test_still",),
-    "explorer/app/home": ("app/test_takehome",), "explorer/app/yours": ("app/test_your_model",),
+    "explorer/app/roster": ("app/test_roster", "app/test_pins"),
+    "explorer/app/view": ("app/test_view",),
+    "explorer/app/first": ("app/test_first",),
+    "explorer/app/still": ("app/test_still",),
+    "explorer/app/home": ("app/test_takehome",),
+    "explorer/app/yours": ("app/test_your_model",),
     "explorer/app/sentences": ("app/test_explore", "app/test_page"),
     "explorer/app/dashboard": ("app/test_dashboard", "app/test_undo"),
     "explorer/app/setups": ("app/test_map_plan",),
     "explorer/app/page": ("app/test_page", "app/test_link", "app/test_undo"),
 }
-"""The tests of a file, by the beginning of its path; the longest counts. Scripts have those of `SCRIPTS`."""
+"""The tests of a file, by the beginning of its path; the longest counts. Scripts have those of
+`SCRIPTS`."""
 SCRIPTS = {
-    "stories": ("browser/test_stories",), "compare": ("browser/test_compare",), "diagram": ("browser/test_diagram",),
-    "standings": ("browser/test_race",), "glossary": ("browser/test_glossary",), "address": ("browser/test_links",),
-    "files": ("browser/test_saved", "browser/test_home"), "search": ("browser/test_designs",),
-    "roster_box": ("browser/test_compare", "browser/test_race"), "chart": ("browser/test_page", "browser/test_drag"),
+    "stories": ("browser/test_stories",),
+    "compare": ("browser/test_compare",),
+    "diagram": ("browser/test_diagram",),
+    "standings": ("browser/test_race",),
+    "glossary": ("browser/test_glossary",),
+    "address": ("browser/test_links",),
+    "files": ("browser/test_saved", "browser/test_home"),
+    "search": ("browser/test_designs",),
+    "roster_box": ("browser/test_compare", "browser/test_race"),
+    "chart": ("browser/test_page", "browser/test_drag"),
     "": ("browser/test_page", "browser/test_voila", "browser/test_tools"),
 }
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
 }
-IN_SCRIPTS = (("===", "!=="), ("!==", "==="), (" < ", " <= "), (" > ", " >= "), (" && ", " || "), (" || ", " && "),
-              (" + 1", " + 2"), (" - 1", " - 2"), ("if (", "if (!"))
+IN_SCRIPTS = (
+    ("===", "!=="),
+    ("!==", "==="),
+    (" < ", " <= "),
+    (" > ", " >= "),
+    (" && ", " || "),
+    (" || ", " && "),
+    (" + 1", " + 2"),
+    (" - 1", " - 2"),
+    ("if (", "if (!"),
+)
 
 
 class Mistake(NamedTuple):
@@ -132,10 +171,15 @@ def turned(node: ast.AST) -> ast.AST | None:
 
 
 def nodes(tree: ast.AST, within: bool = False) -> Iterator[ast.AST]:
-    """Nodes of functions, without f-strings, whose places Python does not know, and without annotations."""
+    """Nodes of functions, without f-strings, whose places Python does not know, and without
+    annotations."""
     for name, field in ast.iter_fields(tree):
         for child in field if isinstance(field, list) else [field]:
-            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or name in ("annotation", "returns"):
+            if (
+                not isinstance(child, ast.AST)
+                or isinstance(child, ast.JoinedStr)
+                or name in ("annotation", "returns")
+            ):
                 continue
             if within:
                 yield child
@@ -159,7 +203,9 @@ def mistakes(file: Path) -> Iterator[Mistake]:
             start = begins[node.lineno - 1] + node.col_offset
             end = begins[node.end_lineno - 1] + (node.end_col_offset or 0)
             text = ast.unparse(ast.fix_missing_locations(new))
-            yield Mistake(name, node.lineno, start, end, text if isinstance(node, ast.stmt) else f"({text})")
+            yield Mistake(
+                name, node.lineno, start, end, text if isinstance(node, ast.stmt) else f"({text})"
+            )
 
 
 def drawn(seed: int, count: int, rooms: Sequence[str]) -> list[Mistake]:
@@ -180,11 +226,15 @@ def mirrors(file: str) -> list[str]:
     else:
         found = MIRRORS[max((name for name in MIRRORS if file.startswith(name)), key=len)]
     paths = [ROOT / "tests" / name for name in found]
-    return [str((path if path.is_dir() else path.with_suffix(".py")).relative_to(ROOT)) for path in paths]
+    return [
+        str((path if path.is_dir() else path.with_suffix(".py")).relative_to(ROOT))
+        for path in paths
+    ]
 
 
 def tested(tree: Path, tests: Sequence[str], said: Path) -> str:
-    """Runs tests in a copy of the working tree: the first that fails, `time`, or nothing where all pass."""
+    """Runs tests in a copy of the working tree: the first that fails, `time`, or nothing where all
+    pass."""
     process = os.fork()
     if not process:
         try:
@@ -224,7 +274,9 @@ def run(tree: Path, tests: Sequence[str], said: Path) -> None:
 
 def main() -> int:
     """Makes the mistakes one by one, and prints what was noticed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=[*ROOMS])
@@ -246,7 +298,9 @@ def main() -> int:
             if chosen.list:
                 print()
                 continue
-            (tree / mistake.file).write_bytes(raw[: mistake.start] + mistake.new.encode() + raw[mistake.end :])
+            (tree / mistake.file).write_bytes(
+                raw[: mistake.start] + mistake.new.encode() + raw[mistake.end :]
+            )
             first = tested(tree, mirrors(mistake.file), Path(folder) / "said")
             (tree / mistake.file).write_bytes(raw)
             made += 1

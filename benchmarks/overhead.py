@@ -1,8 +1,8 @@
-"""What measuring costs, in one run: a measured pass over the model's own bare pass, and over a hand-written one.
+"""What measuring costs, in one run: a measured pass over the model's own bare pass, and over a
+hand-written one.
 
-The hand-written pass is the default design in plain torch: q, k and v in one product, no taps, no choices. All three
-have the threads that `measure` gives a seed.
-"""
+The hand-written pass is the default design in plain torch: q, k and v in one product, no taps, no
+choices. All three have the threads that `measure` gives a seed."""
 
 from __future__ import annotations
 
@@ -38,9 +38,15 @@ def bare(model: Transformer, inputs: Batch) -> None:
 def fuse(model: Transformer) -> list[list[Tensor]]:
     """By layer, copies of the weights: queries, keys and values together, W_O, W_in, W_out."""
     return [
-        [weight.detach().clone().requires_grad_() for weight in (
-            torch.cat([layer.attention.W_Q, layer.attention.W_K, layer.attention.W_V]), layer.attention.W_O,
-            layer.mlp.W_in, layer.mlp.W_out)]
+        [
+            weight.detach().clone().requires_grad_()
+            for weight in (
+                torch.cat([layer.attention.W_Q, layer.attention.W_K, layer.attention.W_V]),
+                layer.attention.W_O,
+                layer.mlp.W_in,
+                layer.mlp.W_out,
+            )
+        ]
         for layer in model.layers
     ]
 
@@ -50,7 +56,11 @@ def handwritten(weights: list[list[Tensor]], inputs: Batch, heads: int) -> Tenso
     x = inputs.input
     width, root = x.shape[-1:], math.sqrt(x.shape[-1] // heads)
     for packed, out, up, down in weights:
-        q, k, v = F.linear(F.layer_norm(x, width), packed).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)  # type: ignore[no-untyped-call]
+        q, k, v = (
+            F.linear(F.layer_norm(x, width), packed)
+            .unflatten(-1, (3, heads, -1))
+            .permute(2, 0, 3, 1, 4)
+        )  # type: ignore[no-untyped-call]
         pattern = ((q / root) @ k.transpose(-2, -1)).softmax(dim=-1)
         x = x + F.linear((pattern @ v).transpose(1, 2).flatten(2), out)
         x = x + F.linear(F.relu(F.linear(F.layer_norm(x, width), up)) * math.sqrt(2), down)
@@ -71,17 +81,21 @@ def ratios(config: Config, rounds: int, limit: float) -> dict[str, dict[str, flo
     model, inputs = Transformer(config, 0), draw(config, 0)
     weights, one = fuse(model), Pass(config, 0)
     passes: tuple[Callable[[], object], ...] = (
-        lambda: handwritten(weights, inputs, config.n_heads), lambda: bare(model, inputs),
+        lambda: handwritten(weights, inputs, config.n_heads),
+        lambda: bare(model, inputs),
         lambda: one.observe(model, inputs),
     )
     with torch_threads(shares(config, torch.device("cpu"))[1]):
         times = [[seconds(work) for work in passes] for _ in range(rounds + 2)][2:]
     found = {}
-    for index, (name, most) in enumerate((("a hand-written pass", limit), ("its own bare pass", LIMIT))):
+    for index, (name, most) in enumerate(
+        (("a hand-written pass", limit), ("its own bare pass", LIMIT))
+    ):
         found[name] = {
             "bare_seconds": statistics.median(row[index] for row in times),
             "measured_seconds": statistics.median(row[2] for row in times),
-            "ratio": statistics.median(row[2] / row[index] for row in times), "limit": most,
+            "ratio": statistics.median(row[2] / row[index] for row in times),
+            "limit": most,
         }
     return found
 

@@ -1,4 +1,5 @@
-"""How fast the page answers, in Chromium through Voilà: from a slider's move to the first dots, and to the last chart.
+"""How fast the page answers, in Chromium through Voilà: from a slider's move to the first dots, and
+to the last chart.
 
 The bare passes that the limits are made of are timed in the same run, between the moves.
 """
@@ -25,11 +26,20 @@ from explorer.model import Transformer
 from explorer.model.batch import Batch, draw
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 MOVES = 15
 DESIGNS = {
     "(12, 256)": (Config(), ""),
-    "(100, 64)": (Config(n_layers=100, d_model=64, n_heads=2, n_ctx=32), "?n_layers=100&d_model=64&n_heads=2&n_ctx=32"),
+    "(100, 64)": (
+        Config(n_layers=100, d_model=64, n_heads=2, n_ctx=32),
+        "?n_layers=100&d_model=64&n_heads=2&n_ctx=32",
+    ),
 }
 """Layers and width to a design and its link."""
 SLACK, FIRST_SLACK = 0.100, 0.060
@@ -74,8 +84,9 @@ MOVE = f"""async () => {{
   const ends = Object.entries({{ first, near, last, verdict }});
   return Object.fromEntries(ends.map(([name, at]) => [name, (at - start) / 1000]));
 }}"""
-"""One step of the init variance, which changes every chart; seconds until dots of it were on one of them, until the
-last of those that can be seen was drawn, and the last of all, and until the verdict was there."""
+"""One step of the init variance, which changes every chart; seconds until dots of it were on one of
+them, until the last of those that can be seen was drawn, and the last of all, and until the verdict
+was there."""
 
 
 def models(config: Config) -> list[tuple[Transformer, Batch]]:
@@ -92,7 +103,9 @@ def program() -> str:
     """
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
-        raise SystemExit(f"the page's benchmarks need a browser: one of {', '.join(PROGRAMS)} on the PATH")
+        raise SystemExit(
+            f"the page's benchmarks need a browser: one of {', '.join(PROGRAMS)} on the PATH"
+        )
     return found
 
 
@@ -101,7 +114,16 @@ def served(*options: str) -> Iterator[str]:
     """The page on a free port; gives its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "explorer",
+        "serve",
+        "--no-browser",
+        "--port",
+        str(port),
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None  # noqa: S101 (for the type checker: it is a pipe)
         server.stdout.readline()  # it says that it starts
@@ -115,7 +137,9 @@ def served(*options: str) -> Iterator[str]:
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
     """Other work on the machine: processes that never rest."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)
+    ]
     try:
         yield
     finally:
@@ -151,18 +175,25 @@ def first_visit(page: Page, address: str) -> dict[str, float]:
 
 
 def moves(page: Page, count: int, config: Config) -> dict[str, float]:
-    """Median seconds of that many moves of a slider, see `MOVE`, and of the bare passes `one` and `all`.
+    """Median seconds of that many moves of a slider, see `MOVE`, and of the bare passes `one` and
+    `all`.
 
     The passes have the threads that `measure` gives them, side by side as there.
     """
     built = models(config)
     workers, threads = shares(config, torch.device("cpu"))
     with torch_threads(threads), ThreadPoolExecutor(workers) as pool:
-        rows = [page.evaluate(MOVE) | {
-            "one": seconds(lambda: bare(*built[0])),
-            "all": seconds(lambda: list(pool.map(lambda pair: bare(*pair), built))),
-        } for _ in range(count + 1)]
-    return {name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]}  # the first warms up
+        rows = [
+            page.evaluate(MOVE)
+            | {
+                "one": seconds(lambda: bare(*built[0])),
+                "all": seconds(lambda: list(pool.map(lambda pair: bare(*pair), built))),
+            }
+            for _ in range(count + 1)
+        ]
+    return {
+        name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]
+    }  # the first warms up
 
 
 def main() -> dict[str, dict[str, float]]:
@@ -179,10 +210,16 @@ def main() -> dict[str, dict[str, float]]:
                 page.wait_for_function(SHOWN, timeout=120_000)
             quiet = moves(page, MOVES, config)
             found[f"slider to first dots {name}"] = {
-                "bare_seconds": quiet["one"], "seconds": quiet["first"], "limit_seconds": quiet["one"] + FIRST_SLACK}
+                "bare_seconds": quiet["one"],
+                "seconds": quiet["first"],
+                "limit_seconds": quiet["one"] + FIRST_SLACK,
+            }
             for words, key in (("the charts on the screen", "near"), ("all charts", "last")):
                 found[f"slider to {words} {name}"] = {
-                    "bare_seconds": quiet["all"], "seconds": quiet[key], "limit_seconds": quiet["all"] + SLACK}
+                    "bare_seconds": quiet["all"],
+                    "seconds": quiet[key],
+                    "limit_seconds": quiet["all"] + SLACK,
+                }
             found[f"slider to verdict {name}"] = {"verdict_seconds": quiet["verdict"]}
         page.goto(address)
         page.wait_for_function(SHOWN, timeout=120_000)
@@ -191,7 +228,10 @@ def main() -> dict[str, dict[str, float]]:
             crowded = moves(page, MOVES, Config())["last"]
         browser.close()
     found[f"slider to all charts, {BUSY} busy processes"] = {
-        "seconds": crowded, "ratio": crowded / usual, "limit": BUSY_LIMIT}
+        "seconds": crowded,
+        "ratio": crowded / usual,
+        "limit": BUSY_LIMIT,
+    }
     return found
 
 

@@ -1,11 +1,14 @@
-"""Numbers that a lesson quotes and does not compute, as they take too long: by the lesson's code, in more draws.
+"""Numbers that a lesson quotes and does not compute, as they take too long: by the lesson's code,
+in more draws.
 
-    python -m benchmarks.quoted 04    # gap between LayerNorm and RMSNorm over theory's, in 8 seeds, by steps
-    python -m benchmarks.quoted 12    # what becomes of each rule for α, in 8 seeds
-    python -m benchmarks.quoted 13    # excess of W_Q's gradient² over theory, in 48 draws, by width and mask
+    python -m benchmarks.quoted 04
+        # gap between LayerNorm and RMSNorm over theory's, in 8 seeds, by steps
+    python -m benchmarks.quoted 12  # what becomes of each rule for α, in 8 seeds
+    python -m benchmarks.quoted 13
+        # excess of W_Q's gradient² over theory, in 48 draws, by width and mask
 
-The definitions come from the notebook itself: those of its statements on which the wanted names depend.
-"""
+The definitions come from the notebook itself: those of its statements on which the wanted names
+depend."""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ def definitions(number: str, *wanted: str) -> dict[str, Any]:
         wanted: names of functions and variables.
     """
     path = next(lesson for lesson in LESSONS if lesson.name.startswith(number))
-    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    cells = [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+    ]
     statements = ast.parse("\n".join(cells)).body
     kept = [statement for statement in statements if not isinstance(statement, ast.Expr | ast.For)]
     names, before = set(wanted), set[str]()
@@ -52,7 +57,11 @@ def bound(statement: ast.stmt) -> set[str]:
             return {statement.name}
         case ast.Import() | ast.ImportFrom():
             return {(name.asname or name.name).partition(".")[0] for name in statement.names}
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def shown(values: Any) -> str:
@@ -65,19 +74,26 @@ def norms() -> None:
     space = definitions("04", "train", "F")
     train, layer, rms = space["train"], space["F"].layer_norm, space["F"].rms_norm
     for embedded, steps in ((False, 250), (False, 300), (False, 400), (True, 250)):
-        losses = [[train(norm, seed, embedded, steps) for seed in range(8)] for norm in (layer, rms)]
+        losses = [
+            [train(norm, seed, embedded, steps) for seed in range(8)] for norm in (layer, rms)
+        ]
         gaps = np.subtract(*losses) * 64 / 1.5
-        print(f"embedded {embedded}, {steps} steps: {shown(gaps)}, largest size {np.abs(gaps).max():.2f}")
+        print(
+            f"embedded {embedded}, {steps} steps: {shown(gaps)}, largest size {np.abs(gaps).max():.2f}"
+        )
 
 
 def rules() -> None:
-    """Lesson 12: in how many seeds each rule for α learns, and how it compares with the ramp to 1."""
+    """Lesson 12: in how many seeds each rule for α learns, and how it compares with the ramp to
+    1."""
     space = definitions("12", "train", "RULES", "UNIGRAM")
     end, _ = space["train"](space["RULES"].values(), seeds=range(8))
     loss = dict(zip(space["RULES"], end[..., 0] if end.ndim > 2 else end, strict=True))
     for name, values in loss.items():
-        print(f"{name:14}: {shown(values)}; learns in {(values < space['UNIGRAM'] - 0.1).sum()} of 8, "
-              f"by 0.1 nats better than the ramp to 1 in {(values < loss['ramp to 1'] - 0.1).sum()}")
+        print(
+            f"{name:14}: {shown(values)}; learns in {(values < space['UNIGRAM'] - 0.1).sum()} of 8, "
+            f"by 0.1 nats better than the ramp to 1 in {(values < loss['ramp to 1'] - 0.1).sum()}"
+        )
 
 
 def queries() -> None:
@@ -87,12 +103,17 @@ def queries() -> None:
         for causal in (True, False):
             config = block.replace(d_model=width, n_heads=width // 32, causal=causal)
             theory = predict(config)["parameter_gradient", "W_Q"][0, 1:]
-            draws = [measure(config.replace(seed=seed))["parameter_gradient", "W_Q"][0, 1:] for seed in range(48)]
+            draws = [
+                measure(config.replace(seed=seed))["parameter_gradient", "W_Q"][0, 1:]
+                for seed in range(48)
+            ]
             excess = [np.mean((draw / theory) ** 2) for draw in draws]
             print(f"width {width}, causal {causal}: {shown(excess)}")
 
 
-QUOTED: Mapping[str, Callable[[], None]] = MappingProxyType({"04": norms, "12": rules, "13": queries})
+QUOTED: Mapping[str, Callable[[], None]] = MappingProxyType(
+    {"04": norms, "12": rules, "13": queries}
+)
 
 if __name__ == "__main__":
     for number in sys.argv[1:] or QUOTED:

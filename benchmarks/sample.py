@@ -1,8 +1,9 @@
-"""`python -m benchmarks.sample`: runs the race that the Race panel opens with, and stores its numbers.
+"""`python -m benchmarks.sample`: runs the race that the Race panel opens with, and stores its
+numbers.
 
-Of the instruments, what the pictures show is kept, to three digits: of several heads the median, and of a layer's
-matrices the norm of their gradients and the median of their updates, each in the place of the first matrix.
-"""
+Of the instruments, what the pictures show is kept, to three digits: of several heads the median,
+and of a layer's matrices the norm of their gradients and the median of their updates, each in the
+place of the first matrix."""
 
 from __future__ import annotations
 
@@ -48,8 +49,13 @@ def say(race: Race) -> None:
 
 def plain(lineup: Lineup) -> list[dict[str, Any]]:
     """The contenders as plain values."""
-    return [{name: changed(value) if isinstance(value := getattr(entry, name), Choices) else value
-             for name in lineup.recorded} for entry in lineup]
+    return [
+        {
+            name: changed(value) if isinstance(value := getattr(entry, name), Choices) else value
+            for name in lineup.recorded
+        }
+        for entry in lineup
+    ]
 
 
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
@@ -57,23 +63,34 @@ def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, An
     from explorer.training.telling import line
 
     return {
-        "version": version, "contenders": plain(lineup), "plan": changed(plan), "levels": list(race.levels),
-        "outcomes": [{name: None if part != part else part for name, part in outcome._asdict().items()}
-                     for outcome in race.verdict()],
+        "version": version,
+        "contenders": plain(lineup),
+        "plan": changed(plan),
+        "levels": list(race.levels),
+        "outcomes": [
+            {name: None if part != part else part for name, part in outcome._asdict().items()}
+            for outcome in race.verdict()
+        ],
         "lines": [list(line(runner)) for runner in race.runners],
         "histories": [_packed(history) for history in race.histories.values()],
     }
 
 
 def _packed(history: History) -> dict[str, Any]:
-    kept = {key: np.stack(values) for key, values in history.values.items()
-            if key[0] not in LEFT_OUT and (key[0] == "alpha" or key[1] in ("", *STREAM, *HEADS))}
+    kept = {
+        key: np.stack(values)
+        for key, values in history.values.items()
+        if key[0] not in LEFT_OUT and (key[0] == "alpha" or key[1] in ("", *STREAM, *HEADS))
+    }
     kept["parameter_gradient", MATRICES[0]] = history.layer_gradient()[1]
     kept["update_ratio", MATRICES[0]] = np.median(history.matrices("update_ratio")[1], axis=0)
     return {
-        "losses": _digits(np.array(history.losses), 4), "steps": history.steps,
-        "values": [[*key, _digits(np.median(values, axis=2) if values.ndim == 3 else values, 3)]
-                   for key, values in kept.items()],
+        "losses": _digits(np.array(history.losses), 4),
+        "steps": history.steps,
+        "values": [
+            [*key, _digits(np.median(values, axis=2) if values.ndim == 3 else values, 3)]
+            for key, values in kept.items()
+        ],
     }
 
 

@@ -2,10 +2,9 @@
 
     make screenshots
 
-Serves the page on a free port, opens each link in headless Chromium, waits until nothing moves, and writes docs/*.png.
-The moving picture docs/drag.gif is a row of screenshots that Pillow joins: the mouse drags a slider there
-and halfway back, and rests at each end until the dots are measured.
-"""
+Serves the page on a free port, opens each link in headless Chromium, waits until nothing moves, and
+writes docs/*.png. The moving picture docs/drag.gif is a row of screenshots that Pillow joins: the
+mouse drags a slider there and halfway back, and rests at each end until the dots are measured."""
 
 from __future__ import annotations
 
@@ -55,10 +54,16 @@ PICTURES = (
     Picture("your_model", "?tab=yours&v=1", 1200),
     Picture("map", "?tab=map&v=1", 860),
 )
-DRAGGED = Picture("drag", "?embed=1&show=alpha,norm_placement&charts=second_moment,attention_entropy"
-                  "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1", 780, 1160)
+DRAGGED = Picture(
+    "drag",
+    "?embed=1&show=alpha,norm_placement&charts=second_moment,attention_entropy"
+    "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1",
+    780,
+    1160,
+)
 FIELD, HELD = "alpha", ((*range(6, 27), *[27] * 10), (*range(26, 9, -1), *[9] * 10))
-"""The slider that is dragged, and where the mouse holds it in each frame of two drags, in per cent of its width."""
+"""The slider that is dragged, and where the mouse holds it in each frame of two drags, in per cent
+of its width."""
 FRAME_MS, REST_MS, COLORS = 100, 2500, 128
 LARGEST = 1_500_000
 """Bytes of the moving picture, at most."""
@@ -110,7 +115,8 @@ def film(page: Page, address: str, picture: Picture) -> Path:
     """Writes a moving picture of a slider that is dragged, and gives its path."""
     shown(page, address, picture)
     left, top, width, height = page.locator(f'[data-field="{FIELD}"] input[type=range]').evaluate(
-        "slider => { const { x, y, width, height } = slider.getBoundingClientRect(); return [x, y, width, height]; }")
+        "slider => { const { x, y, width, height } = slider.getBoundingClientRect(); return [x, y, width, height]; }"
+    )
     frames = [(page.screenshot(), REST_MS)]
     for drag in HELD:
         page.mouse.move(left + width * drag[0] / 100, top + height / 2)
@@ -139,10 +145,18 @@ def joined(frames: list[tuple[bytes, int]], path: Path) -> Path:
         sheet.paste(image, (0, height * place))
     palette = sheet.quantize(COLORS)
     stills = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    stills[0].save(path, save_all=True, append_images=stills[1:], loop=0, optimize=True,
-                   duration=[lasts for _, lasts in frames])
+    stills[0].save(
+        path,
+        save_all=True,
+        append_images=stills[1:],
+        loop=0,
+        optimize=True,
+        duration=[lasts for _, lasts in frames],
+    )
     if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path.name} must have at most {LARGEST:,} bytes; got {path.stat().st_size:,}")
+        raise ValueError(
+            f"{path.name} must have at most {LARGEST:,} bytes; got {path.stat().st_size:,}"
+        )
     return path
 
 

@@ -1,4 +1,5 @@
-"""Works of what is shown: figures, the page after a move, the table of designs, a link; see `works`."""
+"""Works of what is shown: figures, the page after a move, the table of designs, a link; see
+`works`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from explorer.theory import predict
 Configs = Sequence[Config]
 """The present design first, then those that are pinned."""
 Ready = Callable[[int], float | None]
-"""Work that is prepared, given the number of the repetition; what it counts, or None if its time counts."""
+"""Work that is prepared, given the number of the repetition; what it counts, or None if its time
+counts."""
 
 
 def fresh(config: Config, number: int) -> Config:
@@ -46,8 +48,11 @@ def profiles(configs: Configs) -> list[tuple[Profile, Profile]]:
 
 def figures(pairs: Sequence[tuple[Profile, Profile]]) -> list[dict[str, Any]]:
     """Every figure of the page with all designs, and the badges of the first."""
-    shown = [(profile, LegendEntry(index, pair[0].config, f"design {index}")) for index, pair in enumerate(pairs)
-             for profile in pair]
+    shown = [
+        (profile, LegendEntry(index, pair[0].config, f"design {index}"))
+        for index, pair in enumerate(pairs)
+        for profile in pair
+    ]
     for row in FIGURES.values():
         agreement(pairs[0][1], pairs[0][0], row.statistic) if row.statistic else None
     return [row.draw(*map(list, zip(*shown, strict=True))).to_dict() for row in FIGURES.values()]
@@ -60,7 +65,9 @@ def drawing(configs: Configs) -> Ready:
 
 def sent(configs: Configs) -> Ready:
     found = figures(profiles(configs))
-    return lambda _: float(sum(len(json.dumps(figure, default=lambda array: array.tolist())) for figure in found))
+    return lambda _: float(
+        sum(len(json.dumps(figure, default=lambda array: array.tolist())) for figure in found)
+    )
 
 
 def diagnosing(configs: Configs) -> Ready:
@@ -69,31 +76,53 @@ def diagnosing(configs: Configs) -> Ready:
 
 
 def page(configs: Configs) -> Ready:
-    """All that is drawn after a move: every chart, the legend and the table of the pinned designs."""
+    """All that is drawn after a move: every chart, the legend and the table of the pinned
+    designs."""
     charts = {row.name: Chart(title=row.title) for row in FIGURES.values()}
     now = [profiles([fresh(configs[0], number)])[0] for number in range(3)]
     shown = [now[0]]
-    found = {config: Known(*pair) for config, pair in zip(configs[1:], profiles(configs[1:]), strict=True)}
-    comparison = Comparison(void, lambda: shown[0][0].config or configs[0], found.__getitem__, void, lambda: None,
-                            diagnose)
+    found = {
+        config: Known(*pair)
+        for config, pair in zip(configs[1:], profiles(configs[1:]), strict=True)
+    }
+    comparison = Comparison(
+        void,
+        lambda: shown[0][0].config or configs[0],
+        found.__getitem__,
+        void,
+        lambda: None,
+        diagnose,
+    )
     for config in found:
         comparison.pins.add(Entry(config))
-    drawing = Drawing(charts, comparison, matrix_list(lambda: None), statistic_list(lambda: None),
-                      LayerSelection(configs[0], lambda: None), Asking(charts))
+    drawing = Drawing(
+        charts,
+        comparison,
+        matrix_list(lambda: None),
+        statistic_list(lambda: None),
+        LayerSelection(configs[0], lambda: None),
+        Asking(charts),
+    )
 
     def once(number: int) -> None:
         shown[0] = now[number % len(now)]
         drawing.draw(*shown[0], stale=False)
+
     return once
 
 
 def table(configs: Configs) -> Ready:
-    columns = [Column(LegendEntry(index, config, f"design {index}"), config, Known(*pair))
-               for index, (config, pair) in enumerate(zip(configs, profiles(configs), strict=True))]
+    columns = [
+        Column(LegendEntry(index, config, f"design {index}"), config, Known(*pair))
+        for index, (config, pair) in enumerate(zip(configs, profiles(configs), strict=True))
+    ]
     return lambda _: void(groups(columns, diagnose))
 
 
 def link(configs: Configs) -> Ready:
     entries = tuple(Entry(config, f"design {index}") for index, config in enumerate(configs[1:]))
-    links, page = Links(tuple(PANELS)), Page("explore", {"explore": ExplorePart(configs[0], entries)})
+    links, page = (
+        Links(tuple(PANELS)),
+        Page("explore", {"explore": ExplorePart(configs[0], entries)}),
+    )
     return lambda _: void(links.write(page))

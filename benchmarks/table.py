@@ -1,16 +1,19 @@
-"""How the designs train: each with and without warm-up, at four depths, and its held-out loss behind the last step.
+"""How the designs train: each with and without warm-up, at four depths, and its held-out loss
+behind the last step.
 
-    python -m benchmarks.table                 # goes on with docs/training.csv until it is whole, on all processors
-    python -m benchmarks.table --quick         # four designs at two depths with one seed, to standard output
-    python -m benchmarks.table --show          # the table of docs/training.md, to standard output
+    python -m benchmarks.table
+        # goes on with docs/training.csv until it is whole, on all processors
+    python -m benchmarks.table --quick
+        # four designs at two depths with one seed, to standard output
+    python -m benchmarks.table --show  # the table of docs/training.md, to standard output
 
-A row is one training: next character of the prose that ships with Python, Adam at `learning_rate`, constant or, with
-warm-up, rising for `warmup` steps. All see the same batches, a seed's. `final_loss` is the cross-entropy on the
-held-out characters in nats, empty where the training ended early: `retired_at` is the step that could not be made, and
-`reason` says why. `unigram` and `bigram` are what needs no Transformer. A row is written when it is finished, so that
-the command can be stopped and started again. `seconds` is a training's processor time, one thread; their sum over the
-number of processors is about how long the whole table takes: some half an hour on two.
-"""
+A row is one training: next character of the prose that ships with Python, Adam at `learning_rate`,
+constant or, with warm-up, rising for `warmup` steps. All see the same batches, a seed's.
+`final_loss` is the cross-entropy on the held-out characters in nats, empty where the training ended
+early: `retired_at` is the step that could not be made, and `reason` says why. `unigram` and
+`bigram` are what needs no Transformer. A row is written when it is finished, so that the command
+can be stopped and started again. `seconds` is a training's processor time, one thread; their sum
+over the number of processors is about how long the whole table takes: some half an hour on two."""
 
 from __future__ import annotations
 
@@ -40,13 +43,34 @@ SIZES: dict[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 3
 STEPS, WARMUP, RATE = 200, 100, 3e-3
 DEPTHS = (6, 12, 24, 48)
 SEEDS, SHOWN_SEEDS = 3, 8
-SHOWN = ("post_ln", "realformer", "bert", "gpt2", "gemma2", "admin", "mix_ln", "pre_ln", "deepnorm", "rezero", "fixup")
+SHOWN = (
+    "post_ln",
+    "realformer",
+    "bert",
+    "gpt2",
+    "gemma2",
+    "admin",
+    "mix_ln",
+    "pre_ln",
+    "deepnorm",
+    "rezero",
+    "fixup",
+)
 """The designs of docs/training.md."""
 QUICK = ("post_ln", "pre_ln", "rezero", "deepnorm")
 OUTPUT = Path(__file__).parent.parent / "docs" / "training.csv"
 KEY = ("design", "warmup", "n_layers", "seed")
 COLUMNS = (
-    *KEY, "final_loss", "retired_at", "reason", "unigram", "bigram", "steps", "learning_rate", *SIZES, "seconds",
+    *KEY,
+    "final_loss",
+    "retired_at",
+    "reason",
+    "unigram",
+    "bigram",
+    "steps",
+    "learning_rate",
+    *SIZES,
+    "seconds",
 )
 
 
@@ -65,8 +89,11 @@ class Case(NamedTuple):
         return tuple(map(str, self))
 
 
-def cases(designs: tuple[str, ...] = tuple(PRESETS), depths: tuple[int, ...] = DEPTHS, seeds: int = SHOWN_SEEDS
-          ) -> Iterator[Case]:
+def cases(
+    designs: tuple[str, ...] = tuple(PRESETS),
+    depths: tuple[int, ...] = DEPTHS,
+    seeds: int = SHOWN_SEEDS,
+) -> Iterator[Case]:
     """Every training of the table; shallow ones first, so that a part of it is a table too."""
     for depth in depths:
         for seed in range(seeds):
@@ -76,15 +103,20 @@ def cases(designs: tuple[str, ...] = tuple(PRESETS), depths: tuple[int, ...] = D
 
 
 def shown(table: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Lines of docs/training.md: mean ± standard error without / with warm-up; in brackets how many seeds, if fewer."""
+    """Lines of docs/training.md: mean ± standard error without / with warm-up; in brackets how many
+    seeds, if fewer."""
     losses: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for one in table:
-        losses[one["design"], one["n_layers"], one["warmup"]].append(float(one["final_loss"] or "inf"))
+        losses[one["design"], one["n_layers"], one["warmup"]].append(
+            float(one["final_loss"] or "inf")
+        )
     yield "| design |" + "".join(f" {depth} layers |" for depth in DEPTHS)
     yield "|---|" + "---|" * len(DEPTHS)
     for design in SHOWN:
-        cells = (" / ".join(_cell(losses[design, str(depth), str(warmup)]) for warmup in (1, WARMUP))
-                 for depth in DEPTHS)
+        cells = (
+            " / ".join(_cell(losses[design, str(depth), str(warmup)]) for warmup in (1, WARMUP))
+            for depth in DEPTHS
+        )
         yield f"| {PRESETS[design].title} | {' | '.join(cells)} |"
 
 
@@ -100,7 +132,8 @@ def text(seed: int) -> Data:
 
 
 def trained(config: Config, case: Case) -> tuple[Runner, float]:
-    """Trains one in a thread of its own: the contender, and its held-out loss behind the last step, inf if retired."""
+    """Trains one in a thread of its own: the contender, and its held-out loss behind the last step,
+    inf if retired."""
     import torch
 
     from explorer.training.race import Contender
@@ -108,7 +141,9 @@ def trained(config: Config, case: Case) -> tuple[Runner, float]:
 
     torch.set_num_threads(1)
     data, recipe = text(case.seed), Recipe(learning_rate=RATE, warmup=case.warmup)
-    runner = Runner(Contender(case.design, data.task.fit(config), recipe), data, STEPS, torch.device("cpu"))
+    runner = Runner(
+        Contender(case.design, data.task.fit(config), recipe), data, STEPS, torch.device("cpu")
+    )
     while runner.step < STEPS and not runner.retired:
         runner.advance(STEPS + 1)  # no instruments, but for the first step
     return runner, math.inf if runner.retired else runner.held_out_loss()
@@ -117,13 +152,21 @@ def trained(config: Config, case: Case) -> tuple[Runner, float]:
 def row(case: Case) -> dict[str, Any]:
     """Trains one, as a row of the table."""
     begun = time.process_time()
-    runner, loss = trained(preset(case.design, n_layers=case.n_layers, seed=case.seed, **SIZES), case)
+    runner, loss = trained(
+        preset(case.design, n_layers=case.n_layers, seed=case.seed, **SIZES), case
+    )
     levels = runner.data.levels
     return {
-        **case._asdict(), "final_loss": "" if runner.retired else f"{loss:.4f}",
+        **case._asdict(),
+        "final_loss": "" if runner.retired else f"{loss:.4f}",
         "retired_at": runner.step if runner.retired else "",
-        "reason": runner.retired, "unigram": f"{levels.unigram:.4f}", "bigram": f"{levels.bigram:.4f}",
-        "steps": STEPS, "learning_rate": RATE, **SIZES, "seconds": f"{time.process_time() - begun:.1f}",
+        "reason": runner.retired,
+        "unigram": f"{levels.unigram:.4f}",
+        "bigram": f"{levels.bigram:.4f}",
+        "steps": STEPS,
+        "learning_rate": RATE,
+        **SIZES,
+        "seconds": f"{time.process_time() - begun:.1f}",
     }
 
 
@@ -137,8 +180,15 @@ def done(path: Path) -> set[tuple[str, ...]]:
         return set()
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    now = {"steps": str(STEPS), "learning_rate": str(RATE), **{name: str(size) for name, size in SIZES.items()}}
-    if any(tuple(one) != COLUMNS or any(one[name] != value for name, value in now.items()) for one in rows):
+    now = {
+        "steps": str(STEPS),
+        "learning_rate": str(RATE),
+        **{name: str(size) for name, size in SIZES.items()},
+    }
+    if any(
+        tuple(one) != COLUMNS or any(one[name] != value for name, value in now.items())
+        for one in rows
+    ):
         raise SystemExit(f"{path} was made with other settings: delete it to begin anew")
     return {tuple(one[name] for name in KEY) for one in rows}
 
@@ -153,7 +203,9 @@ def main() -> None:
     """Trains what is missing, as many at a time as there are processors, a thread each."""
     parser = argparse.ArgumentParser(description="how every design trains")
     parser.add_argument("--quick", action="store_true", help="a small part, to standard output")
-    parser.add_argument("--show", action="store_true", help="the table of docs/training.md, to standard output")
+    parser.add_argument(
+        "--show", action="store_true", help="the table of docs/training.md, to standard output"
+    )
     asked = parser.parse_args()
     if asked.show:
         with OUTPUT.open(newline="", encoding="utf-8") as file:
@@ -161,7 +213,11 @@ def main() -> None:
         return
     quick = asked.quick
     there = set() if quick else done(OUTPUT)
-    missing = [case for case in (cases(QUICK, DEPTHS[:2], 1) if quick else cases()) if case.key not in there]
+    missing = [
+        case
+        for case in (cases(QUICK, DEPTHS[:2], 1) if quick else cases())
+        if case.key not in there
+    ]
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers' torch is imported with it
     fresh = quick or not OUTPUT.is_file()
     with sys.stdout if quick else OUTPUT.open("a", newline="", encoding="utf-8") as file:
@@ -173,9 +229,17 @@ def main() -> None:
                 writer.writerow(found)
                 file.flush()
                 if not quick:
-                    print(f"\r{index} of {len(missing)} trainings", end="", file=sys.stderr, flush=True)
+                    print(
+                        f"\r{index} of {len(missing)} trainings",
+                        end="",
+                        file=sys.stderr,
+                        flush=True,
+                    )
     if not quick:
-        print(f"\n{OUTPUT} is whole: {spent(OUTPUT) / 60:.0f} minutes of processor time", file=sys.stderr)
+        print(
+            f"\n{OUTPUT} is whole: {spent(OUTPUT) / 60:.0f} minutes of processor time",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""One move from the slider to the verdict, as a timeline of the kernel's threads and of the browser.
+"""One move from the slider to the verdict, as a timeline of the kernel's threads and of the
+browser.
 
-`python -m benchmarks.timeline ['?n_layers=100&d_model=64']` makes some moves, and prints the last: milliseconds
-after the slider moved, how long it took, the thread, and what it did.
-"""
+`python -m benchmarks.timeline ['?n_layers=100&d_model=64']` makes some moves, and prints the last:
+milliseconds after the slider moved, how long it took, the thread, and what it did."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def main(query: str = "") -> None:
     """Prints the timeline."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["EXPLORER_TIMELINE"] = f"{folder}/kernel"
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).with_name("timed")), *sys.path])
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(Path(__file__).with_name("timed")), *sys.path]
+        )
         with served("--preheat", "0") as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
             page = browser.new_page(viewport={"width": 1440, "height": 1000})

@@ -3,9 +3,8 @@
     python -m benchmarks.together            # a minute or two on two quiet cores
     python -m benchmarks.together --one      # on one thread, as in a sweep's pool
 
-Ratios of neighboring measurements, above 1 where sharing is quicker: quartiles over the rounds. The star says that
-`measure` shares there; of the others the table says what it would give.
-"""
+Ratios of neighboring measurements, above 1 where sharing is quicker: quartiles over the rounds. The
+star says that `measure` shares there; of the others the table says what it would give."""
 
 from __future__ import annotations
 
@@ -20,7 +19,12 @@ from explorer import Config, limits, measure
 from explorer.measuring.sharing import torch_threads
 
 ROUNDS = 5
-WIDTHS, TOKENS, DEPTHS, SEEDS = (16, 32, 64, 96, 128, 256, 512), (16, 32, 64, 128), (4, 24, 100), (2, 3, 8, 16)
+WIDTHS, TOKENS, DEPTHS, SEEDS = (
+    (16, 32, 64, 96, 128, 256, 512),
+    (16, 32, 64, 128),
+    (4, 24, 100),
+    (2, 3, 8, 16),
+)
 SMALL = {"d_model": 64, "n_heads": 2, "n_layers": 12, "n_ctx": 32}
 """The size at which depth and seeds are varied."""
 
@@ -30,7 +34,12 @@ def sizes() -> Iterator[dict[str, Any]]:
     for width in WIDTHS:
         for tokens in TOKENS:
             if width * tokens <= 2**14:
-                yield {"d_model": width, "n_heads": max(1, width // 32), "n_layers": 12, "n_ctx": tokens}
+                yield {
+                    "d_model": width,
+                    "n_heads": max(1, width // 32),
+                    "n_layers": 12,
+                    "n_ctx": tokens,
+                }
     for depth in DEPTHS:
         yield SMALL | {"n_layers": depth}
     for seeds in SEEDS:
@@ -51,7 +60,9 @@ def seconds(config: Config, gains: bool) -> float:
 def row(config: Config) -> tuple[float, list[float]]:
     """Median seconds of seeds with a pass each, and the quartiles of the ratio, after a warm-up."""
     times = [(seconds(config, False), seconds(config, True)) for _ in range(ROUNDS + 1)][1:]
-    return statistics.median(one for one, _ in times), statistics.quantiles([one / two for one, two in times], n=4)
+    return statistics.median(one for one, _ in times), statistics.quantiles(
+        [one / two for one, two in times], n=4
+    )
 
 
 def main(say: Callable[[str], object] = print) -> None:

@@ -1,22 +1,24 @@
 """Whether random designs train, beside what their untrained models show: is the verdict right?
 
-    python -m benchmarks.trainability            # goes on with the table until it is whole: about an hour of processor
-    python -m benchmarks.trainability --measure  # once more what the untrained models show, after a change to a rule
-    python -m benchmarks.trainability --score    # how well the verdict predicts what training did
+    python -m benchmarks.trainability
+        # goes on with the table until it is whole: about an hour of processor
+    python -m benchmarks.trainability --measure
+        # once more what the untrained models show, after a change to a rule
+    python -m benchmarks.trainability --score  # how well the verdict predicts what training did
 
-Each of `COUNT` random designs (`benchmarks.designs`) learns the next character of the prose that ships with Python, as
-the designs of `docs/training.csv` do: Adam at 0.003 for 200 steps, width 32, 2 heads, 8 sequences of 32 characters,
-and by a coin 100 steps of warm-up or none. The rule, fixed before anything was trained: a design **trained** if its
-held-out loss after the last step is at least 0.3 nats below the unigram level. What did not stay finite did not train.
+Each of `COUNT` random designs (`benchmarks.designs`) learns the next character of the prose that
+ships with Python, as the designs of `docs/training.csv` do: Adam at 0.003 for 200 steps, width 32,
+2 heads, 8 sequences of 32 characters, and by a coin 100 steps of warm-up or none. The rule, fixed
+before anything was trained: a design **trained** if its held-out loss after the last step is at
+least 0.3 nats below the unigram level. What did not stay finite did not train.
 
-The trainings are cells of a sweep, handed to its workers: a process for each processor. A row is one design: the fields
-in which it differs from the plain one, what training made of it, and what was seen before the first step: the verdict,
-and the rules that found something. It is written when it is finished, so that the command can be stopped and started
-again.
+The trainings are cells of a sweep, handed to its workers: a process for each processor. A row is
+one design: the fields in which it differs from the plain one, what training made of it, and what
+was seen before the first step: the verdict, and the rules that found something. It is written when
+it is finished, so that the command can be stopped and started again.
 
-The score is the balanced accuracy: the mean of two shares of right forecasts, of the designs that did not train and of
-those that did. Precision and recall are of "does not train".
-"""
+The score is the balanced accuracy: the mean of two shares of right forecasts, of the designs that
+did not train and of those that did. Precision and recall are of "does not train"."""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ TABLE = Path(__file__).with_name("trials.csv")
 COUNT = 320
 STEPS, WARMUP, RATE = 200, 100, 3e-3
 LEAVES = 0.3
-"""A design trained if its held-out loss after the last step was so many nats or more below the unigram level."""
+"""A design trained if its held-out loss after the last step was so many nats or more below the
+unigram level."""
 COLUMNS = ("number", "warmup", "design", "final_loss", "failure", "trained", "verdict", "rules")
 
 
@@ -80,9 +83,13 @@ def row(number: int, found: Found) -> dict[str, Any]:
     """A design and what was found of it, as a row of the table."""
     drop = found.numbers.get("loss_drop", math.nan)
     return {
-        "number": number, "warmup": warmup_of(number), "design": json.dumps(choices(random_design(number))),
-        "final_loss": f"{found.numbers.get('held_out_loss', math.nan):.6g}", "failure": found.failure,
-        "trained": int(not isinstance(drop, list) and drop >= LEAVES), **shown(random_design(number)),
+        "number": number,
+        "warmup": warmup_of(number),
+        "design": json.dumps(choices(random_design(number))),
+        "final_loss": f"{found.numbers.get('held_out_loss', math.nan):.6g}",
+        "failure": found.failure,
+        "trained": int(not isinstance(drop, list) and drop >= LEAVES),
+        **shown(random_design(number)),
     }
 
 
@@ -95,7 +102,8 @@ def read(path: Path = TABLE) -> list[dict[str, str]]:
 
 
 def write(rows: Iterable[Mapping[str, Any]], path: Path = TABLE) -> None:
-    """The table, by number. All rows are there before the file is opened: one that fails leaves it as it was."""
+    """The table, by number. All rows are there before the file is opened: one that fails leaves it
+    as it was."""
     ordered = sorted(rows, key=lambda one: int(one["number"]))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -112,7 +120,11 @@ def train() -> None:
         write([*read(), row(cells[one], found)])
         print(f"\r{len(read())} of {COUNT} designs", end="", file=sys.stderr, flush=True)
 
-    run([(list(cells), Outside(max((one.memory for one in cells), default=0.0)))], lambda: False, done)
+    run(
+        [(list(cells), Outside(max((one.memory for one in cells), default=0.0)))],
+        lambda: False,
+        done,
+    )
 
 
 class Trial(NamedTuple):
@@ -130,8 +142,16 @@ class Trial(NamedTuple):
 
 def trials() -> list[Trial]:
     """Every trial, by number."""
-    return [Trial(int(one["number"]), int(one["warmup"]), one["trained"] == "1", one["verdict"],
-                  tuple(one["rules"].split())) for one in read()]
+    return [
+        Trial(
+            int(one["number"]),
+            int(one["warmup"]),
+            one["trained"] == "1",
+            one["verdict"],
+            tuple(one["rules"].split()),
+        )
+        for one in read()
+    ]
 
 
 class Score(NamedTuple):
@@ -144,22 +164,33 @@ class Score(NamedTuple):
 
 
 def by_verdict(one: Trial) -> bool:
-    """Whether the verdict says that a design does not train: "bad" does, and a warning where there is no warm-up."""
+    """Whether the verdict says that a design does not train: "bad" does, and a warning where there
+    is no warm-up."""
     return one.verdict == "bad" or (one.verdict == "warning" and one.warmup == 1)
 
 
 def scored(rows: Sequence[Trial]) -> Score:
     """Scores the verdict."""
-    stalls, failing = np.array([not one.trained for one in rows]), np.array([by_verdict(one) for one in rows])
+    stalls, failing = (
+        np.array([not one.trained for one in rows]),
+        np.array([by_verdict(one) for one in rows]),
+    )
     right = int((stalls & failing).sum())
-    return Score(balanced(failing, stalls), right / max(1, int(failing.sum())), right / int(stalls.sum()),
-                 tuple(itertools.compress(rows, stalls != failing)))
+    return Score(
+        balanced(failing, stalls),
+        right / max(1, int(failing.sum())),
+        right / int(stalls.sum()),
+        tuple(itertools.compress(rows, stalls != failing)),
+    )
 
 
 def by_rule(rows: Sequence[Trial]) -> dict[str, tuple[int, int]]:
-    """Rule of the diagnosis to how many trials it found something in, and how many of those trained."""
+    """Rule of the diagnosis to how many trials it found something in, and how many of those
+    trained."""
     names = dict.fromkeys(name for one in rows for name in one.rules)
-    fired: Mapping[str, list[Trial]] = {name: [one for one in rows if name in one.rules] for name in names}
+    fired: Mapping[str, list[Trial]] = {
+        name: [one for one in rows if name in one.rules] for name in names
+    }
     return {name: (len(those), sum(one.trained for one in those)) for name, those in fired.items()}
 
 
@@ -175,14 +206,18 @@ def report() -> None:
         print(f"| `{name}` | {fired} | {trained} |")
     print("\nmisjudged:")
     for one in score.wrong:
-        print(f"  {one.number} {'trained' if one.trained else 'did not train'}, warm-up {one.warmup}: "
-              f"{designs[one.number]}")
+        print(
+            f"  {one.number} {'trained' if one.trained else 'did not train'}, warm-up {one.warmup}: "
+            f"{designs[one.number]}"
+        )
 
 
 def main() -> None:
     """Trains, measures again, or scores."""
     parser = argparse.ArgumentParser(description="is the verdict right?")
-    parser.add_argument("--measure", action="store_true", help="only what the untrained models show")
+    parser.add_argument(
+        "--measure", action="store_true", help="only what the untrained models show"
+    )
     parser.add_argument("--score", action="store_true", help="only the scores")
     asked = parser.parse_args()
     if asked.measure:

@@ -1,4 +1,5 @@
-"""What the race costs: the engine over a plain hand-written loop, and the instruments over the engine, in one run."""
+"""What the race costs: the engine over a plain hand-written loop, and the instruments over the
+engine, in one run."""
 
 from __future__ import annotations
 
@@ -25,14 +26,17 @@ SIZES = {
 EVERY, ROUNDS = 10, 9
 RECIPE = Recipe(warmup=100, decay="cosine")
 ENGINE_LIMIT, INSTRUMENTS_LIMIT = 1 / 0.95, 1.10
-"""At least 0.95 of the plain loop's steps a second; at most a tenth more time for the instruments."""
+"""At least 0.95 of the plain loop's steps a second; at most a tenth more time for the
+instruments."""
 
 
 def plain(config: Config, data: Data) -> Callable[[], None]:
     """One step of the loop that anybody would write, over the same model."""
     model = Transformer(config, config.seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=RECIPE.learning_rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / RECIPE.warmup))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / RECIPE.warmup)
+    )
     rng = np.random.default_rng(0)
 
     def step() -> None:
@@ -48,7 +52,8 @@ def plain(config: Config, data: Data) -> Callable[[], None]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Processor time of as many steps as lie between two readings: all is one thread's, and others may be at work."""
+    """Processor time of as many steps as lie between two readings: all is one thread's, and others
+    may be at work."""
     start = time.process_time()
     for _ in range(EVERY):
         work()
@@ -56,20 +61,29 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def costs(config: Config) -> tuple[dict[str, float], dict[str, float]]:
-    """The engine's ratio and the instruments': medians over rounds in which the three take turns."""
+    """The engine's ratio and the instruments': medians over rounds in which the three take
+    turns."""
     config = Task().fit(config)
     data = Data(Task(), None, config.n_ctx, config.batch_size)
-    bare, watched = (Runner(Contender("", config, RECIPE), data, LONGEST, torch.device("cpu")) for _ in range(2))
+    bare, watched = (
+        Runner(Contender("", config, RECIPE), data, LONGEST, torch.device("cpu")) for _ in range(2)
+    )
     by_hand = plain(config, data)
     works = (by_hand, lambda: bare.advance(LONGEST), lambda: watched.advance(EVERY))
     with torch_threads(1):
         rounds = [[seconds(work) for work in works] for _ in range(ROUNDS + 1)][1:]
     hand, engine, instruments = np.array(rounds).T
     return (
-        {"hand_seconds": float(np.median(hand)) / EVERY, "ratio": float(np.median(engine / hand)),
-         "limit": ENGINE_LIMIT},
-        {"step_seconds": float(np.median(engine)) / EVERY, "ratio": float(np.median(instruments / engine)),
-         "limit": INSTRUMENTS_LIMIT},
+        {
+            "hand_seconds": float(np.median(hand)) / EVERY,
+            "ratio": float(np.median(engine / hand)),
+            "limit": ENGINE_LIMIT,
+        },
+        {
+            "step_seconds": float(np.median(engine)) / EVERY,
+            "ratio": float(np.median(instruments / engine)),
+            "limit": INSTRUMENTS_LIMIT,
+        },
     )
 
 

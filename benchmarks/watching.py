@@ -1,8 +1,8 @@
-"""What watching costs: a training loop of a GPT-2 with a reading each ten steps over the same loop, in one run.
+"""What watching costs: a training loop of a GPT-2 with a reading each ten steps over the same loop,
+in one run.
 
-Peers that are installed do what they are made for on the same loop, as often; they have no limit. Those that are not
-are named as such: none is a dependency.
-"""
+Peers that are installed do what they are made for on the same loop, as often; they have no limit.
+Those that are not are named as such: none is a dependency."""
 
 from __future__ import annotations
 
@@ -24,23 +24,33 @@ import explorer as ex
 from explorer.measuring.sharing import torch_threads
 
 EVERY, ROUNDS = 10, 40
-"""The claim is of a reading each so many steps. Every second step is read here, so that as many are timed of each kind,
-step by step beside the plain loop; what ten cost is nine of the one and one of the other."""
+"""The claim is of a reading each so many steps. Every second step is read here, so that as many are
+timed of each kind, step by step beside the plain loop; what ten cost is nine of the one and one of
+the other."""
 LIMIT, LEAST_STEP = 1.03, 0.05
 """At most 3 % more time, in a loop whose steps take 50 ms or more."""
 LAYERS, WIDTH, HEADS, WORDS, SHAPE = 12, 128, 4, 256, (8, 64)
 
 
 class Loop:
-    """One model and its training; `with loop.watched(step)` is what an instrument may do around a step."""
+    """One model and its training; `with loop.watched(step)` is what an instrument may do around a
+    step."""
 
     def __init__(self) -> None:
         import transformers
 
         torch.manual_seed(0)
-        self.model: nn.Module = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-            n_layer=LAYERS, n_embd=WIDTH, n_head=HEADS, n_positions=SHAPE[1], vocab_size=WORDS, bos_token_id=None,
-            eos_token_id=None))
+        self.model: nn.Module = transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
+                n_layer=LAYERS,
+                n_embd=WIDTH,
+                n_head=HEADS,
+                n_positions=SHAPE[1],
+                vocab_size=WORDS,
+                bos_token_id=None,
+                eos_token_id=None,
+            )
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.words = torch.randint(WORDS, SHAPE)
         self.count = 0
@@ -87,7 +97,9 @@ def watched(loop: Loop) -> None:
 def wandb(loop: Loop) -> None:
     """Gradients' and weights' histograms, kept on disk."""
     library = import_module("wandb")
-    run = library.init(mode="offline", dir=tempfile.mkdtemp(), settings=library.Settings(silent=True))
+    run = library.init(
+        mode="offline", dir=tempfile.mkdtemp(), settings=library.Settings(silent=True)
+    )
     run.watch(loop.model, log="all", log_freq=2)
     loop.forward = lambda step: run.log({"step": step})
 
@@ -137,13 +149,17 @@ def elsewhere() -> Iterator[None]:
 
 
 def ratio(rounds: list[list[float]], index: int) -> float:
-    """An instrument's time over the plain loop's: medians of neighboring steps, read ones and others apart."""
-    read, other = (statistics.median(row[index] / row[0] for row in rounds[start::2]) for start in (0, 1))
+    """An instrument's time over the plain loop's: medians of neighboring steps, read ones and
+    others apart."""
+    read, other = (
+        statistics.median(row[index] / row[0] for row in rounds[start::2]) for start in (0, 1)
+    )
     return (read + (EVERY - 1) * other) / EVERY
 
 
 def main() -> dict[str, dict[str, float]]:
-    """Instrument to its cost; an empty row for a peer that is not installed, or does not work, with the reason."""
+    """Instrument to its cost; an empty row for a peer that is not installed, or does not work, with
+    the reason."""
     here: list[Callable[[Loop], None]] = []
     missing: dict[str, dict[str, float]] = {}
     with elsewhere(), torch_threads(1):
@@ -167,7 +183,15 @@ def main() -> dict[str, dict[str, float]]:
         rounds = [[loop.seconds() for loop in loops] for _ in range(2 * ROUNDS + 2)][2:]
     step = statistics.median(row[0] for row in rounds)
     ratios = [ratio(rounds, index) for index in range(1, len(loops))]
-    found = {f"watch, each {EVERY} steps": {
-        "step_seconds": step, "ratio": ratios[0], **({"limit": LIMIT} if step >= LEAST_STEP else {})}}
-    rows = {f"watch's peer {peer.__name__}": {"ratio": ratios[1 + index]} for index, peer in enumerate(here)}
+    found = {
+        f"watch, each {EVERY} steps": {
+            "step_seconds": step,
+            "ratio": ratios[0],
+            **({"limit": LIMIT} if step >= LEAST_STEP else {}),
+        }
+    }
+    rows = {
+        f"watch's peer {peer.__name__}": {"ratio": ratios[1 + index]}
+        for index, peer in enumerate(here)
+    }
     return found | rows | missing

@@ -1,4 +1,5 @@
-"""Sphinx: the site of lessons and guides, built of the files of the repository as they stand (`make docs`)."""
+"""Sphinx: the site of lessons and guides, built of the files of the repository as they stand (`make
+docs`)."""
 
 from __future__ import annotations
 
@@ -12,9 +13,21 @@ from sphinx.search import SearchLanguage
 
 project = "Transformer Signal Explorer"
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "notebooks/lessons/*.ipynb", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"]
+include_patterns = [
+    "docs/*.md",
+    "notebooks/lessons/*.ipynb",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+]
 exclude_patterns = [".*", "build", "benchmarks", "explorer", "tests"]  # not searched at all
-extensions = ["myst_nb", "sphinx.ext.mathjax", "sphinx-mathjax-offline", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+]
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
@@ -30,8 +43,19 @@ html_title = project
 html_show_sphinx = False
 html_extra_path = ["root"]  # the site's own address leads to its first page
 html_static_path, html_css_files = ["static"], ["site.css"]
-html_sidebars = {"**": [f"{name}.html" for name in (
-    "sidebar/brand", "sidebar/search", "language", "sidebar/scroll-start", "sidebar/navigation", "sidebar/scroll-end")]}
+html_sidebars = {
+    "**": [
+        f"{name}.html"
+        for name in (
+            "sidebar/brand",
+            "sidebar/search",
+            "language",
+            "sidebar/scroll-start",
+            "sidebar/navigation",
+            "sidebar/scroll-end",
+        )
+    ]
+}
 templates_path = ["templates"]
 
 language = "en"
@@ -41,14 +65,19 @@ gettext_location = False
 
 
 def mark_code(*arguments: Any) -> None:
-    """Marks the examples of a docstring, which are indented after a blank line, as Sphinx wants them marked."""
+    """Marks the examples of a docstring, which are indented after a blank line, as Sphinx wants
+    them marked."""
     lines: list[str] = arguments[-1]
 
     def indent(line: str) -> int:
         return len(line) - len(line.lstrip())
 
     for number in range(len(lines) - 2, 0, -1):
-        if not lines[number] and lines[number - 1] and indent(lines[number + 1]) > indent(lines[number - 1]):
+        if (
+            not lines[number]
+            and lines[number - 1]
+            and indent(lines[number + 1]) > indent(lines[number - 1])
+        ):
             lines[number:number] = ["", " " * indent(lines[number - 1]) + "::"]
 
 
@@ -56,7 +85,8 @@ WHILE = {"en": " (while explorer serve runs)", "zh_CN": "（explorer serve 运�
 
 
 def lead(app: Sphinx, doctree: nodes.document) -> None:
-    """Has links of a lesson to notebooks that are no pages of the site lead to what is: server, other language."""
+    """Has links of a lesson to notebooks that are no pages of the site lead to what is: server,
+    other language."""
     for link in list(doctree.findall(pending_xref)):
         target, name = link["reftarget"], link["reftarget"].rpartition("/")[2]
         if target == "notebooks/explorer":
@@ -73,9 +103,8 @@ def lead(app: Sphinx, doctree: nodes.document) -> None:
 class Chinese(SearchLanguage):
     """Chinese search by pairs of characters: index and query are split alike, without a dictionary.
 
-    Sphinx's own needs jieba to index any Chinese term, and its script fails on the page in Sphinx 9.0 and 9.1
-    (sphinx-doc/sphinx#14229).
-    """
+    Sphinx's own needs jieba to index any Chinese term, and its script fails on the page in Sphinx
+    9.0 and 9.1 (sphinx-doc/sphinx#14229)."""
 
     lang = "zh"
     language_name = "Chinese"
@@ -89,8 +118,11 @@ function splitQuery(query) {
 
     def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
         """Words of letters and digits, and every two characters that follow each other."""
-        pairs = [run[place : place + 2] for run in re.findall(r"[\u4e00-\u9fff]+", input)
-                 for place in range(max(1, len(run) - 1))]
+        pairs = [
+            run[place : place + 2]
+            for run in re.findall(r"[\u4e00-\u9fff]+", input)
+            for place in range(max(1, len(run) - 1))
+        ]
         return [*re.findall(r"[^\W\u4e00-\u9fff]+", input), *pairs]
 
     def stem(self, word: str) -> str:
@@ -99,7 +131,8 @@ function splitQuery(query) {
 
 
 def setup(app: Sphinx) -> None:
-    """Has docstrings marked before their sections are read, links changed before they are looked up, Chinese found."""
+    """Has docstrings marked before their sections are read, links changed before they are looked
+    up, Chinese found."""
     app.add_search_language(Chinese)
     app.connect("autodoc-process-docstring", mark_code, priority=400)
     app.connect("doctree-read", lead)

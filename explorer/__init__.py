@@ -1,4 +1,5 @@
-"""Transformer Signal Explorer: see what the signal inside a Transformer does, and what theory says it should.
+"""Transformer Signal Explorer: see what the signal inside a Transformer does, and what theory says
+it should.
 
     import explorer as ex
     measured = ex.measure(ex.Config(n_layers=24, norm_placement="post"))
@@ -6,8 +7,8 @@
     ex.predict(measured.config)
     ex.dashboard()
 
-Names are loaded when they are first used, so that `import explorer` costs nothing and the theory never waits for torch.
-"""
+Names are loaded when they are first used, so that `import explorer` costs nothing and the theory
+never waits for torch."""
 
 from __future__ import annotations
 
@@ -52,10 +53,41 @@ if TYPE_CHECKING:
     from explorer.training.tasks import Task
 
 __all__ = [
-    "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race", "Recipe",
-    "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check", "dashboard", "diagnose",
-    "hint", "live", "measure", "predict", "preset", "probe", "race", "slider", "solution", "solve", "sweep",
-    "torch_code", "twin", "watch",
+    "PRESETS",
+    "Comparison",
+    "Config",
+    "ConfigError",
+    "Contender",
+    "CoordCheck",
+    "Finding",
+    "Profile",
+    "Race",
+    "Recipe",
+    "Solution",
+    "Stopped",
+    "Sweep",
+    "Task",
+    "Twin",
+    "Watch",
+    "check",
+    "compare",
+    "coord_check",
+    "dashboard",
+    "diagnose",
+    "hint",
+    "live",
+    "measure",
+    "predict",
+    "preset",
+    "probe",
+    "race",
+    "slider",
+    "solution",
+    "solve",
+    "sweep",
+    "torch_code",
+    "twin",
+    "watch",
 ]
 
 _MODULES = {
@@ -85,7 +117,8 @@ _HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for n
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name from the module it lives in; the version is the installed distribution's."""
+    """Loads a public name from the module it lives in; the version is the installed
+    distribution's."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,5 @@
-"""The `explorer` command. It says that it starts before it imports what it needs, which takes seconds."""
+"""The `explorer` command. It says that it starts before it imports what it needs, which takes
+seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in SERVERS and not asks_for_help:
         sys.stdout.write("Starting …\n")
         sys.stdout.flush()
-    from explorer.command import run  # pydantic, scipy and Jupyter's packages, compiled in a new environment
+    from explorer.command import (
+        run,
+    )  # pydantic, scipy and Jupyter's packages, compiled in a new environment
 
     return run(arguments)
 

@@ -1,8 +1,8 @@
-"""`Choices`: a frozen record of settings that refuses in one sentence and knows the words for its controls.
+"""`Choices`: a frozen record of settings that refuses in one sentence and knows the words for its
+controls.
 
-`Config` is one; a race's plan is another. What is accepted is decided by the record and nowhere else: a slider's
-bounds, a permalink and a message from a browser are all only suggestions.
-"""
+`Config` is one; a race's plan is another. What is accepted is decided by the record and nowhere
+else: a slider's bounds, a permalink and a message from a browser are all only suggestions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Conditions = Mapping[str, tuple[str | bool, ...]]
 
 
 class FieldName(NamedTuple):
-    """A field, or a field and a value, within a sentence: Python says its name, a page its label."""
+    """A field, or a field and a value, within a sentence: Python says its name, a page its
+    label."""
 
     name: str
     label: str
@@ -40,10 +41,13 @@ class ConfigError(ValueError):
 
     Args:
         phrases: the sentence, in which fields may stand as `FieldName`.
-        fixes: values by field: each alone satisfies the rule that was broken, though other rules may refuse it.
+        fixes: values by field: each alone satisfies the rule that was broken, though other rules
+            may refuse it.
     """
 
-    def __init__(self, *phrases: str | FieldName, fixes: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, *phrases: str | FieldName, fixes: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__("".join(map(str, phrases)))
         self.phrases, self.fixes = phrases, dict(fixes or {})
 
@@ -67,7 +71,8 @@ class Choices(BaseModel):
     """Settings, each with a type, bounds, a default, a description and an `About`.
 
     Raises:
-        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
+        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude
+        each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -76,10 +81,17 @@ class Choices(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls._specs = {name: spec(name, info) for name, info in cls.model_fields.items()}
-        cls.__signature__ = Signature([  # pydantic's would print every bound and every word
-            Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
-            for item in cls._specs.values()
-        ])
+        cls.__signature__ = Signature(
+            [  # pydantic's would print every bound and every word
+                Parameter(
+                    item.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=item.default,
+                    annotation=item.annotation,
+                )
+                for item in cls._specs.values()
+            ]
+        )
 
     def __init__(self, /, **choices: Any) -> None:
         """Validates the choices; those left out keep their defaults."""
@@ -88,7 +100,9 @@ class Choices(BaseModel):
         except ValidationError as error:
             refusals = [self._refusal(item) for item in error.errors()]
             phrases = [phrase for refusal in refusals for phrase in ("; ", *refusal.phrases)]
-            raise ConfigError(*phrases[1:], fixes=refusals[0].fixes if len(refusals) == 1 else None) from None
+            raise ConfigError(
+                *phrases[1:], fixes=refusals[0].fixes if len(refusals) == 1 else None
+            ) from None
 
     @classmethod
     def specs(cls) -> dict[str, Spec]:
@@ -104,18 +118,23 @@ class Choices(BaseModel):
         """An error to be raised by a rule between fields.
 
         Args:
-            sentence: `{loss}` in it is the field, `{loss=}` the field and its value, `{loss=linear}` and another one.
-            fixes: values by field, each of which alone satisfies the rule.
+            sentence: `{loss}` in it is the field, `{loss=}` the field and its value,
+            `{loss=linear}` and another one. fixes: values by field, each of which alone satisfies
+            the rule.
         """
         first, *rest = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
         phrases: list[str | FieldName] = [first]
         for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
-            phrases += [self.field_name(name, (value or getattr(self, name)) if given else None), text]
+            phrases += [
+                self.field_name(name, (value or getattr(self, name)) if given else None),
+                text,
+            ]
         return ConfigError(*phrases, fixes=fixes)
 
     @property
     def unmet(self) -> Mapping[str, Conditions]:
-        """The fields that make no difference with these choices, each with the conditions under which it would."""
+        """The fields that make no difference with these choices, each with the conditions under
+        which it would."""
         return _unmet(self, _last_rows(type(self)))
 
     def matters(self, name: str) -> bool:
@@ -127,7 +146,8 @@ class Choices(BaseModel):
         return type(self)(**{**self.model_dump(), **changes})
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002
-        """As `replace`, for pydantic's own copies and `copy.replace`, which would not validate the changes."""
+        """As `replace`, for pydantic's own copies and `copy.replace`, which would not validate the
+        changes."""
         return self.replace(**update or {})
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -144,8 +164,11 @@ class Choices(BaseModel):
 
     def _stay(self, name: str, attempt: str) -> NoReturn:
         field = self.field_name(name) if name in self._specs else name
-        raise ConfigError(field, f" cannot be changed, because a {type(self).__name__} is frozen: replace({name}=…) "
-                          f"makes another{attempt}")
+        raise ConfigError(
+            field,
+            f" cannot be changed, because a {type(self).__name__} is frozen: replace({name}=…) "
+            f"makes another{attempt}",
+        )
 
     def accepts(self, **changes: Any) -> bool:
         """Whether `replace` would accept the changes."""
@@ -156,7 +179,8 @@ class Choices(BaseModel):
         return True
 
     def __repr_args__(self) -> Iterable[tuple[str, object]]:
-        """Fields that differ from the defaults: the shortest call that makes the same record again."""
+        """Fields that differ from the defaults: the shortest call that makes the same record
+        again."""
         return [(name, value) for name, value in self if value != self._specs[name].default]
 
     __str__ = BaseModel.__repr__
@@ -165,7 +189,8 @@ class Choices(BaseModel):
         """A row for every field that differs from the defaults, and one for all the others."""
         changed, specs = dict(self.__repr_args__()), self._specs
         rows = [
-            (specs[name].about.label, f"{name} = {value!r}", specs[name].about.unit) for name, value in changed.items()
+            (specs[name].about.label, f"{name} = {value!r}", specs[name].about.unit)
+            for name, value in changed.items()
         ]
         others = ", ".join(f"{name} = {value!r}" for name, value in self if name not in changed)
         return table(type(self).__name__, (), [*rows, ("Defaults", others, "")])
@@ -198,7 +223,9 @@ class Choices(BaseModel):
         name, got = str(item["loc"][0]), shown(item["input"])
         if name not in cls._specs:
             fields = ", ".join(cls._specs)
-            return ConfigError(f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}")
+            return ConfigError(
+                f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}"
+            )
         return ConfigError(cls.field_name(name), f" must be {cls._specs[name].rule()}; got {got}")
 
 
@@ -216,8 +243,11 @@ def _unmet(choices: Choices, rows: LastRows) -> Mapping[str, Conditions]:
     deciding = _deciding(type(choices), rows)
 
     def conditions(name: str) -> Conditions:
-        using = [conditions(other) for other, values in deciding[name].items()
-                 if _uses(getattr(choices, other), values)]
+        using = [
+            conditions(other)
+            for other, values in deciding[name].items()
+            if _uses(getattr(choices, other), values)
+        ]
         if not deciding[name] or {} in using:
             return {}
         return using[0] if using else deciding[name]
@@ -227,7 +257,8 @@ def _unmet(choices: Choices, rows: LastRows) -> Mapping[str, Conditions]:
 
 @lru_cache(maxsize=64)
 def _deciding(kind: type[Choices], _: LastRows) -> Mapping[str, Conditions]:
-    """For each field the others that decide whether it matters, with their values for which it does; kept as long.
+    """For each field the others that decide whether it matters, with their values for which it
+    does; kept as long.
 
     A number uses a field where it is above 0, and stands here as a switch.
     """
@@ -242,12 +273,17 @@ def _deciding(kind: type[Choices], _: LastRows) -> Mapping[str, Conditions]:
 
 
 def _last_rows(kind: type[Choices]) -> LastRows:
-    """Of each table of options the number of rows, and the fields that the last one uses: a new row changes them."""
+    """Of each table of options the number of rows, and the fields that the last one uses: a new row
+    changes them."""
     return tuple([(len(table), next(reversed(table.values())).uses) for table in _tables(kind)])
 
 
 @cache
 def _tables(kind: type[Choices]) -> tuple[dict[str, Any], ...]:
     """The tables that the options come from, each once."""
-    tables = {id(item.about.options): item.about.options for item in kind.specs().values() if item.about.options}
+    tables = {
+        id(item.about.options): item.about.options
+        for item in kind.specs().values()
+        if item.about.options
+    }
     return cast("tuple[dict[str, Any], ...]", tuple(tables.values()))

@@ -1,4 +1,5 @@
-"""`Config`: one experiment, its choices validated together, frozen and hashable; and `preset`, a config by its name.
+"""`Config`: one experiment, its choices validated together, frozen and hashable; and `preset`, a
+config by its name.
 
 `departures` says how a config differs from the named designs, and `matching` which of them it is.
 """
@@ -36,132 +37,231 @@ def heads_of(width: int, most: int) -> int:
 
 
 class Config(Settings):
-    """One experiment on one Transformer: its sizes, its initialization, its design, its input and its loss.
+    """One experiment on one Transformer: its sizes, its initialization, its design, its input and
+    its loss.
 
     Raises:
-        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude each other.
+        ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude
+        each other.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _as_long_as_its_sentence(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """A sentence sets the number of tokens; one that is refused for its length leaves it as it is."""
+        """A sentence sets the number of tokens; one that is refused for its length leaves it as it
+        is."""
         specs = cls.specs()
         kind, sentence = (fields.get(name, specs[name].default) for name in ("input", "sentence"))
         if not isinstance(sentence, str) or not isinstance(kind, str) or kind not in INPUTS:
             return fields
         fits = specs["sentence"].low <= len(sentence) <= specs["sentence"].high
-        return {**fields, "n_ctx": len(sentence)} if fits and "sentence" in INPUTS[kind].uses else fields
+        return (
+            {**fields, "n_ctx": len(sentence)}
+            if fits and "sentence" in INPUTS[kind].uses
+            else fields
+        )
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Config:
         design = Design(self)
         if not self.head_size and self.d_model % self.n_heads:
-            raise self.refusal(f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
-                               n_heads=heads_of(self.d_model, self.n_heads),
-                               d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads))
+            raise self.refusal(
+                f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
+                n_heads=heads_of(self.d_model, self.n_heads),
+                d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads),
+            )
         if self.n_heads % self.kv_heads:
-            raise self.refusal(f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and "
-                               f"{self.n_kv_heads}", n_kv_heads=heads_of(self.n_heads, self.n_kv_heads),
-                               n_heads=self.n_kv_heads)
+            raise self.refusal(
+                f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and "
+                f"{self.n_kv_heads}",
+                n_kv_heads=heads_of(self.n_heads, self.n_kv_heads),
+                n_heads=self.n_kv_heads,
+            )
         if not design.unique:
-            raise self.refusal(f"{{n_layers}} must be divisible by {{n_loops}}; got {self.n_layers} and {self.n_loops}",
-                               n_loops=math.gcd(self.n_layers, self.n_loops),
-                               n_layers=max(self.n_loops, self.n_layers - self.n_layers % self.n_loops))
+            raise self.refusal(
+                f"{{n_layers}} must be divisible by {{n_loops}}; got {self.n_layers} and {self.n_loops}",
+                n_loops=math.gcd(self.n_layers, self.n_loops),
+                n_layers=max(self.n_loops, self.n_layers - self.n_layers % self.n_loops),
+            )
         if design.predicts_text and (not design.reads_text or design.sentence):
-            raise self.refusal("{loss=} needs {input=text}; got {input=}", input="text", loss="linear")
+            raise self.refusal(
+                "{loss=} needs {input=text}; got {input=}", input="text", loss="linear"
+            )
         powers = PARAMETRIZATIONS[self.parametrization].powers
         if design.tied and powers["input"] != powers["output"]:
-            raise self.refusal("{readout=} needs {parametrization=standard} or ntk, because embedding and readout have "
-                               "rates of their own; got {parametrization=}", parametrization="standard",
-                               readout="separate")
+            raise self.refusal(
+                "{readout=} needs {parametrization=standard} or ntk, because embedding and readout have "
+                "rates of their own; got {parametrization=}",
+                parametrization="standard",
+                readout="separate",
+            )
         for field, height in (("logit_cap", self.logit_cap), ("output_cap", self.output_cap)):
             if 0 < height < LEAST_CAP:
                 raise self.refusal(f"{{{field}}} must be 0 or at least {LEAST_CAP}; got {height:g}")
         if design.inherits and not design.attends:
-            raise self.refusal("{residual_attention} must be none where {attention=}; got {residual_attention=}",
-                               residual_attention="none", attention="softmax")
+            raise self.refusal(
+                "{residual_attention} must be none where {attention=}; got {residual_attention=}",
+                residual_attention="none",
+                attention="softmax",
+            )
         self._agree_with_norm(design)
         self._agree_with_residual(design)
         self._agree_with_attention(design)
         self._agree_with_stream(design)
         if design.rotates and (design.rotated % 2 or not design.rotated):
             fewer = heads_of(max(self.d_model // 2, 1), self.n_heads)
-            raise self.refusal("{position=} needs an even number of coordinates of each head to turn; got "
-                               f"{design.rotated} of {self.d_head} ({{rope_fraction=}})", position="none",
-                               **({"n_heads": fewer} if self.d_head % 2 else {"rope_fraction": 1.0}))
+            raise self.refusal(
+                "{position=} needs an even number of coordinates of each head to turn; got "
+                f"{design.rotated} of {self.d_head} ({{rope_fraction=}})",
+                position="none",
+                **({"n_heads": fewer} if self.d_head % 2 else {"rope_fraction": 1.0}),
+            )
         if design.slopes and not self.causal:
-            raise self.refusal("{position=} needs {causal}, as in its paper; got {causal=}", position="none",
-                               causal=True)
+            raise self.refusal(
+                "{position=} needs {causal}, as in its paper; got {causal=}",
+                position="none",
+                causal=True,
+            )
         if sentence := excess(design):
             raise self.refusal(sentence)
         return self
 
     def _agree_with_norm(self, design: Design) -> None:
         if design.final_norm and not PLACEMENTS[self.norm_placement].normalizes:
-            raise self.refusal(f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got "
-                               "{norm_placement=}", final_norm="design", norm_placement="pre")
+            raise self.refusal(
+                f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got "
+                "{norm_placement=}",
+                final_norm="design",
+                norm_placement="pre",
+            )
         if design.point and self.qk_norm:
-            raise self.refusal("{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got "
-                               "{norm=}", norm="rms", qk_norm=False)
+            raise self.refusal(
+                "{qk_norm=} needs a {norm} that divides, because it is to set a head's length; got "
+                "{norm=}",
+                norm="rms",
+                qk_norm=False,
+            )
         if design.point and any(place.within for place in design.kinds):
-            raise self.refusal("{norm_placement=} needs a {norm} that divides, because it stands within a branch; got "
-                               "{norm=}", norm="rms", norm_placement="pre")
+            raise self.refusal(
+                "{norm_placement=} needs a {norm} that divides, because it stands within a branch; got "
+                "{norm=}",
+                norm="rms",
+                norm_placement="pre",
+            )
 
     def _agree_with_residual(self, design: Design) -> None:
         places, row = design.kinds, RESIDUALS[self.residual]
         if not row.plain and any((place.skip, place.branch) != (1, 1) for place in places):
-            raise self.refusal("{norm_placement=} needs {residual=constant}, because it weighs stream and branch "
-                               "itself; got {residual=}", residual="constant", norm_placement="pre")
+            raise self.refusal(
+                "{norm_placement=} needs {residual=constant}, because it weighs stream and branch "
+                "itself; got {residual=}",
+                residual="constant",
+                norm_placement="pre",
+            )
         if row.profiled and not all(place.has("sum") for place in places):
-            raise self.refusal("{residual=} needs a {norm_placement} with a norm on each sum, without which the "
-                               "factors multiply; got {norm_placement=}", norm_placement="post", residual="admin")
+            raise self.refusal(
+                "{residual=} needs a {norm_placement} with a norm on each sum, without which the "
+                "factors multiply; got {norm_placement=}",
+                norm_placement="post",
+                residual="admin",
+            )
         starts_as_zero = 0 in design.rule.drawn.values()
         if starts_as_zero and design.scales_forward:
-            raise self.refusal("{residual=} needs {parametrization=standard} or mup, because a weight that is "
-                               "multiplied by 0 never learns; got {parametrization=}", parametrization="standard",
-                               residual="constant")
+            raise self.refusal(
+                "{residual=} needs {parametrization=standard} or mup, because a weight that is "
+                "multiplied by 0 never learns; got {parametrization=}",
+                parametrization="standard",
+                residual="constant",
+            )
         if starts_as_zero and any(place.has("output") for place in places):
-            raise self.refusal("{residual=} needs a {norm_placement} with no norm after the branch, which starts as "
-                               "zero; got {norm_placement=}", norm_placement="pre", residual="constant")
+            raise self.refusal(
+                "{residual=} needs a {norm_placement} with no norm after the branch, which starts as "
+                "zero; got {norm_placement=}",
+                norm_placement="pre",
+                residual="constant",
+            )
         if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
-            raise self.refusal(f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
-                               "and W_out already; got {scale_rule=}", scale_rule="lecun", residual="constant")
+            raise self.refusal(
+                f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
+                "and W_out already; got {scale_rule=}",
+                scale_rule="lecun",
+                residual="constant",
+            )
         if design.differs_by_layer and (design.copied or design.scales_forward):
-            field, value = ("layer_weights", "independent") if design.copied else ("parametrization", "standard")
-            raise self.refusal(f"{{scale_rule=}} needs {{{field}={value}}}, because σ differs from layer to layer; "
-                               f"got {{{field}=}}", **{field: value}, scale_rule="gpt2")
+            field, value = (
+                ("layer_weights", "independent")
+                if design.copied
+                else ("parametrization", "standard")
+            )
+            raise self.refusal(
+                f"{{scale_rule=}} needs {{{field}={value}}}, because σ differs from layer to layer; "
+                f"got {{{field}=}}",
+                **{field: value},
+                scale_rule="gpt2",
+            )
         if PARAMETRIZATIONS[self.parametrization].branch.depth and not row.plain:
-            raise self.refusal("{parametrization=} needs {residual=constant}, because it weighs the branches itself; "
-                               "got {residual=}", residual="constant", parametrization="mup")
+            raise self.refusal(
+                "{parametrization=} needs {residual=constant}, because it weighs the branches itself; "
+                "got {residual=}",
+                residual="constant",
+                parametrization="mup",
+            )
 
     def _agree_with_attention(self, design: Design) -> None:
         sinks = design.sink.logit is not None
         if sinks and design.slopes:
-            raise self.refusal("{sink=} needs another {position}, for no paper has both; got {position=}",
-                               position="none", sink="none")
-        if design.attends and self.value_residual and any(place.has("values") for place in design.kinds):
-            raise self.refusal("{value_residual=} needs a {norm_placement} with no norm on values; got "
-                               "{norm_placement=}", norm_placement="pre", value_residual=False)
+            raise self.refusal(
+                "{sink=} needs another {position}, for no paper has both; got {position=}",
+                position="none",
+                sink="none",
+            )
+        if (
+            design.attends
+            and self.value_residual
+            and any(place.has("values") for place in design.kinds)
+        ):
+            raise self.refusal(
+                "{value_residual=} needs a {norm_placement} with no norm on values; got "
+                "{norm_placement=}",
+                norm_placement="pre",
+                value_residual=False,
+            )
         for field, on in (("attention_gate", design.gates), ("sink", sinks)):
             if on and any(place.has("last") for place in design.sublayers[::2]):
-                raise self.refusal(f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got "
-                                   "{norm_placement=}", norm_placement="pre", **{field: "none"})
+                raise self.refusal(
+                    f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got "
+                    "{norm_placement=}",
+                    norm_placement="pre",
+                    **{field: "none"},
+                )
 
     def _agree_with_stream(self, design: Design) -> None:
         rule, places = design.stream, design.kinds
         if (rule.parallel or rule.mixes) and any(place.has("skip", "sum") for place in places):
-            raise self.refusal("{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
-                               norm_placement="pre", stream="one")
+            raise self.refusal(
+                "{stream=} needs a {norm_placement} with no norm on the sum; got {norm_placement=}",
+                norm_placement="pre",
+                stream="one",
+            )
         if rule.parallel and not design.adds_to_whole_stream:
-            raise self.refusal("{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
-                               residual="constant", stream="one")
+            raise self.refusal(
+                "{stream=} needs a {residual} that adds to the stream as it is; got {residual=}",
+                residual="constant",
+                stream="one",
+            )
         if rule.mixes and not all(place.has("input") for place in places):
-            raise self.refusal("{stream=} needs a {norm_placement} with a norm before each branch; got "
-                               "{norm_placement=}", norm_placement="pre", stream="one")
+            raise self.refusal(
+                "{stream=} needs a {norm_placement} with a norm before each branch; got "
+                "{norm_placement=}",
+                norm_placement="pre",
+                stream="one",
+            )
         if rule.mixes and not RESIDUALS[self.residual].plain:
-            raise self.refusal("{stream=} needs {residual=constant}, because it adds in its own way; got {residual=}",
-                               residual="constant", stream="one")
+            raise self.refusal(
+                "{stream=} needs {residual=constant}, because it adds in its own way; got {residual=}",
+                residual="constant",
+                stream="one",
+            )
 
     @property
     def design(self) -> Design:
@@ -192,17 +292,22 @@ def preset(name: str, **choices: Any) -> Config:
     return Config(**{**PRESETS[name].changes, **choices})
 
 
-# How a config differs from the named designs: which of them it is, and in which fields it is another.
+# How a config differs from the named designs: which of them it is, and in which fields it is
+# another.
 
 SETTING = ("Size", "Input and loss")
 """Groups of fields that are the experiment's, not the design's: a preset leaves them alone."""
 
 
 def design_fields() -> list[str]:
-    """The fields that make a design: every choice but sizes, input, loss and seeds, and of those what a preset sets."""
+    """The fields that make a design: every choice but sizes, input, loss and seeds, and of those
+    what a preset sets."""
     preset_fields = {name for row in PRESETS.values() for name in row.changes}
-    return [name for name, spec in Config.specs().items()
-            if spec.about.group not in SETTING or name in preset_fields]
+    return [
+        name
+        for name, spec in Config.specs().items()
+        if spec.about.group not in SETTING or name in preset_fields
+    ]
 
 
 def changes_to(name: str) -> dict[str, object]:
@@ -212,15 +317,21 @@ def changes_to(name: str) -> dict[str, object]:
 
 
 def matching(config: Config) -> str:
-    """Name of the preset that a config equals, apart from size and input; empty where there is none."""
+    """Name of the preset that a config equals, apart from size and input; empty where there is
+    none."""
     return next((name for name, fields in departures(config).items() if not fields), "")
 
 
 def differences(config: Config, other: Config, among: Collection[str] = ()) -> list[str]:
-    """The fields that two configs differ in, those that matter in neither left out; among all when left out."""
+    """The fields that two configs differ in, those that matter in neither left out; among all when
+    left out."""
     idle = config.unmet
-    return [name for name in among or Config.specs()
-            if getattr(config, name) != getattr(other, name) and not (name in idle and name in other.unmet)]
+    return [
+        name
+        for name in among or Config.specs()
+        if getattr(config, name) != getattr(other, name)
+        and not (name in idle and name in other.unmet)
+    ]
 
 
 def departures(config: Config) -> dict[str, list[str]]:

@@ -1,8 +1,9 @@
-"""`Design`: a config resolved. Model, theory, export, limits and twin ask it, and work nothing out again.
+"""`Design`: a config resolved. Model, theory, export, limits and twin ask it, and work nothing out
+again.
 
-Most of it is one value for the whole stack. `sublayers` has the norms and factors of each of the 2N sublayers,
-`matrices` the shape, the variance and the two places of σ of each weight matrix of a layer.
-"""
+Most of it is one value for the whole stack. `sublayers` has the norms and factors of each of the 2N
+sublayers, `matrices` the shape, the variance and the two places of σ of each weight matrix of a
+layer."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from explorer.schemes.activation import ACTIVATIONS
-from explorer.schemes.attention import ATTENTION_GATES, ATTENTIONS, DIVISORS, INHERITANCES, NORMALIZED, SINKS, Sink
+from explorer.schemes.attention import (
+    ATTENTION_GATES,
+    ATTENTIONS,
+    DIVISORS,
+    INHERITANCES,
+    NORMALIZED,
+    SINKS,
+    Sink,
+)
 from explorer.schemes.data import INPUTS, LOSSES, POSITIONS, READOUTS
 from explorer.schemes.distribution import LAYER_WEIGHTS
 from explorer.schemes.mlp import MLPS
@@ -28,7 +37,8 @@ class Matrix(NamedTuple):
     fan_in: int
     fan_out: int
     variance: float
-    """Variance of the entries that multiply: scale rule × init variances × the residual rule's factor²."""
+    """Variance of the entries that multiply: scale rule × init variances × the residual rule's
+    factor²."""
     bias: float
     """Variance of the biases added to its product; 0 where there are none."""
     stored: float
@@ -45,30 +55,33 @@ class Matrix(NamedTuple):
 class Design:
     """A config resolved: everything that follows from the choices of an experiment.
 
-    Each attribute is worked out when it is first asked for, so that a rule between fields may ask one of choices that
-    do not agree.
-    """
+    Each attribute is worked out when it is first asked for, so that a rule between fields may ask
+    one of choices that do not agree."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    # --- norms, stream and branches ---------------------------------------------------------------------------
+    # --- norms, stream and branches
+    # ---------------------------------------------------------------------------
 
     @cached_property
     def sublayers(self) -> tuple[Placement, ...]:
         """Norms and factors of each sublayer, `[2N]`, attention at the even ones.
 
-        `skip` and `branch` are those at initialization: the residual rule's, times the norm placement's and the
-        parametrization's. Profiled factors on the stream are 1.
-        """
+        `skip` and `branch` are those at initialization: the residual rule's, times the norm
+        placement's and the parametrization's. Profiled factors on the stream are 1."""
         settings, reads, count = self.settings, self.stream.reads, 2 * self.settings.n_layers
         place = PLACEMENTS[settings.norm_placement].sublayer
         rule, factor = self.rule, self.branch_factor
         every = [place(index, settings.n_layers) for index in range(count)]
         return tuple(
-            row._replace(skip=rule.skip * row.skip, branch=rule.branch * factor * row.branch,
-                         reads=reads(settings, index))
-            for index, row in enumerate(every))
+            row._replace(
+                skip=rule.skip * row.skip,
+                branch=rule.branch * factor * row.branch,
+                reads=reads(settings, index),
+            )
+            for index, row in enumerate(every)
+        )
 
     @cached_property
     def skips(self) -> tuple[float, ...]:
@@ -98,12 +111,14 @@ class Design:
 
     @property
     def profiled(self) -> bool:
-        """Whether the factors on the stream are found in a first pass: see `residual.profiled_factor`."""
+        """Whether the factors on the stream are found in a first pass: see
+        `residual.profiled_factor`."""
         return RESIDUALS[self.settings.residual].profiled
 
     @property
     def alpha_shape(self) -> tuple[int, ...] | None:
-        """Shape of a layer's learned multiplier, see `ResidualRule.learned`; None where it is not learned."""
+        """Shape of a layer's learned multiplier, see `ResidualRule.learned`; None where it is not
+        learned."""
         shape = RESIDUALS[self.settings.residual].learned
         return None if shape is None else shape(self.settings)
 
@@ -115,19 +130,29 @@ class Design:
     @cached_property
     def mix_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what a layer learns about mixing; the first axis is the branch."""
-        rule, branches, n, d = self.stream, 1 + self.attends, self.settings.n_streams, self.settings.d_model
+        rule, branches, n, d = (
+            self.stream,
+            1 + self.attends,
+            self.settings.n_streams,
+            self.settings.d_model,
+        )
         if rule.mixes == "outputs":
             return {"depth_query": (branches, d)}
         if rule.mixes == "streams":
             inputs = (n, n * d) if rule.constrained else (1, d)
-            return {"mix": (branches, n, n + 2), "mix_scale": (branches, 3),
-                    "mix_by_token": (branches, inputs[0] * (n + 2), inputs[1])}
+            return {
+                "mix": (branches, n, n + 2),
+                "mix_scale": (branches, 3),
+                "mix_by_token": (branches, inputs[0] * (n + 2), inputs[1]),
+            }
         return {}
 
     @property
     def final_norm(self) -> bool:
         """Whether the stream is normalized once more after the last layer."""
-        return FINAL_NORMS[self.settings.final_norm].present(PLACEMENTS[self.settings.norm_placement])
+        return FINAL_NORMS[self.settings.final_norm].present(
+            PLACEMENTS[self.settings.norm_placement]
+        )
 
     @property
     def point(self) -> str:
@@ -141,20 +166,29 @@ class Design:
 
     @cached_property
     def widths(self) -> dict[str, int]:
-        """Numbers of a token in the signals that a norm may stand on: of the stream, queries, keys and hidden units."""
+        """Numbers of a token in the signals that a norm may stand on: of the stream, queries, keys
+        and hidden units."""
         asked = self.settings
         heads, keys = asked.n_heads * asked.d_head, asked.kv_heads * asked.d_head
         return {"d_model": asked.d_model, "heads": heads, "keys": keys, "d_mlp": asked.d_mlp}
 
-    # --- matrices ---------------------------------------------------------------------------------------------
+    # --- matrices
+    # ---------------------------------------------------------------------------------------------
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward pass."""
+        """`(fan_in, fan_out)` of each weight matrix of a layer, in the order of the forward
+        pass."""
         attention, (d, queries, keys, d_mlp) = {}, self.widths.values()
         if self.attends:
             gate = {"W_G": (d, self.gates)} if self.gates else {}
-            attention = {"W_Q": (d, queries), "W_K": (d, keys), "W_V": (d, keys), **gate, "W_O": (queries, d)}
+            attention = {
+                "W_Q": (d, queries),
+                "W_K": (d, keys),
+                "W_V": (d, keys),
+                **gate,
+                "W_O": (queries, d),
+            }
         return {**attention, **dict.fromkeys(self.readers, (d, d_mlp)), "W_out": (d_mlp, d)}
 
     @cached_property
@@ -170,8 +204,14 @@ class Design:
             has_bias = biased.attention or name in (*self.readers, LAST[1])
             sigma = math.sqrt(variance)
             stored, forward = (1.0, sigma) if self.scales_forward else (sigma, 1.0)
-            matrices[name] = Matrix(fan_in, fan_out, variance, settings.bias_variance / fan_in * has_bias, stored,
-                                    forward)
+            matrices[name] = Matrix(
+                fan_in,
+                fan_out,
+                variance,
+                settings.bias_variance / fan_in * has_bias,
+                stored,
+                forward,
+            )
         return matrices
 
     @property
@@ -181,13 +221,19 @@ class Design:
 
     @property
     def last(self) -> tuple[float, ...]:
-        """Factor on the variance of the last matrix of each sublayer, beside that in `matrices`, `[2N]`."""
+        """Factor on the variance of the last matrix of each sublayer, beside that in `matrices`,
+        `[2N]`."""
         factor, count = SCALE_RULES[self.settings.scale_rule].last, 2 * self.settings.n_layers
         return tuple(factor(index // 2 + 1) for index in range(count)) if factor else (1.0,) * count
 
     def factors_by_layer(self, matrix: str) -> tuple[float, ...]:
-        """Factor on the variance of one matrix in each layer, beside that in `matrices`, `[N]`: see `last`."""
-        return self.last[LAST.index(matrix)::2] if matrix in LAST else (1.0,) * self.settings.n_layers
+        """Factor on the variance of one matrix in each layer, beside that in `matrices`, `[N]`: see
+        `last`."""
+        return (
+            self.last[LAST.index(matrix) :: 2]
+            if matrix in LAST
+            else (1.0,) * self.settings.n_layers
+        )
 
     @property
     def biases(self) -> dict[str, float]:
@@ -200,12 +246,12 @@ class Design:
         return PARAMETRIZATIONS[self.settings.parametrization].scales_forward
 
     def factors(self, quantity: Quantity) -> dict[str, float]:
-        """Factor on a quantity of training, such as Adam's learning rate, for each kind of parameter.
+        """Factor on a quantity of training, such as Adam's learning rate, for each kind of
+        parameter.
 
-        The kinds: input (embeddings), hidden (matrices of the layers), vector (what else the layers learn), output
-        (W_U). All are 1 except under μP, where the best learning rate of one width is then the best of every width, and
-        its kin.
-        """
+        The kinds: input (embeddings), hidden (matrices of the layers), vector (what else the layers
+        learn), output (W_U). All are 1 except under μP, where the best learning rate of one width
+        is then the best of every width, and its kin."""
         rows = PARAMETRIZATIONS[self.settings.parametrization].powers
         return {kind: self._raised(getattr(row, quantity)) for kind, row in rows.items()}
 
@@ -221,7 +267,8 @@ class Design:
 
     @property
     def unique(self) -> int:
-        """Number of the first layers that are drawn; those after them start as their copies, in the same order."""
+        """Number of the first layers that are drawn; those after them start as their copies, in the
+        same order."""
         return LAYER_WEIGHTS[self.settings.layer_weights].unique(self.settings)
 
     @property
@@ -234,7 +281,8 @@ class Design:
         """Whether layers that start alike are one set of parameters."""
         return LAYER_WEIGHTS[self.settings.layer_weights].shared
 
-    # --- MLP --------------------------------------------------------------------------------------------------
+    # --- MLP
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -246,7 +294,8 @@ class Design:
         """Power of its input with which the MLP's output grows, about: the factors' degrees add."""
         return ACTIVATIONS[self.settings.activation].degree + len(self.readers) - 1
 
-    # --- attention --------------------------------------------------------------------------------------------
+    # --- attention
+    # --------------------------------------------------------------------------------------------
 
     @property
     def attends(self) -> bool:
@@ -260,9 +309,12 @@ class Design:
 
     @cached_property
     def row_factors(self) -> tuple[float, ...]:
-        """Factor on the logits of each row of a sequence; a single one where each row sees all keys."""
+        """Factor on the logits of each row of a sequence; a single one where each row sees all
+        keys."""
         factor, n = DIVISORS[self.settings.attention_scale].row, self.settings.n_ctx
-        return tuple(factor(self.settings, t) for t in (range(1, n + 1) if self.settings.causal else (n,)))
+        return tuple(
+            factor(self.settings, t) for t in (range(1, n + 1) if self.settings.causal else (n,))
+        )
 
     @property
     def inherits(self) -> str:
@@ -291,7 +343,8 @@ class Design:
         per_head = ATTENTION_GATES[self.settings.attention_gate].per_head
         return self.settings.n_heads * per_head(self.settings.d_head) if self.attends else 0
 
-    # --- positions, input and loss ----------------------------------------------------------------------------
+    # --- positions, input and loss
+    # ----------------------------------------------------------------------------
 
     @property
     def rotates(self) -> bool:
@@ -305,7 +358,8 @@ class Design:
 
     @cached_property
     def angles(self) -> tuple[float, ...]:
-        """Angle by which each pair of a head's coordinates is turned from one position to the next."""
+        """Angle by which each pair of a head's coordinates is turned from one position to the
+        next."""
         count = self.rotated if self.rotates else 0
         return tuple(self.settings.rope_base ** (-pair / count) for pair in range(0, count, 2))
 
@@ -313,9 +367,8 @@ class Design:
     def slopes(self) -> tuple[float, ...]:
         """How fast each head's logits fall with distance (ALiBi); none where they do not.
 
-        Of a number of heads that is no power of two, those of the next lower one, and then every other of twice as
-        many.
-        """
+        Of a number of heads that is no power of two, those of the next lower one, and then every
+        other of twice as many."""
         if not POSITIONS[self.settings.position].biases:
             return ()
         heads = self.settings.n_heads

@@ -1,7 +1,8 @@
-"""Records as a notebook shows and copies them: a static table, or a figure that a higher layer of the package draws.
+"""Records as a notebook shows and copies them: a static table, or a figure that a higher layer of
+the package draws.
 
-Imports go strictly down, so a record cannot name the figures. The public face, which stands above both and is always
-imported first, says who draws what; nothing is loaded before it is asked for.
+Imports go strictly down, so a record cannot name the figures. The public face, which stands above
+both and is always imported first, says who draws what; nothing is loaded before it is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 DRAWERS: dict[str, Callable[[], Callable[..., Any]]] = {}
-"""A record's class name to what loads the function that draws it; filled by `explorer/__init__.py`."""
+"""A record's class name to what loads the function that draws it; filled by
+`explorer/__init__.py`."""
 Kind = TypeVar("Kind")
 
 
@@ -23,19 +25,27 @@ def draw(record: object, *arguments: Any, **options: Any) -> Any:
 
 
 GLANCES: dict[str, Callable[[], Callable[..., dict[str, Any]]]] = {}
-"""By type of record: loads the function that gives a notebook a richer output than the table, by mime type."""
+"""By type of record: loads the function that gives a notebook a richer output than the table, by
+mime type."""
 
 
 def glance(record: object) -> dict[str, Any]:
-    """Outputs that a notebook shows instead of the table, by mime type; empty where `GLANCES` has no such record."""
+    """Outputs that a notebook shows instead of the table, by mime type; empty where `GLANCES` has
+    no such record."""
     load = GLANCES.get(type(record).__name__)
     return load()(record) if load else {}
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """An HTML table without style or script, which survives wherever a notebook is shown; every cell is escaped."""
+    """An HTML table without style or script, which survives wherever a notebook is shown; every
+    cell is escaped."""
+
     def line(tag: str, cells: Sequence[object]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell(value))}</{tag}>" for value in cells) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(f"<{tag}>{html.escape(cell(value))}</{tag}>" for value in cells)
+            + "</tr>"
+        )
 
     body = "".join(line("td", row) for row in rows)
     head = f"<thead>{line('th', header)}</thead>" if header else ""
@@ -48,12 +58,16 @@ def cell(value: object) -> str:
 
 
 class Copied:
-    """Base of a frozen dataclass whose pickles and copies are made by its constructor: their mappings are read-only."""
+    """Base of a frozen dataclass whose pickles and copies are made by its constructor: their
+    mappings are read-only."""
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        """Class and arguments, in the order of the fields; a `MappingProxyType`, which has no pickle, as a dict."""
+        """Class and arguments, in the order of the fields; a `MappingProxyType`, which has no
+        pickle, as a dict."""
         values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]  # of a dataclass
-        return type(self), tuple(dict(value) if isinstance(value, MappingProxyType) else value for value in values)
+        return type(self), tuple(
+            dict(value) if isinstance(value, MappingProxyType) else value for value in values
+        )
 
 
 def must_be(kind: type[Kind], name: str, value: object) -> Kind:
@@ -65,11 +79,14 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     if isinstance(value, kind):
         return value
     article = "an" if kind.__name__[0] in "AEIOUaeio" else "a"
-    raise TypeError(f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}")
+    raise TypeError(
+        f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}"
+    )
 
 
 def reason(path: object, error: Exception) -> str:
-    """Why a path cannot be opened: the system's words, or that it has a character which no path can have."""
+    """Why a path cannot be opened: the system's words, or that it has a character which no path can
+    have."""
     if "\0" in str(path):
         return "no path has the character NUL"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()

@@ -1,4 +1,5 @@
-"""Models that are not ours, for who has none at hand: torch's own, one of transformers, one with a mistake in it."""
+"""Models that are not ours, for who has none at hand: torch's own, one of transformers, one with a
+mistake in it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def compute(_: Call) -> bytes:
 
 
 def encoder() -> Profile:
-    """`nn.TransformerEncoder` as it is drawn, whose layers are copies of one (pytorch#86274), on Gaussian tokens."""
+    """`nn.TransformerEncoder` as it is drawn, whose layers are copies of one (pytorch#86274), on
+    Gaussian tokens."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
@@ -33,22 +35,32 @@ def encoder() -> Profile:
 
 
 def gpt2() -> tuple[nn.Module, Tensor]:
-    """GPT-2 with random weights, of Hugging Face transformers (extra `models`), and a batch of English prose."""
+    """GPT-2 with random weights, of Hugging Face transformers (extra `models`), and a batch of
+    English prose."""
     import transformers
 
-    sizes: dict[str, Any] = {"n_layer": LAYERS, "n_embd": WIDTH, "n_head": HEADS, "n_positions": TOKENS,
-                             "bos_token_id": None, "eos_token_id": None}
+    sizes: dict[str, Any] = {
+        "n_layer": LAYERS,
+        "n_embd": WIDTH,
+        "n_head": HEADS,
+        "n_positions": TOKENS,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = transformers.GPT2Model(transformers.GPT2Config(vocab_size=len(prose().vocabulary), **sizes))
+        model = transformers.GPT2Model(
+            transformers.GPT2Config(vocab_size=len(prose().vocabulary), **sizes)
+        )
     return model.train(False), text(0)
 
 
 def net(faulty: bool = True) -> tuple[Net, Tensor]:
-    """A Transformer written by hand, with or without a mistake in one of its layers, and a batch of English prose.
+    """A Transformer written by hand, with or without a mistake in one of its layers, and a batch of
+    English prose.
 
-    The mistake is a common one: the last matrix of an MLP is drawn with the width of the stream as its fan_in.
-    """
+    The mistake is a common one: the last matrix of an MLP is drawn with the width of the stream as
+    its fan_in."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Net(len(prose().vocabulary))
@@ -62,7 +74,7 @@ def text(step: int, batch: int = BATCH) -> Tensor:
     """`[batch, token]` characters of Python's prose, from another place at each step."""
     codes, size = torch.tensor(prose().codes), TOKENS * batch
     start = step * size % (len(codes) - size)
-    return codes[start:start + size].view(batch, TOKENS)
+    return codes[start : start + size].view(batch, TOKENS)
 
 
 def train(model: Net, steps: int = 60, learning_rate: float = 1e-3) -> float:
@@ -83,8 +95,14 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.mix = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH, bias=False), nn.Linear(4 * WIDTH, WIDTH, bias=False)
+        self.qkv, self.mix = (
+            nn.Linear(WIDTH, 3 * WIDTH, bias=False),
+            nn.Linear(WIDTH, WIDTH, bias=False),
+        )
+        self.up, self.down = (
+            nn.Linear(WIDTH, 4 * WIDTH, bias=False),
+            nn.Linear(4 * WIDTH, WIDTH, bias=False),
+        )
         for linear in (self.qkv, self.mix, self.up, self.down):
             nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
 
@@ -109,7 +127,7 @@ class Net(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """`[batch, token]` characters to logits of the next ones."""
-        x = self.embed(codes) + self.place.weight[:codes.shape[1]]
+        x = self.embed(codes) + self.place.weight[: codes.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits: Tensor = self.read(self.norm(x))

@@ -1,8 +1,8 @@
 """Words of a field, beside its type and bounds: label, group, symbol, unit and options.
 
-A field's `About` and its pydantic bounds are the single source for controls, tooltips, permalinks and error
-messages: `Spec` is the two put together, and `rule()` is the one sentence that says what is accepted.
-"""
+A field's `About` and its pydantic bounds are the single source for controls, tooltips, permalinks
+and error messages: `Spec` is the two put together, and `rule()` is the one sentence that says what
+is accepted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class About:
     symbol: str = ""
     unit: str = ""
     usual: str = ""
-    """Values in use, and after a colon those who use them: '12–126: GPT-2 small to Llama 3 405B'."""
+    """Values in use, and after a colon those who use them: '12–126: GPT-2 small to Llama 3
+    405B'."""
     step: float = 0.0
     """Distance of a slider's steps on an even axis; 0 leaves it to the slider."""
     log: bool = False
@@ -56,21 +57,36 @@ class About:
     options: Mapping[str, Option] = field(default_factory=lambda: MappingProxyType({}))
     """The values of a choice; a `str` field that has some accepts only these."""
     uses: tuple[str, ...] = ()
-    """Fields that matter while this switch is on, or this number above 0; a choice's options say so themselves."""
+    """Fields that matter while this switch is on, or this number above 0; a choice's options say so
+    themselves."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         inner = handler(source)
-        return core_schema.no_info_after_validator_function(self.check, inner) if source is str else inner
+        return (
+            core_schema.no_info_after_validator_function(self.check, inner)
+            if source is str
+            else inner
+        )
 
     def check(self, value: str) -> str:
-        """The value, if it is one of the options; of a text, if it is one line without invisible characters."""
+        """The value, if it is one of the options; of a text, if it is one line without invisible
+        characters."""
         if value not in self.options if self.options else not value.isprintable():
             raise ValueError("no such option")
         return value
 
 
-def setting(default: Any, label: str, group: str, description: str, low: float | None = None,
-            high: float | None = None, **words: Any) -> Any:
+def setting(
+    default: Any,
+    label: str,
+    group: str,
+    description: str,
+    low: float | None = None,
+    high: float | None = None,
+    **words: Any,
+) -> Any:
     """A field of a record of choices, in its class body; `words` are whatever else `About` takes.
 
     Args:
@@ -124,7 +140,8 @@ class Spec:
 
 
 def spec(name: str, info: FieldInfo) -> Spec:
-    """Reads a pydantic field: its options or its type give the kind, its metadata the bounds and the words."""
+    """Reads a pydantic field: its options or its type give the kind, its metadata the bounds and
+    the words."""
     by_type = {type(item).__name__: item for item in info.metadata}
     about = by_type["About"]
     return Spec(
@@ -133,6 +150,10 @@ def spec(name: str, info: FieldInfo) -> Spec:
         default=info.default,
         description=info.description or "",
         about=about,
-        low=getattr(by_type.get("Ge"), "ge", getattr(by_type.get("MinLen"), "min_length", -math.inf)),
-        high=getattr(by_type.get("Le"), "le", getattr(by_type.get("MaxLen"), "max_length", math.inf)),
+        low=getattr(
+            by_type.get("Ge"), "ge", getattr(by_type.get("MinLen"), "min_length", -math.inf)
+        ),
+        high=getattr(
+            by_type.get("Le"), "le", getattr(by_type.get("MaxLen"), "max_length", math.inf)
+        ),
     )

@@ -19,35 +19,40 @@ from explorer.memory import LEDGER, WORKER, Ledger, environment, machine_memory
 from explorer.schemes.placement import SITES
 
 MAX_MEMORY_MEGABYTES = 8_000
-"""Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB overrides."""
+"""Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB
+overrides."""
 SHARE = 0.9
 """Largest share of the machine's memory that is taken."""
 MAX_KEPT_MEGABYTES = 400
-"""Activations kept for the backward pass; beyond, they are computed twice. EXPLORER_MAX_ACTIVATION_MB overrides."""
+"""Activations kept for the backward pass; beyond, they are computed twice.
+EXPLORER_MAX_ACTIVATION_MB overrides."""
 RESIDENT = 300e6
 """Bytes that Python and torch take when a first, small design has been measured."""
 NOISE = 512e6
 """Bytes of noise that are kept beside the weights made of it."""
 HEAP = 2**25
-"""Bytes from which the C library gives an array memory of its own. Smaller arrays lie in its heap, and short-lived ones
-leave holes there: in the mean `HOLES` of what is kept, where all activations are kept and where blocks of them are."""
+"""Bytes from which the C library gives an array memory of its own. Smaller arrays lie in its heap,
+and short-lived ones leave holes there: in the mean `HOLES` of what is kept, where all activations
+are kept and where blocks of them are."""
 HOLES = (0.45, 1.3)
 PER_LAYER, PER_WEIGHT, PER_PRODUCT, PER_BYTE, PER_LOGIT = 2.6e-3, 2.2e-8, 6.2e-11, 2.6e-9, 2e-8
-"""Seconds of a processor to measure: a layer, drawing a weight, a weight and token, a byte of activations, and an
-attention logit (twice as long under a mask). Fitted on the designs of `benchmarks.estimates`, on a machine whose
-`work` took `REFERENCE`."""
+"""Seconds of a processor to measure: a layer, drawing a weight, a weight and token, a byte of
+activations, and an attention logit (twice as long under a mask). Fitted on the designs of
+`benchmarks.estimates`, on a machine whose `work` took `REFERENCE`."""
 REFERENCE = 2.3e-3
 """Seconds of a processor."""
 AGAIN = 4 / 3
 """Work where activations are computed twice, over the work where they are kept."""
 SEEDS = 2
-"""Seeds that share a pass. The number must not depend on the machine's processors, or sums are taken in another order
-in a sweep's pool than here, and numbers differ in the last bit."""
+"""Seeds that share a pass. The number must not depend on the machine's processors, or sums are
+taken in another order in a sweep's pool than here, and numbers differ in the last bit."""
 OTHERS = 3
-"""Seeds that share a pass after a first seed that somebody waits for: of the usual four, all others."""
+"""Seeds that share a pass after a first seed that somebody waits for: of the usual four, all
+others."""
 WEIGHTS, STREAM, LOGITS = 2**17, 2**13, 2**16
-"""Numbers in a layer's matrices, in its stream and in its attention logits, up to which seeds share a pass: width 96
-with the usual MLP, or 64 with 128 tokens. Beyond, a shared pass gave less than a tenth, or took longer."""
+"""Numbers in a layer's matrices, in its stream and in its attention logits, up to which seeds share
+a pass: width 96 with the usual MLP, or 64 with 128 tokens. Beyond, a shared pass gave less than a
+tenth, or took longer."""
 SIDE_BY_SIDE_BYTES = 1e9
 """Bytes that passes running together may take; a single pass may take more."""
 _claims: list[float] = []
@@ -63,17 +68,21 @@ class Sizes(NamedTuple):
     activation_bytes: int
     """About what autograd keeps of one forward pass: right to a factor 1.6 whatever the design."""
     block: int
-    """Layers whose activations are computed again together in the backward pass; 0 when all are kept."""
+    """Layers whose activations are computed again together in the backward pass; 0 when all are
+    kept."""
     together: int
-    """Seeds in the largest pass: above 1 where they share passes, which then take less time and not too much memory."""
+    """Seeds in the largest pass: above 1 where they share passes, which then take less time and not
+    too much memory."""
     memory_bytes: int
     """About what a process takes at its peak that measures one pass: right to 30 % of it."""
     seconds: float
-    """About what one seed takes of one processor, forwards and backwards: right to a factor of two."""
+    """About what one seed takes of one processor, forwards and backwards: right to a factor of
+    two."""
 
     @property
     def pass_bytes(self) -> int:
-        """Bytes that one seed's pass takes, about, as counted where it is decided how many run at a time."""
+        """Bytes that one seed's pass takes, about, as counted where it is decided how many run at a
+        time."""
         return 2 * self.activation_bytes + 8 * self.n_parameters
 
 
@@ -95,35 +104,55 @@ def sizes(design: Design) -> Sizes:
     if activation_bytes > environment("EXPLORER_MAX_ACTIVATION_MB", MAX_KEPT_MEGABYTES) * 1e6:
         block = held = math.isqrt(layers)
         heads = 2 * token * config.n_heads * config.d_head
-        inherited = {"scores": token * config.n_heads * config.n_ctx, "qk": heads}.get(design.inherits, 0)
+        inherited = {"scores": token * config.n_heads * config.n_ctx, "qk": heads}.get(
+            design.inherits, 0
+        )
         kept = block * layer + -(-layers // block) * (token * config.d_model + inherited + passed)
     counted = Sizes(n_parameters, activation_bytes, block, 1, 0, 0.0)
-    if can_share(design) and not block and gains(design) and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES:
+    if (
+        can_share(design)
+        and not block
+        and gains(design)
+        and seeds * counted.pass_bytes <= SIDE_BY_SIDE_BYTES
+    ):
         counted = counted._replace(together=max(min(SEEDS, seeds), min(OTHERS, seeds - 1)))
     loose = kept - held * sum(number * size for number, size in arrays if size >= HEAP)
     weights, noise = 4 * n_parameters, 4 * matrices * design.unique
-    # A layer's gradients, and what the recorder makes of its vectors and logits; or the backward pass does, which needs
-    # most where blocks are computed again.
+    # A layer's gradients, and what the recorder makes of its vectors and logits; or the backward
+    # pass does, which needs most where blocks are computed again.
     logits = (3 if block > 1 else 5) * config.n_heads * config.n_ctx * design.attends
     passing = 4 * matrices + token * (10 * config.d_model + logits)
     taken = weights + kept + HOLES[block > 0] * loose + passing
-    return counted._replace(seconds=_seconds(design, counted, layers * matrices * token // 4), memory_bytes=int(
-        RESIDENT + counted.together * taken + min(counted.together * noise, NOISE)))
+    return counted._replace(
+        seconds=_seconds(design, counted, layers * matrices * token // 4),
+        memory_bytes=int(
+            RESIDENT + counted.together * taken + min(counted.together * noise, NOISE)
+        ),
+    )
 
 
 def _seconds(design: Design, counted: Sizes, products: int) -> float:
-    """Seconds of one processor for one seed; seeds that share a pass share what each layer takes beside its numbers."""
+    """Seconds of one processor for one seed; seeds that share a pass share what each layer takes
+    beside its numbers."""
     config = design.settings
     logits = design.attends * config.n_layers * config.batch_size * config.n_heads * config.n_ctx**2
-    return work() / REFERENCE * (
-        PER_LAYER * config.n_layers / counted.together + PER_WEIGHT * counted.n_parameters
-        + PER_LOGIT * logits * (1 + config.causal)
-        + (PER_PRODUCT * products + PER_BYTE * counted.activation_bytes) * (AGAIN if counted.block else 1.0))
+    return (
+        work()
+        / REFERENCE
+        * (
+            PER_LAYER * config.n_layers / counted.together
+            + PER_WEIGHT * counted.n_parameters
+            + PER_LOGIT * logits * (1 + config.causal)
+            + (PER_PRODUCT * products + PER_BYTE * counted.activation_bytes)
+            * (AGAIN if counted.block else 1.0)
+        )
+    )
 
 
 @cache
 def work() -> float:
-    """Seconds of this machine's processor for a fixed piece of work, on one thread: numbers drawn, and Python."""
+    """Seconds of this machine's processor for a fixed piece of work, on one thread: numbers drawn,
+    and Python."""
     best = math.inf
     for _ in range(5):
         start = time.process_time()
@@ -141,34 +170,48 @@ def can_share(design: Design) -> bool:
 def gains(design: Design) -> bool:
     """Whether a pass over several seeds takes less time than passes over each, by size."""
     config, tokens = design.settings, design.settings.batch_size * design.settings.n_ctx
-    return (sum(map(math.prod, design.shapes.values())) <= WEIGHTS and tokens * config.d_model <= STREAM
-            and tokens * config.n_heads * config.n_ctx <= LOGITS)
+    return (
+        sum(map(math.prod, design.shapes.values())) <= WEIGHTS
+        and tokens * config.d_model <= STREAM
+        and tokens * config.n_heads * config.n_ctx <= LOGITS
+    )
 
 
 def _kept(design: Design) -> list[tuple[int, int]]:
-    """Arrays that autograd keeps of a layer: how many of a width, and the width, in numbers a token.
+    """Arrays that autograd keeps of a layer: how many of a width, and the width, in numbers a
+    token.
 
-    A norm, a learned multiplier and a product with a matrix each keep what they read; so does the product of queries
-    and keys, and that of the pattern and the values, in copies by head. A softmax and a tanh keep what they give.
-    """
+    A norm, a learned multiplier and a product with a matrix each keep what they read; so does the
+    product of queries and keys, and that of the pattern and the values, in copies by head. A
+    softmax and a tanh keep what they give."""
     config, attends = design.settings, design.attends
 
     def norms(half: int, numbers: str) -> int:
-        return max(sum(SITES[name].numbers[half] == numbers for name in place.norms) for place in design.kinds)
+        return max(
+            sum(SITES[name].numbers[half] == numbers for name in place.norms)
+            for place in design.kinds
+        )
 
     heads, keys = design.widths["heads"], design.widths["keys"]
     return [
-        ((1 + attends) * (1 + norms(0, "d_model") + (design.alpha_shape is not None)), config.d_model),
+        (
+            (1 + attends) * (1 + norms(0, "d_model") + (design.alpha_shape is not None)),
+            config.d_model,
+        ),
         (attends * (4 + bool(design.gates) + norms(0, "heads") + design.normalizes_heads), heads),
         (attends * (norms(0, "keys") + design.normalizes_heads), keys),
-        (attends * (1 + bool(config.logit_cap) + (design.sink.logit is not None)), config.n_heads * config.n_ctx),
+        (
+            attends * (1 + bool(config.logit_cap) + (design.sink.logit is not None)),
+            config.n_heads * config.n_ctx,
+        ),
         (2 * len(design.readers) + norms(1, "d_mlp"), config.d_mlp),
         (1, design.gates + _mixing(design)[0]),
     ]
 
 
 def _mixing(design: Design) -> tuple[int, int]:
-    """Numbers a token that mixing keeps in a layer, and that it passes on: about, as counted in autograd's graphs."""
+    """Numbers a token that mixing keeps in a layer, and that it passes on: about, as counted in
+    autograd's graphs."""
     config, rule = design.settings, design.stream
     n, d = config.n_streams, config.d_model
     if rule.mixes == "outputs":
@@ -178,15 +221,24 @@ def _mixing(design: Design) -> tuple[int, int]:
 
 
 def excess(design: Design) -> str:
-    """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it; else empty."""
-    needed, memory, most = sizes(design), memory_limit(), environment("EXPLORER_MAX_SECONDS", math.inf)
+    """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it;
+    else empty."""
+    needed, memory, most = (
+        sizes(design),
+        memory_limit(),
+        environment("EXPLORER_MAX_SECONDS", math.inf),
+    )
     if needed.memory_bytes > memory:
-        return (f"weights and activations must fit into {memory / 1e9:.3g} GB; got about "
-                f"{needed.memory_bytes / 1e9:.3g} GB ({{n_layers=}}, {{d_model=}}, {{mlp_ratio=}}, {{n_ctx=}}, "
-                "{batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)")
+        return (
+            f"weights and activations must fit into {memory / 1e9:.3g} GB; got about "
+            f"{needed.memory_bytes / 1e9:.3g} GB ({{n_layers=}}, {{d_model=}}, {{mlp_ratio=}}, {{n_ctx=}}, "
+            "{batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)"
+        )
     if (seconds := design.settings.n_seeds * needed.seconds) > most:
-        return (f"a measurement must take at most {most:.3g} s of a processor; got about {seconds:.3g} s "
-                "({n_seeds=}, {n_layers=}, {d_model=}, {n_ctx=}, {n_heads=}; EXPLORER_MAX_SECONDS raises the limit)")
+        return (
+            f"a measurement must take at most {most:.3g} s of a processor; got about {seconds:.3g} s "
+            "({n_seeds=}, {n_layers=}, {d_model=}, {n_ctx=}, {n_heads=}; EXPLORER_MAX_SECONDS raises the limit)"
+        )
     return ""
 
 
@@ -198,10 +250,12 @@ def memory_limit() -> float:
 
 @contextmanager
 def claimed(need: float) -> Iterator[None]:
-    """Claims memory from the server's ledger for a computation; does nothing where no server shares its memory.
+    """Claims memory from the server's ledger for a computation; does nothing where no server shares
+    its memory.
 
     Args:
-        need: bytes of this process with the computation; up to `memory.WORKER` of them are its own already.
+        need: bytes of this process with the computation; up to `memory.WORKER` of them are its own
+        already.
     Raises:
         ConfigError: other visitors have claimed so much that this does not fit beside it.
     """
@@ -213,8 +267,10 @@ def claimed(need: float) -> Iterator[None]:
     with _claiming:
         if not ledger.claim(sum(_claims) + extra):
             left = max(0.0, ledger.free() - sum(_claims)) + WORKER
-            raise ConfigError(f"memory must suffice for all visitors of this server; this computation needs about "
-                              f"{need / 1e9:.3g} GB, and others leave {left / 1e9:.3g} GB: try again in a while")
+            raise ConfigError(
+                f"memory must suffice for all visitors of this server; this computation needs about "
+                f"{need / 1e9:.3g} GB, and others leave {left / 1e9:.3g} GB: try again in a while"
+            )
         _claims.append(extra)
     try:
         yield
@@ -225,7 +281,8 @@ def claimed(need: float) -> Iterator[None]:
 
 
 def free_memory() -> float:
-    """Bytes that this process may take: the machine's, or what its server's other visitors leave."""
+    """Bytes that this process may take: the machine's, or what its server's other visitors
+    leave."""
     return Ledger(os.environ[LEDGER]).free() if LEDGER in os.environ else machine_memory()
 
 
@@ -237,16 +294,23 @@ def processors() -> int:
 
 
 def process_count(need: float = WORKER) -> int:
-    """Processes that compute: one for each processor (or EXPLORER_PROCESSES), or as many as memory holds; at least one.
+    """Processes that compute: one for each processor (or EXPLORER_PROCESSES), or as many as memory
+    holds; at least one.
 
     Args:
         need: bytes of the largest computation.
     """
-    return max(1, int(min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, WORKER))))
+    return max(
+        1,
+        int(
+            min(environment("EXPLORER_PROCESSES", processors()), free_memory() // max(need, WORKER))
+        ),
+    )
 
 
 def settle(size: float) -> None:
-    """Claims memory for as long as this process lives: for one that is no page, and has nothing of its own."""
+    """Claims memory for as long as this process lives: for one that is no page, and has nothing of
+    its own."""
     if LEDGER in os.environ:
         with _claiming:
             _claims.append(size)

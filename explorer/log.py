@@ -1,8 +1,9 @@
-"""The log of a server and its processes: a JSON object a line on stderr, with nothing of a visitor in it.
+"""The log of a server and its processes: a JSON object a line on stderr, with nothing of a visitor
+in it.
 
-An event has numbers and the server's own words. A fault of a library is told by its class and by where it was raised:
-its message may have an address, a header or a kernel's name in it, so no message of a library is written.
-"""
+An event has numbers and the server's own words. A fault of a library is told by its class and by
+where it was raised: its message may have an address, a header or a kernel's name in it, so no
+message of a library is written."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ from types import TracebackType
 from typing import Any, TextIO
 
 SELDOM = 1.0
-"""Seconds between two lines about the same fault, at least: whoever causes one could fill a disk. All are counted."""
+"""Seconds between two lines about the same fault, at least: whoever causes one could fill a disk.
+All are counted."""
 _events = logging.getLogger("explorer.events")
 _faults = logging.getLogger("explorer.faults")
 
 
 def note(event: str, **more: float | str) -> None:
-    """Notes an event: with numbers, and with a reason in the server's own words, never in a visitor's."""
+    """Notes an event: with numbers, and with a reason in the server's own words, never in a
+    visitor's."""
     _events.info(event, extra={"more": more})
 
 
@@ -42,7 +45,8 @@ class Line(logging.Formatter):
 
 
 def fault(record: logging.LogRecord) -> dict[str, str]:
-    """Event of a library's message: its logger, where it was written, and the class and place of an error."""
+    """Event of a library's message: its logger, where it was written, and the class and place of an
+    error."""
     event = {"event": "fault", "logger": record.name, "at": f"{record.module}:{record.lineno}"}
     if record.exc_info and record.exc_info[0]:
         event["error"] = record.exc_info[0].__name__
@@ -75,7 +79,8 @@ class Lines(logging.StreamHandler[TextIO]):
                 super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Does nothing where a line cannot be written: logging's own would write the message to stderr."""
+        """Does nothing where a line cannot be written: logging's own would write the message to
+        stderr."""
 
 
 def listen(stream: TextIO | None = None, on_fault: Callable[[], object] = lambda: None) -> None:
@@ -99,7 +104,9 @@ def adopt(logger: logging.Logger) -> None:
     logger.handlers, logger.propagate = [], True
 
 
-def _tell(kind: type[BaseException], error: BaseException | None, where: TracebackType | None) -> None:
+def _tell(
+    kind: type[BaseException], error: BaseException | None, where: TracebackType | None
+) -> None:
     raised: Any = (kind, error, where)
     if issubclass(kind, Exception):  # Ctrl-C, and the end of an interpreter, are no faults
         _faults.error("", exc_info=raised)

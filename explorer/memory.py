@@ -14,7 +14,8 @@ from filelock import FileLock
 PAGE = 200e6
 """Bytes that a page's kernel takes beside what it shares with others."""
 WORKER = 600e6
-"""Bytes that a process takes that computes an ordinary design; what it needs beyond is claimed from the ledger."""
+"""Bytes that a process takes that computes an ordinary design; what it needs beyond is claimed from
+the ledger."""
 LEDGER = "EXPLORER_MEMORY_LEDGER"
 """Environment variable of a served kernel: the file of its server's ledger."""
 
@@ -23,7 +24,8 @@ PATIENCE = 5.0
 
 
 def environment(variable: str, default: float) -> float:
-    """A limit: the environment's where it is set, so that a private machine can allow more, a public one less.
+    """A limit: the environment's where it is set, so that a private machine can allow more, a
+    public one less.
 
     Raises:
         ValueError: the variable is set to something that is no number, or below 0.
@@ -47,13 +49,16 @@ def machine_memory() -> float:
 def control_group_limits(root: Path) -> list[float]:
     """Memory limits, in bytes, of this process's Linux control group and of all groups around it.
 
-    A container sees its own group as the topmost; a systemd service (`MemoryMax=`) lies further down.
+    A container sees its own group as the topmost; a systemd service (`MemoryMax=`) lies further
+    down.
 
     Args:
         root: the folder in which `proc` and `sys` lie.
     """
     try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = (
+            (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        )
     except OSError:  # not Linux, or no /proc
         lines = []
     files = []
@@ -74,7 +79,8 @@ def control_group_limits(root: Path) -> list[float]:
 
 
 class Ledger:
-    """Claims of processes to one budget of memory, in a file. A claim ends with its process, however that ends.
+    """Claims of processes to one budget of memory, in a file. A claim ends with its process,
+    however that ends.
 
     Args:
         path: the file; every process of a server names the same one.
@@ -93,13 +99,16 @@ class Ledger:
             return self._free(*self._read())
 
     def claim(self, size: float) -> bool:
-        """Sets this process's claim to so many bytes if they are free; else changes nothing and returns False."""
+        """Sets this process's claim to so many bytes if they are free; else changes nothing and
+        returns False."""
         with self._lock:
             budget, claims = self._read()
             if size > max(self._free(budget, claims), claims.get(os.getpid(), 0.0)):
                 return False
             claims[os.getpid()] = size
-            with self._path.open("r+", encoding="ascii") as file:  # emptied first, it would stay empty on a full disk
+            with self._path.open(
+                "r+", encoding="ascii"
+            ) as file:  # emptied first, it would stay empty on a full disk
                 file.write(json.dumps({"budget": budget, "claims": claims}))
                 file.truncate()
             return True
@@ -107,7 +116,9 @@ class Ledger:
     def _read(self) -> tuple[float, dict[int, float]]:
         content = json.loads(self._path.read_text(encoding="ascii"))
         claims = {int(process): size for process, size in content["claims"].items()}
-        return content["budget"], {process: size for process, size in claims.items() if psutil.pid_exists(process)}
+        return content["budget"], {
+            process: size for process, size in claims.items() if psutil.pid_exists(process)
+        }
 
     @staticmethod
     def _free(budget: float, claims: dict[int, float]) -> float:

@@ -1,4 +1,5 @@
-"""Numbers in words: no exponent notation, no share above 100 %. Pure functions, for every sentence of the page."""
+"""Numbers in words: no exponent notation, no share above 100 %. Pure functions, for every sentence
+of the page."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class _Sentence(Formatter):
 
 
 def filled(sentence: str, **values: object) -> str:
-    """A sentence with its placeholders filled: {x} has three digits, {x:2} has two, and {x:%} is a share of one.
+    """A sentence with its placeholders filled: {x} has three digits, {x:2} has two, and {x:%} is a
+    share of one.
 
     Whole numbers and words stay as they are; other formats are Python's.
 

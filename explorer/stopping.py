@@ -56,7 +56,8 @@ class Throttle:
 
 
 class Rarely:
-    """Work that is done at once when it is asked for, and, where it was just done, once a little later for all who ask.
+    """Work that is done at once when it is asked for, and, where it was just done, once a little
+    later for all who ask.
 
     What is asked for is always done in the end, though nobody asks again.
 
@@ -87,6 +88,8 @@ class Rarely:
 
     def _do(self) -> None:
         with self._lock:
-            self._waits = False  # whoever asks while the work is being done may have come too late for it
+            self._waits = (
+                False  # whoever asks while the work is being done may have come too late for it
+            )
             self._next = time.monotonic() + self._least
         self._work()

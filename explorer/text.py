@@ -1,4 +1,5 @@
-"""Real text without a network: the English prose that ships with Python, or a text of the user's own."""
+"""Real text without a network: the English prose that ships with Python, or a text of the user's
+own."""
 
 from __future__ import annotations
 
@@ -58,13 +59,17 @@ def decode(raw: bytes) -> Text:
     try:
         characters = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        cause = f"{raw[error.start:error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
+        cause = (
+            f"{raw[error.start : error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
+        )
         raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else cause) from None
     if "\0" in characters:
         raise _not_utf8("NUL characters, as in UTF-16 or in what is no text")
     text = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
     if len(text.codes) < SHORTEST:
-        raise ConfigError(f"text must have at least {SHORTEST:,} characters; got {len(text.codes):,}")
+        raise ConfigError(
+            f"text must have at least {SHORTEST:,} characters; got {len(text.codes):,}"
+        )
     if not 2 <= len(text.vocabulary) <= LARGEST_VOCABULARY:
         raise ConfigError(
             f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(text.vocabulary):,}"

@@ -1,4 +1,5 @@
-"""What all tests share: hypothesis draws the same examples on every machine, and no test waits for ever."""
+"""What all tests share: hypothesis draws the same examples on every machine, and no test waits for
+ever."""
 
 from __future__ import annotations
 
@@ -9,13 +10,19 @@ import pytest
 import rotation
 from hypothesis import HealthCheck, settings
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run beside each other; torch reads it when it is imported
-# So do the processes that compute for a page, a server or a notebook, each of which takes two seconds of a processor to
-# start. Tests that are about several have them.
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # tests run beside each other; torch reads it when it is imported
+# So do the processes that compute for a page, a server or a notebook, each of which takes two
+# seconds of a processor to start. Tests that are about several have them.
 os.environ.setdefault("EXPLORER_PROCESSES", "1")
 
 settings.register_profile(
-    "explorer", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "explorer",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("explorer")
 
@@ -26,7 +33,8 @@ LONGER = {
     "tests/own/test_processes.py": "waits up to two minutes for processes that train together",
     "tests/test_packaging.py": "builds a wheel",
 }
-"""Folders and files whose tests may take longer than `timeout` in pyproject.toml, each with the reason."""
+"""Folders and files whose tests may take longer than `timeout` in pyproject.toml, each with the
+reason."""
 LONG = 600.0
 """Seconds that they may take."""
 
@@ -40,7 +48,8 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `rotation` does; gives the tests of `LONGER` their limit, where they have none of their own."""
+    """Leaves out what `rotation` does; gives the tests of `LONGER` their limit, where they have
+    none of their own."""
     number = rotation.part()
     if number is not None:
         items[:], left = rotation.chosen(items, number)

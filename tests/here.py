@@ -1,7 +1,8 @@
-"""Tasks that are computed in threads of this process, where a test is of what is computed and not of who computes it.
+"""Tasks that are computed in threads of this process, where a test is of what is computed and not
+of who computes it.
 
-A race has a worker process of its own, which imports torch first: two seconds of a processor for a few steps. That
-workers are processes, and that the page needs no torch, is what other tests say.
+A race has a worker process of its own, which imports torch first: two seconds of a processor for a
+few steps. That workers are processes, and that the page needs no torch, is what other tests say.
 """
 
 from __future__ import annotations
@@ -65,8 +66,14 @@ class Here:
             while HOLD.is_set() and not any(number in numbers for numbers in self.told.values()):
                 time.sleep(0.005)
 
-        call = Call(header["body"], data, lambda: number in self.told["stop"], lambda: number in self.told["finish"],
-                    send, show)
+        call = Call(
+            header["body"],
+            data,
+            lambda: number in self.told["stop"],
+            lambda: number in self.told["finish"],
+            send,
+            show,
+        )
         ended, result = outcome(header["kind"], call)
         self.messages.put(({"task": number, **ended}, result))
 

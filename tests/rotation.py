@@ -1,7 +1,9 @@
-"""Which tests of theory against measurement run: all where what they are about has changed, else every fifth.
+"""Which tests of theory against measurement run: all where what they are about has changed, else
+every fifth.
 
-They take some four minutes of a processor, and depend on nothing but the files of `ABOUT`. Where all have passed with
-these very files, `make test` runs every fifth, another fifth each day; a nightly run has all, and so has plain pytest.
+They take some four minutes of a processor, and depend on nothing but the files of `ABOUT`. Where
+all have passed with these very files, `make test` runs every fifth, another fifth each day; a
+nightly run has all, and so has plain pytest.
 
     python tests/rotation.py        # runs all, and where they pass notes for which files they did
 """
@@ -17,14 +19,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ABOUT = ("explorer/choices.py", "explorer/config.py", "explorer/design.py", "explorer/profile.py", "explorer/measuring",
-         "explorer/model", "explorer/schemes", "explorer/theory", "tests/theory", "benchmarks/goldens.json.gz",
-         "constraints.txt")
+ABOUT = (
+    "explorer/choices.py",
+    "explorer/config.py",
+    "explorer/design.py",
+    "explorer/profile.py",
+    "explorer/measuring",
+    "explorer/model",
+    "explorer/schemes",
+    "explorer/theory",
+    "tests/theory",
+    "benchmarks/goldens.json.gz",
+    "constraints.txt",
+)
 NOTED = ROOT / "tests/rotation.txt"
 """Holds the digest of the files for which all tests have passed."""
 PARTS = 5
 VARIABLE = "EXPLORER_THEORY_TESTS"
-"""`all`, which is what plain pytest runs, or `fifth`, as the Makefile sets it where nobody else has."""
+"""`all`, which is what plain pytest runs, or `fifth`, as the Makefile sets it where nobody else
+has."""
 
 
 def digest() -> str:

@@ -14,7 +14,10 @@ from explorer.profile import STATISTICS, Array, Key, Profile
 
 def stream(q: list[float], statistic: str = "second_moment", **notes: str) -> Profile:
     """A profile of three layers with one statistic after each."""
-    values = {(statistic, "resid_post"): np.array([q]), ("second_moment", "mlp_out"): np.full((1, 3), 7.0)}
+    values = {
+        (statistic, "resid_post"): np.array([q]),
+        ("second_moment", "mlp_out"): np.full((1, 3), 7.0),
+    }
     return Profile("predicted", values, notes=notes)
 
 
@@ -38,7 +41,10 @@ def test_words_for_a_ratio(measured: list[float], words: str, tone: str) -> None
 
 @pytest.mark.parametrize(
     ("measured", "words"),
-    [([0.9, 0.9, 0.912], "within 0.012 of theory"), ([0.9, 0.7, 0.9], "unclear: 0.2 off at layer 2, by one seed")],
+    [
+        ([0.9, 0.9, 0.912], "within 0.012 of theory"),
+        ([0.9, 0.7, 0.9], "unclear: 0.2 off at layer 2, by one seed"),
+    ],
 )
 def test_words_for_a_difference(measured: list[float], words: str) -> None:
     pair = (stream(measured, "token_correlation"), stream([0.9, 0.9, 0.9], "token_correlation"))
@@ -48,25 +54,41 @@ def test_words_for_a_difference(measured: list[float], words: str) -> None:
 def seeds(center: float, error: float, count: int, statistic: str = "second_moment") -> Profile:
     """So many seeds of three layers of one mean and one standard error."""
     draws = np.resize([1.0, -1.0], count) * error * math.sqrt(count - 1)
-    return Profile("measured", {(statistic, "resid_post"): np.repeat(center + draws[:, None], 3, axis=1)})
+    return Profile(
+        "measured", {(statistic, "resid_post"): np.repeat(center + draws[:, None], 3, axis=1)}
+    )
 
 
-@pytest.mark.parametrize(("count", "errors", "tone"), [
-    (2, 2.9, "good"), (4, 2.9, "good"), (16, 2.9, "good"), (64, 2.9, "good"),
-    (2, 30.0, ""), (4, 3.1, ""), (4, 4.8, ""),
-    (4, 4.9, "warn"), (16, 4.0, "warn"), (64, 4.0, "warn"),
-])
+@pytest.mark.parametrize(
+    ("count", "errors", "tone"),
+    [
+        (2, 2.9, "good"),
+        (4, 2.9, "good"),
+        (16, 2.9, "good"),
+        (64, 2.9, "good"),
+        (2, 30.0, ""),
+        (4, 3.1, ""),
+        (4, 4.8, ""),
+        (4, 4.9, "warn"),
+        (16, 4.0, "warn"),
+        (64, 4.0, "warn"),
+    ],
+)
 def test_the_tone_speaks_in_standard_errors(count: int, errors: float, tone: str) -> None:
-    """Of three layers, Student's t at 5 % / 3: 38 for 2 seeds, 4.86 for 4, 2.7 for 16; and never below three."""
+    """Of three layers, Student's t at 5 % / 3: 38 for 2 seeds, 4.86 for 4, 2.7 for 16; and never
+    below three."""
     found = agreement(seeds(1.0 + 0.1 * errors, 0.1, count), stream([1.0] * 3), "second_moment")
     assert found.tone == tone, found
     assert f"{errors:g} standard errors" in found.words, "the number is said"
-    assert all(word in found.rule for word in ("5 %", "3 standard errors", f"{count} seeds")), found.rule
+    assert all(word in found.rule for word in ("5 %", "3 standard errors", f"{count} seeds")), (
+        found.rule
+    )
     assert found.rule.count(".") - found.rule.count(".0") <= 2, "one sentence"
 
 
 def test_far_off_among_the_seeds_is_off_and_their_number_does_not_excuse_it() -> None:
-    """Sixteen seeds whose mean is 78 % off at four standard errors were within their spread, and green."""
+    """Sixteen seeds whose mean is 78 % off at four standard errors were within their spread, and
+    green."""
     found = agreement(seeds(1.78, 0.78 / 4, 16), stream([1.0] * 3), "second_moment")
     assert (found.words, found.tone) == ("78 % off theory at layer 1: 4 standard errors", "warn")
 
@@ -74,23 +96,29 @@ def test_far_off_among_the_seeds_is_off_and_their_number_does_not_excuse_it() ->
 def test_many_layers_are_many_chances() -> None:
     rng = np.random.default_rng(0)
     draws, line = np.exp(0.2 * rng.normal(size=(2000, 4, 60))), np.full((1, 60), math.exp(0.02))
-    tones = [agreement(Profile("measured", {("second_moment", "resid_post"): one}),
-                       Profile("predicted", {("second_moment", "resid_post"): line}), "second_moment").tone
-             for one in draws]
+    tones = [
+        agreement(
+            Profile("measured", {("second_moment", "resid_post"): one}),
+            Profile("predicted", {("second_moment", "resid_post"): line}),
+            "second_moment",
+        ).tone
+        for one in draws
+    ]
     assert tones.count("warn") <= 0.1 * len(tones), "skewed draws, and sixty independent places"
 
 
 def test_a_line_through_the_true_mean_is_seldom_off_and_twice_it_always() -> None:
-    """Post-LN's gradient over depth, against the mean of other seeds: it was off theory in 18 of 25 sets of four."""
+    """Post-LN's gradient over depth, against the mean of other seeds: it was off theory in 18 of 25
+    sets of four."""
     config = Config(d_model=64, n_layers=8, n_ctx=16, norm_placement="post", n_seeds=20)
     key = ("activation_gradient", "resid_post")
     draws = np.concatenate([measure(config.replace(seed=seed))[key] for seed in range(0, 200, 20)])
     tones: dict[float, list[str]] = {1.0: [], 2.0: []}
     for start in range(0, 200, 8):
-        others = np.delete(draws, np.s_[start:start + 4], axis=0).mean(axis=0, keepdims=True)
+        others = np.delete(draws, np.s_[start : start + 4], axis=0).mean(axis=0, keepdims=True)
         for factor, found in tones.items():
             line = np.where(np.arange(8) < 7, factor, 1.0) * others
-            measured = Profile("measured", {key: draws[start:start + 4]})
+            measured = Profile("measured", {key: draws[start : start + 4]})
             found.append(agreement(measured, Profile("predicted", {key: line}), key[0]).tone)
     assert tones[1.0].count("warn") <= 3
     assert tones[2.0].count("good") == 0
@@ -98,39 +126,74 @@ def test_a_line_through_the_true_mean_is_seldom_off_and_twice_it_always() -> Non
 
 TRUE_CASES: dict[str, dict[str, Any]] = {
     "Post-LN": {"norm_placement": "post", "n_layers": 6, "d_model": 32},
-    "Post-LN, MLPs alone": {"norm_placement": "post", "attention": "none", "n_layers": 8, "d_model": 64},
+    "Post-LN, MLPs alone": {
+        "norm_placement": "post",
+        "attention": "none",
+        "n_layers": 8,
+        "d_model": 64,
+    },
     "Pre-LN, narrow": {"n_layers": 16, "d_model": 16},
-    "Peri-LN, alike tokens": {"norm_placement": "peri", "input": "correlated", "n_layers": 6, "d_model": 32},
-    "no norms, few tokens": {"norm_placement": "none", "alpha": 0.2, "n_layers": 8, "d_model": 32, "batch_size": 1,
-                             "input": "correlated"},
+    "Peri-LN, alike tokens": {
+        "norm_placement": "peri",
+        "input": "correlated",
+        "n_layers": 6,
+        "d_model": 32,
+    },
+    "no norms, few tokens": {
+        "norm_placement": "none",
+        "alpha": 0.2,
+        "n_layers": 8,
+        "d_model": 32,
+        "batch_size": 1,
+        "input": "correlated",
+    },
 }
-COMPARED = ("second_moment", "token_correlation", "activation_gradient", "parameter_gradient", "max_abs")
+COMPARED = (
+    "second_moment",
+    "token_correlation",
+    "activation_gradient",
+    "parameter_gradient",
+    "max_abs",
+)
 
 
 def planted(line: dict[Key, Array], factor: float) -> dict[Key, Array]:
     """A line that is wrong by a factor wherever it is not 1 by definition."""
-    return {key: np.where(np.abs(values - 1) < 1e-3, values, factor * values) for key, values in line.items()}
+    return {
+        key: np.where(np.abs(values - 1) < 1e-3, values, factor * values)
+        for key, values in line.items()
+    }
 
 
 def test_of_twenty_five_true_cases_one_is_called_off_and_planted_errors_are() -> None:
-    """Each of 25 designs and statistics: sets of four seeds against the mean of all others, and that mean off by 20 %.
+    """Each of 25 designs and statistics: sets of four seeds against the mean of all others, and
+    that mean off by 20 %.
 
-    What scatters and was taken for fixed, the gradient half a layer before the end and the input's tokens, gave 5 of
-    25. An error is to be found where the limit, in standard errors of four seeds, is less than it in some layer.
-    """
+    What scatters and was taken for fixed, the gradient half a layer before the end and the input's
+    tokens, gave 5 of
+    25. An error is to be found where the limit, in standard errors of four seeds, is less than it
+    in some layer."""
     true_cases, wrong_cases = [], []
     for choices in TRUE_CASES.values():
         measured = measure(Config(n_heads=2, n_ctx=8, n_seeds=32, **{"batch_size": 2, **choices}))
         for statistic in COMPARED:
             row = STATISTICS[statistic]
             draws = {key: values for key, values in measured.values.items() if key[0] == statistic}
-            spread = np.concatenate([values.std(0) / np.abs(values.mean(0)) / 2 for values in draws.values()])
+            spread = np.concatenate(
+                [values.std(0) / np.abs(values.mean(0)) / 2 for values in draws.values()]
+            )
             limit = most_errors(4, spread.size)
             for start in range(0, 32, 4):
                 four = np.arange(32) // 4 == start // 4
-                dots = Profile("measured", {key: values[four] for key, values in draws.items()}, measured.config)
+                dots = Profile(
+                    "measured",
+                    {key: values[four] for key, values in draws.items()},
+                    measured.config,
+                )
                 line = {key: row.mean(values[~four])[None] for key, values in draws.items()}
-                true_cases.append(agreement(dots, Profile("predicted", line, measured.config), statistic).tone)
+                true_cases.append(
+                    agreement(dots, Profile("predicted", line, measured.config), statistic).tone
+                )
                 for factor in (1.2, 1 / 1.2) if limit * spread[spread > 1e-3].min() < 0.2 else ():
                     wrong = Profile("predicted", planted(line, factor), measured.config)
                     wrong_cases.append(agreement(dots, wrong, statistic).tone)
@@ -142,21 +205,38 @@ def test_of_twenty_five_true_cases_one_is_called_off_and_planted_errors_are() ->
 
 
 def test_half_a_layer_before_the_end_a_gradient_scatters() -> None:
-    """It was taken for the reference, and a mean 18 % off with as much standard error was called off."""
+    """It was taken for the reference, and a mean 18 % off with as much standard error was called
+    off."""
     draws = 1.0 + 0.35 * np.array([[1.0], [1.0], [-1.0], [0.3]]) * np.array([[0.0, 0.0, 1.0]])
-    values = {("activation_gradient", "resid_post"): np.ones((4, 3)), ("activation_gradient", "resid_mid"): draws}
+    values = {
+        ("activation_gradient", "resid_post"): np.ones((4, 3)),
+        ("activation_gradient", "resid_mid"): draws,
+    }
     line = {key: np.ones((1, 3)) for key in values}
     line["activation_gradient", "resid_mid"][0, 2] = 1 / 1.18
-    found = agreement(Profile("measured", values), Profile("predicted", line), "activation_gradient")
+    found = agreement(
+        Profile("measured", values), Profile("predicted", line), "activation_gradient"
+    )
     assert found.tone == "good", found
 
 
-@pytest.mark.parametrize(("q", "tone"), [((0.85, 1.0, 1.05, 1.4), "good"), ((1.5, 1.5001, 1.4999, 1.5), "warn")])
+@pytest.mark.parametrize(
+    ("q", "tone"), [((0.85, 1.0, 1.05, 1.4), "good"), ((1.5, 1.5001, 1.4999, 1.5), "warn")]
+)
 def test_the_input_s_tokens_are_drawn(q: tuple[float, ...], tone: str) -> None:
     """Their second moment is set, and that of few tokens scatters; it is no agreement by itself."""
-    values = {("second_moment", "embed"): np.array(q)[:, None], ("second_moment", "resid_post"): np.full((4, 3), 2.0)}
-    line = {("second_moment", "embed"): np.ones((1, 1)), ("second_moment", "resid_post"): np.full((1, 3), 2.0)}
-    assert agreement(Profile("measured", values), Profile("predicted", line), "second_moment").tone == tone
+    values = {
+        ("second_moment", "embed"): np.array(q)[:, None],
+        ("second_moment", "resid_post"): np.full((4, 3), 2.0),
+    }
+    line = {
+        ("second_moment", "embed"): np.ones((1, 1)),
+        ("second_moment", "resid_post"): np.full((1, 3), 2.0),
+    }
+    assert (
+        agreement(Profile("measured", values), Profile("predicted", line), "second_moment").tone
+        == tone
+    )
     key = ("second_moment", "embed")
     alone = Profile("measured", {key: np.ones((4, 1))}), Profile("predicted", {key: line[key]})
     assert agreement(*alone, "second_moment").words == "fixed by definition"
@@ -167,18 +247,31 @@ def test_a_mean_that_few_draws_carry_is_not_compared() -> None:
     measured, predicted = measure(config), predict(config)
     found = agreement(measured, predicted, "activation_gradient")
     assert (found.words, found.tone) == ("not compared: few draws carry theory's mean", "")
-    assert agreement(measured, predicted, "token_correlation").rule, "what does not depend on rare draws is"
+    assert agreement(measured, predicted, "token_correlation").rule, (
+        "what does not depend on rare draws is"
+    )
 
 
 def test_a_norm_s_mean_is_the_root_mean_square_that_is_predicted() -> None:
     """Norms of 3 and 5 have a mean of 4; their squares average to 17."""
-    norms = Profile("measured", {("parameter_gradient", "W_out"): np.array([[3.0], [5.0]]),
-                                 ("logit_std", "attn_scores"): np.array([[[1.0, 7.0]], [[3.0, 5.0]]])})
-    for key, square in ((("parameter_gradient", "W_out"), 17.0), (("logit_std", "attn_scores"), 21.0)):
+    norms = Profile(
+        "measured",
+        {
+            ("parameter_gradient", "W_out"): np.array([[3.0], [5.0]]),
+            ("logit_std", "attn_scores"): np.array([[[1.0, 7.0]], [[3.0, 5.0]]]),
+        },
+    )
+    for key, square in (
+        (("parameter_gradient", "W_out"), 17.0),
+        (("logit_std", "attn_scores"), 21.0),
+    ):
         line = Profile("predicted", {key: np.sqrt([[square]])})
         assert agreement(norms, line, key[0]).worst == pytest.approx(0, abs=1e-12)
-    assert agreement(norms, Profile("predicted", {("parameter_gradient", "W_out"): np.array([[4.0]])}),
-                     "parameter_gradient").worst == pytest.approx(math.sqrt(17) / 4 - 1)
+    assert agreement(
+        norms,
+        Profile("predicted", {("parameter_gradient", "W_out"): np.array([[4.0]])}),
+        "parameter_gradient",
+    ).worst == pytest.approx(math.sqrt(17) / 4 - 1)
     tiny = STATISTICS["parameter_gradient"].mean(np.array([[1e-200], [1e-200]]))
     assert tiny == pytest.approx(1e-200, rel=1e-12), "no square leaves float64's range"
 
@@ -186,22 +279,34 @@ def test_a_norm_s_mean_is_the_root_mean_square_that_is_predicted() -> None:
 def test_the_standard_error_of_a_root_mean_square_is_that_of_the_squares() -> None:
     draws = np.abs(np.random.default_rng(0).normal(3, 0.5, size=(400, 50)))
     row = STATISTICS["parameter_gradient"]
-    assert row.standard_error(draws).mean() == pytest.approx(row.mean(draws.T.reshape(50, -1), 1).std(ddof=1), rel=0.3)
+    assert row.standard_error(draws).mean() == pytest.approx(
+        row.mean(draws.T.reshape(50, -1), 1).std(ddof=1), rel=0.3
+    )
     assert np.isnan(row.standard_error(draws[:1])).all()
 
 
 def test_the_input_is_called_the_input() -> None:
-    one, two = (Profile("measured", {("second_moment", "embed"): np.array([[q]])}) for q in (1.0, 2.0))
+    one, two = (
+        Profile("measured", {("second_moment", "embed"): np.array([[q]])}) for q in (1.0, 2.0)
+    )
     found = agreement(two, one, "second_moment")
-    assert found.words == "unclear: a factor of 2 off at the input, by one seed", "its tokens are drawn"
+    assert found.words == "unclear: a factor of 2 off at the input, by one seed", (
+        "its tokens are drawn"
+    )
 
 
 def test_where_the_theory_ends_is_said() -> None:
     nan = math.nan
     half = stream([1.0, nan, nan], second_moment="not covered from layer 2 on: logits run away")
-    assert agreement(stream([1.0, 9.0, 9.0]), half, "second_moment").words == "within 0.1 % of theory up to layer 1"
+    assert (
+        agreement(stream([1.0, 9.0, 9.0]), half, "second_moment").words
+        == "within 0.1 % of theory up to layer 1"
+    )
     top = stream([nan, nan, 3.0], second_moment="not covered before layer 3: logits run away")
-    assert agreement(stream([1.0, 2.0, 3.0]), top, "second_moment").words == "within 0.1 % of theory from layer 3 on"
+    assert (
+        agreement(stream([1.0, 2.0, 3.0]), top, "second_moment").words
+        == "within 0.1 % of theory from layer 3 on"
+    )
     lost = stream([nan] * 3, second_moment="not covered: logits run away")
     none = agreement(stream([1.0, 9.0, 9.0]), lost, "second_moment")
     assert (none.words, none.tone) == ("theory does not cover this: logits run away", "")
@@ -209,12 +314,21 @@ def test_where_the_theory_ends_is_said() -> None:
 
 
 def test_what_is_fixed_by_definition_is_no_agreement() -> None:
-    """The gradient is measured against the last layer, and a norm on the sum sets what stands after it."""
+    """The gradient is measured against the last layer, and a norm on the sum sets what stands after
+    it."""
     nan, good = math.nan, [0.3, 0.5, 1.0]
-    lost = stream([nan, nan, 1.0], "activation_gradient", activation_gradient="not covered before layer 3: too far")
+    lost = stream(
+        [nan, nan, 1.0],
+        "activation_gradient",
+        activation_gradient="not covered before layer 3: too far",
+    )
     found = agreement(stream(good, "activation_gradient"), lost, "activation_gradient")
     assert (found.words, found.tone) == ("theory does not cover this before layer 3", "")
-    half = stream([nan, 0.5, 1.0], "activation_gradient", activation_gradient="not covered before layer 2: too far")
+    half = stream(
+        [nan, 0.5, 1.0],
+        "activation_gradient",
+        activation_gradient="not covered before layer 2: too far",
+    )
     assert agreement(stream(good, "activation_gradient"), half, "activation_gradient").words == (
         "within 0.1 % of theory from layer 2 on"
     )
@@ -222,10 +336,14 @@ def test_what_is_fixed_by_definition_is_no_agreement() -> None:
     fixed = agreement(post, post, "second_moment")
     assert (fixed.words, fixed.tone) == ("fixed by definition", "")
     away = agreement(stream([1.0, 1.0, 2.0]), post, "second_moment")
-    assert (away.words, away.tone) == ("a factor of 2 off theory at layer 3", "warn"), "a disagreement there is one"
+    assert (away.words, away.tone) == ("a factor of 2 off theory at layer 3", "warn"), (
+        "a disagreement there is one"
+    )
 
 
-@pytest.mark.parametrize("choices", [{"init_variance": 1000.0}, {"attention_scale": "none", "init_variance": 300.0}])
+@pytest.mark.parametrize(
+    "choices", [{"init_variance": 1000.0}, {"attention_scale": "none", "init_variance": 300.0}]
+)
 def test_no_green_badge_where_the_theory_has_but_the_last_layer(choices: dict[str, Any]) -> None:
     config = Config(d_model=64, n_heads=1, n_layers=6, n_seeds=1, **choices)
     found = agreement(measure(config), predict(config), "activation_gradient")
@@ -235,5 +353,7 @@ def test_no_green_badge_where_the_theory_has_but_the_last_layer(choices: dict[st
 def test_both_zero_is_agreement_and_the_mean_over_seeds_is_compared() -> None:
     zero = Profile("measured", {("parameter_gradient", "W_Q"): np.zeros((2, 3))})
     assert agreement(zero, zero, "parameter_gradient").worst == 0
-    seeds = Profile("measured", {("second_moment", "resid_post"): np.array([[0.5, 1, 2], [1.5, 3, 4.0]])})
+    seeds = Profile(
+        "measured", {("second_moment", "resid_post"): np.array([[0.5, 1, 2], [1.5, 3, 4.0]])}
+    )
     assert agreement(seeds, stream([1.0, 2.0, 3.0]), "second_moment").worst == 0

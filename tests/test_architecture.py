@@ -1,7 +1,8 @@
-"""The house has floors: a module imports only from floors below its own, and some rooms keep out some guests.
+"""The house has floors: a module imports only from floors below its own, and some rooms keep out
+some guests.
 
-Every file of the package is read as a syntax tree, so imports inside functions count, and nothing is executed.
-"""
+Every file of the package is read as a syntax tree, so imports inside functions count, and nothing
+is executed."""
 
 from __future__ import annotations
 
@@ -57,7 +58,16 @@ FLOORS = {
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
 THEORY_MAY_IMPORT = {
-    "fields", "limits", "design", "settings", "numbers", "display", "choices", "config", "profile", "schemes",
+    "fields",
+    "limits",
+    "design",
+    "settings",
+    "numbers",
+    "display",
+    "choices",
+    "config",
+    "profile",
+    "schemes",
 }
 GUESTS = {
     "anywidget": {"app"},
@@ -86,7 +96,9 @@ def targets(node: ast.AST, module: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (name.name for name in node.names)
     elif isinstance(node, ast.ImportFrom):
-        assert node.level == 0, f"{module} imports relatively; say explorer.… so that the floor can be read"
+        assert node.level == 0, (
+            f"{module} imports relatively; say explorer.… so that the floor can be read"
+        )
         for name in node.names:
             inner = f"{node.module}.{name.name}"
             yield inner if inner in MODULES else str(node.module)
@@ -95,8 +107,11 @@ def targets(node: ast.AST, module: str) -> Iterator[str]:
 def typing_only(tree: ast.Module) -> set[ast.AST]:
     """Statements under `if TYPE_CHECKING:`, which never run."""
     guarded = [
-        node for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
     ]
     return {inner for node in guarded for statement in node.body for inner in ast.walk(statement)}
 
@@ -106,11 +121,14 @@ def imports(module: str) -> set[str]:
     """Everything that a module imports, anywhere in its file, by full name."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     skipped = typing_only(tree)
-    return {name for node in ast.walk(tree) if node not in skipped for name in targets(node, module)}
+    return {
+        name for node in ast.walk(tree) if node not in skipped for name in targets(node, module)
+    }
 
 
 def reachable(module: str) -> dict[str, str]:
-    """Everything that a module imports directly or through others of the package, with who imports it."""
+    """Everything that a module imports directly or through others of the package, with who imports
+    it."""
     found: dict[str, str] = {}
     waiting = [module]
     while waiting:
@@ -132,9 +150,18 @@ def test_every_module_has_a_floor() -> None:
 
 def test_imports_go_strictly_down() -> None:
     """explorer, the public face, stands above every module."""
-    pairs = [(module, name) for module in INSIDE for name in imports(module) if name.split(".")[0] == "explorer"]
-    assert [f"{module} imports {name}" for module, name in pairs if name == "explorer" or (
-        room(name) != room(module) and FLOORS[room(name)] >= FLOORS[room(module)])] == []
+    pairs = [
+        (module, name)
+        for module in INSIDE
+        for name in imports(module)
+        if name.split(".")[0] == "explorer"
+    ]
+    assert [
+        f"{module} imports {name}"
+        for module, name in pairs
+        if name == "explorer"
+        or (room(name) != room(module) and FLOORS[room(name)] >= FLOORS[room(module)])
+    ] == []
 
 
 def test_no_module_reaches_itself() -> None:
@@ -145,9 +172,17 @@ def test_no_module_reaches_itself() -> None:
 
 
 def test_guests_stay_in_their_rooms() -> None:
-    guests = [(module, name) for module in INSIDE for name in imports(module) if name.split(".")[0] in GUESTS]
-    assert [f"{module} imports {name}" for module, name in guests
-            if room(module) not in GUESTS[name.split(".")[0]]] == []
+    guests = [
+        (module, name)
+        for module in INSIDE
+        for name in imports(module)
+        if name.split(".")[0] in GUESTS
+    ]
+    assert [
+        f"{module} imports {name}"
+        for module, name in guests
+        if room(module) not in GUESTS[name.split(".")[0]]
+    ] == []
     assert {name.split(".")[0] for _, name in guests} == {*GUESTS}, "each guest is in its room"
 
 
@@ -157,22 +192,47 @@ COMPARED = ("torch", "explorer.model", "explorer.measuring", "explorer.own")
 
 
 def test_theory_is_independent_of_what_it_is_compared_with() -> None:
-    assert [f"{module} reaches {name} through {importer}" for module in THEORY
-            for name, importer in reachable(module).items() if f"{name}.".startswith(tuple(f"{at}." for at in COMPARED))
-            ] == []
-    assert [f"{module} imports {name}" for module in THEORY for name in imports(module)
-            if name.startswith("explorer.") and room(name) not in {"theory", *THEORY_MAY_IMPORT}] == []
+    assert [
+        f"{module} reaches {name} through {importer}"
+        for module in THEORY
+        for name, importer in reachable(module).items()
+        if f"{name}.".startswith(tuple(f"{at}." for at in COMPARED))
+    ] == []
+    assert [
+        f"{module} imports {name}"
+        for module in THEORY
+        for name in imports(module)
+        if name.startswith("explorer.") and room(name) not in {"theory", *THEORY_MAY_IMPORT}
+    ] == []
 
 
-LATE = {"numpy", "pandas", "pydantic", "plotly", "torch", "jinja2", "dask", "distributed", "xarray", "zarr"}
-LOADED = ("explorer", "explorer.sweeping.sweeps", "explorer.profile", "explorer.figures", "explorer.export.module",
-          "explorer.app.dashboard")
+LATE = {
+    "numpy",
+    "pandas",
+    "pydantic",
+    "plotly",
+    "torch",
+    "jinja2",
+    "dask",
+    "distributed",
+    "xarray",
+    "zarr",
+}
+LOADED = (
+    "explorer",
+    "explorer.sweeping.sweeps",
+    "explorer.profile",
+    "explorer.figures",
+    "explorer.export.module",
+    "explorer.app.dashboard",
+)
 """What is imported, in this order, in one fresh process."""
 
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, set[str]]:
-    """For each module of `LOADED` what of `LATE` is there once it is imported after those before it."""
+    """For each module of `LOADED` what of `LATE` is there once it is imported after those before
+    it."""
     code = f"""
 import importlib, json, sys
 for name in {LOADED}:
@@ -184,14 +244,17 @@ for name in {LOADED}:
 
 
 def test_the_package_alone_costs_nothing(loaded: dict[str, set[str]]) -> None:
-    """What draws a record is named when the package is imported, and loaded when something is drawn."""
+    """What draws a record is named when the package is imported, and loaded when something is
+    drawn."""
     assert loaded["explorer"] == set()
 
 
 @pytest.mark.parametrize("module", LOADED)
 def test_torch_waits_until_something_is_measured(module: str, loaded: dict[str, set[str]]) -> None:
     """Importing these must not import torch: it takes a second, and the page is shown meanwhile."""
-    assert "torch" not in loaded[module], f"importing {module}, or a module before it in LOADED, imports torch"
+    assert "torch" not in loaded[module], (
+        f"importing {module}, or a module before it in LOADED, imports torch"
+    )
 
 
 def test_the_template_engine_waits_until_a_file_is_written(loaded: dict[str, set[str]]) -> None:
@@ -199,16 +262,54 @@ def test_the_template_engine_waits_until_a_file_is_written(loaded: dict[str, set
 
 
 def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs(loaded: dict[str, set[str]]) -> None:
-    assert not loaded["explorer.sweeping.sweeps"] & {"dask", "distributed", "xarray", "zarr", "pandas"}
+    assert not loaded["explorer.sweeping.sweeps"] & {
+        "dask",
+        "distributed",
+        "xarray",
+        "zarr",
+        "pandas",
+    }
 
 
 def test_public_face() -> None:
-    """What users may rely on: a name comes or goes here on purpose, with a line in the changelog."""
+    """What users may rely on: a name comes or goes here on purpose, with a line in the
+    changelog."""
     documented = {
-        "PRESETS", "Comparison", "Config", "ConfigError", "Contender", "CoordCheck", "Finding", "Profile", "Race",
-        "Recipe", "Solution", "Stopped", "Sweep", "Task", "Twin", "Watch", "check", "compare", "coord_check",
-        "dashboard", "diagnose", "hint", "live", "measure", "predict", "preset", "probe", "race", "slider", "solution",
-        "solve", "sweep", "torch_code", "twin", "watch",
+        "PRESETS",
+        "Comparison",
+        "Config",
+        "ConfigError",
+        "Contender",
+        "CoordCheck",
+        "Finding",
+        "Profile",
+        "Race",
+        "Recipe",
+        "Solution",
+        "Stopped",
+        "Sweep",
+        "Task",
+        "Twin",
+        "Watch",
+        "check",
+        "compare",
+        "coord_check",
+        "dashboard",
+        "diagnose",
+        "hint",
+        "live",
+        "measure",
+        "predict",
+        "preset",
+        "probe",
+        "race",
+        "slider",
+        "solution",
+        "solve",
+        "sweep",
+        "torch_code",
+        "twin",
+        "watch",
     }
     assert set(explorer.__all__) == documented
     for name in explorer.__all__:

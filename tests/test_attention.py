@@ -1,4 +1,5 @@
-"""Queries, keys and values in one product, where the matrices are small: the same numbers as in three."""
+"""Queries, keys and values in one product, where the matrices are small: the same numbers as in
+three."""
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ def passed(config: Config, together: bool) -> tuple[Tensor, dict[str, Tensor]]:
         attention.together = together
     output = model(model.embed(inputs))
     model.loss(output, inputs).backward()
-    return output.detach(), {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    return output.detach(), {
+        name: one.grad for name, one in model.named_parameters() if one.grad is not None
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -37,11 +40,19 @@ def test_one_product_computes_what_three_do(name: str) -> None:
         assert error <= 1e-4 * torch.linalg.vector_norm(gradient), path
 
 
-@pytest.mark.parametrize(("width", "kv_heads", "together"), [
-    (32, 0, True), (148, 0, False), (144, 0, True), (256, 0, False), (176, 1, True),
-])
+@pytest.mark.parametrize(
+    ("width", "kv_heads", "together"),
+    [
+        (32, 0, True),
+        (148, 0, False),
+        (144, 0, True),
+        (256, 0, False),
+        (176, 1, True),
+    ],
+)
 def test_small_matrices_make_one_product(width: int, kv_heads: int, together: bool) -> None:
-    """3 · 144² numbers are fewer than 2^16 and 3 · 148² are more; fewer heads of keys make smaller matrices."""
+    """3 · 144² numbers are fewer than 2^16 and 3 · 148² are more; fewer heads of keys make smaller
+    matrices."""
     config = Config(**SIZE | {"d_model": width, "n_heads": 2, "n_kv_heads": kv_heads})
     for attention in attentions(Transformer(config, 0)):
         count = sum(matrix.numel() for matrix in (attention.W_Q, attention.W_K, attention.W_V))
@@ -52,7 +63,12 @@ def test_outputs_follow_the_weights_after_a_step_and_after_a_round_trip() -> Non
     """Nothing remembers the weights of an earlier pass."""
     config = Config(**SIZE)
     model, other, inputs = Transformer(config, 0), Transformer(config, 1), batch.draw(config, 0)
-    assert [name for name, _ in attentions(model)[0].named_parameters()] == ["W_Q", "W_K", "W_V", "W_O"]
+    assert [name for name, _ in attentions(model)[0].named_parameters()] == [
+        "W_Q",
+        "W_K",
+        "W_V",
+        "W_O",
+    ]
     before = model(model.embed(inputs))
     model.loss(before, inputs).backward()
     torch.optim.SGD(model.parameters(), 0.1).step()

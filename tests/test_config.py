@@ -20,20 +20,36 @@ from explorer.display import shown
         ({"d_model": None}, "d_model must be a whole number between 8 and 2048; got None"),
         ({"alpha": -0.1}, "alpha must be a finite number between 0 and 4; got -0.1"),
         ({"alpha": float("nan")}, "alpha must be a finite number between 0 and 4; got nan"),
-        ({"init_variance": float("inf")}, "init_variance must be a finite number between 0.001 and 1000; got inf"),
+        (
+            {"init_variance": float("inf")},
+            "init_variance must be a finite number between 0.001 and 1000; got inf",
+        ),
         ({"norm": "batch"}, "norm must be one of layer, rms, dyt, derf; got 'batch'"),
         ({"causal": 3}, "causal must be true or false; got 3"),
         ({"d_model": 64, "n_heads": 5}, "d_model must be divisible by n_heads; got 64 and 5"),
-        ({"position": "rotary", "rope_fraction": 0.05},
-         "position = rotary needs an even number of coordinates of each head to turn; got 3 of 64 (rope_fraction"),
-        ({"position": "rotary", "rope_fraction": 0.0}, "position = rotary needs an even number of coordinates of each"),
-        ({"position": "rotary", "d_model": 12, "n_heads": 4}, "position = rotary needs an even number of coordinates"),
+        (
+            {"position": "rotary", "rope_fraction": 0.05},
+            "position = rotary needs an even number of coordinates of each head to turn; got 3 of 64 (rope_fraction",
+        ),
+        (
+            {"position": "rotary", "rope_fraction": 0.0},
+            "position = rotary needs an even number of coordinates of each",
+        ),
+        (
+            {"position": "rotary", "d_model": 12, "n_heads": 4},
+            "position = rotary needs an even number of coordinates",
+        ),
         ({"n_heads": 4, "n_kv_heads": 3}, "n_heads must be divisible by n_kv_heads; got 4 and 3"),
         ({"loss": "next_token"}, "loss = next_token needs input = text; got input = gaussian"),
-        ({"n_layers": 0, "alpha": 9}, "n_layers must be a whole number between 1 and 1024; got 0; alpha must be"),
+        (
+            {"n_layers": 0, "alpha": 9},
+            "n_layers must be a whole number between 1 and 1024; got 0; alpha must be",
+        ),
     ],
 )
-def test_a_refusal_names_the_field_the_rule_and_the_value(choices: dict[str, Any], sentence: str) -> None:
+def test_a_refusal_names_the_field_the_rule_and_the_value(
+    choices: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(**choices)
     assert str(refusal.value).startswith(sentence)
@@ -41,7 +57,9 @@ def test_a_refusal_names_the_field_the_rule_and_the_value(choices: dict[str, Any
 
 
 def test_an_unknown_field_is_told_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"^depth is not a field; the fields are n_layers, .*; got 12$"):
+    with pytest.raises(
+        ConfigError, match=r"^depth is not a field; the fields are n_layers, .*; got 12$"
+    ):
         Config(depth=12)
 
 
@@ -55,7 +73,10 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     ("choices", "variable"),
     [
         ({"n_layers": 1024, "d_model": 2048, "n_ctx": 4}, "EXPLORER_MAX_MEMORY_MB"),
-        ({"n_layers": 1024, "d_model": 64, "n_ctx": 1024, "batch_size": 256}, "EXPLORER_MAX_MEMORY_MB"),
+        (
+            {"n_layers": 1024, "d_model": 64, "n_ctx": 1024, "batch_size": 256},
+            "EXPLORER_MAX_MEMORY_MB",
+        ),
     ],
 )
 def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
@@ -66,7 +87,9 @@ def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
     monkeypatch.setenv(variable, "1e12")
     assert Config(**choices).n_layers == 1024
     monkeypatch.setenv(variable, "plenty")
-    with pytest.raises(ConfigError, match=f"{variable} must be a number of at least 0; got 'plenty'"):
+    with pytest.raises(
+        ConfigError, match=f"{variable} must be a number of at least 0; got 'plenty'"
+    ):
         Config()
 
 
@@ -85,13 +108,17 @@ def test_json_that_is_no_config_is_refused_in_words(text: str | bytes, sentence:
     assert str(refusal.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("sentence", [
-    "", "x", "x" * 33, "two\nlines", "a\u202eb", "a\0b", "a\ud800b", 12, None, ["ab"]])
+@pytest.mark.parametrize(
+    "sentence", ["", "x", "x" * 33, "two\nlines", "a\u202eb", "a\0b", "a\ud800b", 12, None, ["ab"]]
+)
 def test_a_sentence_is_refused_with_the_field_the_rule_and_the_value(sentence: Any) -> None:
     for kind in ("gaussian", "sentence"):
         with pytest.raises(ConfigError) as refusal:
             Config(input=kind, sentence=sentence)
-        assert str(refusal.value) == f"sentence must be a text of 2 to 32 printable characters; got {shown(sentence)}"
+        assert (
+            str(refusal.value)
+            == f"sentence must be a text of 2 to 32 printable characters; got {shown(sentence)}"
+        )
 
 
 @pytest.mark.parametrize("sentence", ["ab", "x" * 32, "<b>&\"'\\ %{x}", "我喜欢猫，猫也喜欢我"])
@@ -110,12 +137,16 @@ def test_a_sentence_has_a_token_for_each_character(sentence: str) -> None:
 
 @pytest.mark.parametrize("kind", ["made up", 3, ["sentence"], None])
 def test_an_input_that_there_is_not_is_refused_beside_a_sentence(kind: Any) -> None:
-    with pytest.raises(ConfigError, match=r"^input must be one of gaussian, correlated, text, sentence; got"):
+    with pytest.raises(
+        ConfigError, match=r"^input must be one of gaussian, correlated, text, sentence; got"
+    ):
         Config(input=kind, sentence="any")
 
 
 def test_a_sentence_is_too_short_to_ask_for_its_next_characters() -> None:
-    with pytest.raises(ConfigError, match="loss = next_token needs input = text; got input = sentence"):
+    with pytest.raises(
+        ConfigError, match="loss = next_token needs input = text; got input = sentence"
+    ):
         Config(input="sentence", loss="next_token")
 
 
@@ -131,7 +162,9 @@ def test_it_is_frozen_hashable_and_equal_by_value() -> None:
 def test_an_assignment_is_refused_with_another_way(name: str) -> None:
     config, recipe = Config(n_layers=3), Recipe()
     for record, kind in ((config, "Config"), (recipe, "Recipe")):
-        rule = f"{name} cannot be changed, because a {kind} is frozen: replace({name}=…) makes another"
+        rule = (
+            f"{name} cannot be changed, because a {kind} is frozen: replace({name}=…) makes another"
+        )
         with pytest.raises(ConfigError) as refused:
             setattr(record, name, 4)
         assert str(refused.value) == f"{rule}; got 4"
@@ -145,15 +178,26 @@ def test_a_copy_of_pydantics_validates_its_changes() -> None:
     config = Config(n_layers=3)
     assert config.model_copy(update={"n_layers": 4}, deep=True) == Config(n_layers=4)
     assert config.model_copy() == config
-    with pytest.raises(ConfigError, match="n_layers must be a whole number between 1 and 1024; got -3"):
+    with pytest.raises(
+        ConfigError, match="n_layers must be a whole number between 1 and 1024; got -3"
+    ):
         config.model_copy(update={"n_layers": -3})
 
 
-@pytest.mark.parametrize(("name", "meant"), [
-    ("llama", "llama3"), ("LLaMA 3", "llama3"), ("Post-LN", "post_ln"), ("gpt", "gpt2, gptj, gpt_oss"),
-    ("mistral", "llama3"), ("realfromer", "realformer, realformer_qk, pre_ln"), ("sandwich", "peri_ln"),
-    ("bert-base", "bert"), ("T5 v1.1", "t5_v1_1"),
-])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("llama", "llama3"),
+        ("LLaMA 3", "llama3"),
+        ("Post-LN", "post_ln"),
+        ("gpt", "gpt2, gptj, gpt_oss"),
+        ("mistral", "llama3"),
+        ("realfromer", "realformer, realformer_qk, pre_ln"),
+        ("sandwich", "peri_ln"),
+        ("bert-base", "bert"),
+        ("T5 v1.1", "t5_v1_1"),
+    ],
+)
 def test_a_name_that_is_no_preset_is_answered_with_near_ones(name: str, meant: str) -> None:
     with pytest.raises(ValueError, match="preset must be") as refused:
         preset(name)
@@ -211,7 +255,14 @@ def test_every_field_is_explained_well_enough_to_draw_its_control() -> None:
 
 def test_the_six_that_are_always_visible() -> None:
     pinned = {name for name, spec in Config.specs().items() if spec.about.pinned}
-    assert pinned == {"n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale"}
+    assert pinned == {
+        "n_layers",
+        "d_model",
+        "init_variance",
+        "norm_placement",
+        "alpha",
+        "attention_scale",
+    }
 
 
 def test_sizes() -> None:
@@ -220,36 +271,76 @@ def test_sizes() -> None:
     assert config.sizes.n_parameters == 12 * 12 * 768**2  # GPT-2 small without embeddings
 
 
-def test_a_design_that_takes_too_long_is_refused_with_its_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_design_that_takes_too_long_is_refused_with_its_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("EXPLORER_MAX_SECONDS", "20")
     seconds = Config(n_layers=48).sizes.seconds
-    with pytest.raises(ConfigError, match=r"at most 20 s of a processor; got about .* s \(n_seeds = 4, n_layers = 400, "
-                       r"d_model = 256, n_ctx = 64, n_heads = 4; EXPLORER_MAX_SECONDS raises the limit\)") as refused:
+    with pytest.raises(
+        ConfigError,
+        match=r"at most 20 s of a processor; got about .* s \(n_seeds = 4, n_layers = 400, "
+        r"d_model = 256, n_ctx = 64, n_heads = 4; EXPLORER_MAX_SECONDS raises the limit\)",
+    ) as refused:
         Config(n_layers=400)
-    assert float(str(refused.value).partition("got about ")[2].split()[0]) > 4 * seconds * 400 / 48 > 20
+    assert (
+        float(str(refused.value).partition("got about ")[2].split()[0])
+        > 4 * seconds * 400 / 48
+        > 20
+    )
 
 
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [
-        ({"attention": "none", "residual_attention": "scores"},
-         "residual_attention must be none where attention = none; got residual_attention = scores"),
-        ({"norm_placement": "none", "final_norm": "yes"},
-         "final_norm = yes needs a norm_placement other than none; got norm_placement = none"),
-        ({"residual": "fixup", "parametrization": "ntk"}, "residual = fixup needs parametrization = standard or mup"),
-        ({"residual": "fixup", "norm_placement": "peri"}, "residual = fixup needs a norm_placement with no norm"),
-        ({"residual": "deepnorm", "norm_placement": "keel"},
-         "norm_placement = keel needs residual = constant, because it weighs stream and branch itself; got residual"),
-        ({"norm": "dyt", "qk_norm": True}, "qk_norm = True needs a norm that divides, because it is to set a head's"),
-        ({"norm": "derf", "norm_placement": "hybrid"}, "norm_placement = hybrid needs a norm that divides, because"),
-        ({"layer_weights": "looped", "n_loops": 5}, "n_layers must be divisible by n_loops; got 12 and 5"),
+        (
+            {"attention": "none", "residual_attention": "scores"},
+            "residual_attention must be none where attention = none; got residual_attention = scores",
+        ),
+        (
+            {"norm_placement": "none", "final_norm": "yes"},
+            "final_norm = yes needs a norm_placement other than none; got norm_placement = none",
+        ),
+        (
+            {"residual": "fixup", "parametrization": "ntk"},
+            "residual = fixup needs parametrization = standard or mup",
+        ),
+        (
+            {"residual": "fixup", "norm_placement": "peri"},
+            "residual = fixup needs a norm_placement with no norm",
+        ),
+        (
+            {"residual": "deepnorm", "norm_placement": "keel"},
+            "norm_placement = keel needs residual = constant, because it weighs stream and branch itself; got residual",
+        ),
+        (
+            {"norm": "dyt", "qk_norm": True},
+            "qk_norm = True needs a norm that divides, because it is to set a head's",
+        ),
+        (
+            {"norm": "derf", "norm_placement": "hybrid"},
+            "norm_placement = hybrid needs a norm that divides, because",
+        ),
+        (
+            {"layer_weights": "looped", "n_loops": 5},
+            "n_layers must be divisible by n_loops; got 12 and 5",
+        ),
         ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
         ({"output_cap": 1e-9}, "output_cap must be 0 or at least 0.01; got 1e-09"),
-        ({"residual": "scaled_init", "scale_rule": "gpt2"}, "residual = scaled_init needs another scale_rule"),
-        ({"scale_rule": "mitchell", "layer_weights": "shared"},
-         "scale_rule = mitchell needs layer_weights = independent, because σ differs from layer to layer; got layer_w"),
-        ({"scale_rule": "torchtitan", "parametrization": "ntk"},
-         "scale_rule = torchtitan needs parametrization = standard, because σ differs .*; got parametrization = ntk"),
+        (
+            {"residual": "scaled_init", "scale_rule": "gpt2"},
+            "residual = scaled_init needs another scale_rule",
+        ),
+        (
+            {"scale_rule": "mitchell", "layer_weights": "shared"},
+            (
+                "scale_rule = mitchell needs layer_weights = independent, "
+                "because σ differs from layer to layer; got layer_w"
+            ),
+        ),
+        (
+            {"scale_rule": "torchtitan", "parametrization": "ntk"},
+            "scale_rule = torchtitan needs parametrization = standard, because σ differs .*; got parametrization = ntk",
+        ),
     ],
 )
 def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str) -> None:
@@ -257,16 +348,29 @@ def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str)
         Config(**choices)
 
 
-@pytest.mark.parametrize("choices", [
-    {"layer_weights": "looped", "n_loops": 5}, {"layer_weights": "looped", "n_layers": 3, "n_loops": 9},
-    {"d_model": 250}, {"d_model": 8, "n_heads": 64}, {"d_model": 2048, "n_heads": 5}, {"loss": "next_token"},
-    {"attention": "none", "residual_attention": "qk"}, {"norm_placement": "none", "final_norm": "yes"},
-    {"residual": "fixup", "parametrization": "ntk"}, {"residual": "fixup", "norm_placement": "peri"},
-    {"residual": "scaled_init", "scale_rule": "gpt2"}, {"residual": "rezero", "norm_placement": "keel"},
-    {"position": "alibi"}, {"position": "rotary", "rope_fraction": 0.05},
-    {"position": "rotary", "d_model": 12, "n_heads": 4}, {"value_residual": True, "norm_placement": "hybrid"},
-    {"norm": "dyt", "qk_norm": True}, {"norm": "derf", "norm_placement": "subln"},
-])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"layer_weights": "looped", "n_loops": 5},
+        {"layer_weights": "looped", "n_layers": 3, "n_loops": 9},
+        {"d_model": 250},
+        {"d_model": 8, "n_heads": 64},
+        {"d_model": 2048, "n_heads": 5},
+        {"loss": "next_token"},
+        {"attention": "none", "residual_attention": "qk"},
+        {"norm_placement": "none", "final_norm": "yes"},
+        {"residual": "fixup", "parametrization": "ntk"},
+        {"residual": "fixup", "norm_placement": "peri"},
+        {"residual": "scaled_init", "scale_rule": "gpt2"},
+        {"residual": "rezero", "norm_placement": "keel"},
+        {"position": "alibi"},
+        {"position": "rotary", "rope_fraction": 0.05},
+        {"position": "rotary", "d_model": 12, "n_heads": 4},
+        {"value_residual": True, "norm_placement": "hybrid"},
+        {"norm": "dyt", "qk_norm": True},
+        {"norm": "derf", "norm_placement": "subln"},
+    ],
+)
 def test_a_rule_between_fields_knows_a_change_that_fixes_it(choices: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(**choices)
@@ -279,16 +383,28 @@ def test_a_rule_between_fields_knows_a_change_that_fixes_it(choices: dict[str, A
 def test_a_refusal_is_a_sentence_whose_fields_can_be_called_otherwise() -> None:
     with pytest.raises(ConfigError) as refusal:
         Config(loss="next_token", n_layers=2)
-    names = [(part.name, part.label, part.value) for part in refusal.value.phrases if not isinstance(part, str)]
-    assert names == [("loss", "Loss", "next_token"), ("input", "Input", "text"), ("input", "Input", "gaussian")]
+    names = [
+        (part.name, part.label, part.value)
+        for part in refusal.value.phrases
+        if not isinstance(part, str)
+    ]
+    assert names == [
+        ("loss", "Loss", "next_token"),
+        ("input", "Input", "text"),
+        ("input", "Input", "gaussian"),
+    ]
     assert str(refusal.value) == "loss = next_token needs input = text; got input = gaussian"
 
 
 def test_a_small_machine_refuses_what_it_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two gigabytes, as on Binder: a thousand layers of width 64 fit, of width 256 they do not; eight hold both."""
+    """Two gigabytes, as on Binder: a thousand layers of width 64 fit, of width 256 they do not;
+    eight hold both."""
     monkeypatch.setattr(limits, "machine_memory", lambda: 2e9)
     assert Config(n_layers=1000, d_model=64).sizes.block > 0
-    with pytest.raises(ConfigError, match=r"must fit into 1.8 GB; got about 4.13 GB \(n_layers = 1000, d_model = 256"):
+    with pytest.raises(
+        ConfigError,
+        match=r"must fit into 1.8 GB; got about 4.13 GB \(n_layers = 1000, d_model = 256",
+    ):
         Config(n_layers=1000, d_model=256)
     monkeypatch.setattr(limits, "machine_memory", lambda: 9e9)
     assert Config(n_layers=1000, d_model=256).sizes.memory_bytes < 8e9

@@ -1,4 +1,5 @@
-"""Every public record goes through pickle, torch's files and other processes, and comes back equal and read-only."""
+"""Every public record goes through pickle, torch's files and other processes, and comes back equal
+and read-only."""
 
 from __future__ import annotations
 
@@ -27,9 +28,15 @@ def through_torch(record: object) -> Any:
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
-    **{f"pickle {protocol}": lambda record, protocol=protocol: pickle.loads(pickle.dumps(record, protocol))  # noqa: S301
-       for protocol in range(pickle.HIGHEST_PROTOCOL + 1)},
-    "copy": copy.copy, "deepcopy": copy.deepcopy, "torch": through_torch,
+    **{
+        f"pickle {protocol}": lambda record, protocol=protocol: pickle.loads(  # noqa: S301
+            pickle.dumps(record, protocol)
+        )
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "torch": through_torch,
 }
 way = pytest.mark.parametrize("through", WAYS.values(), ids=WAYS)
 
@@ -56,12 +63,18 @@ def same(one: ex.Profile, other: ex.Profile) -> bool:
 
 
 @way
-@pytest.mark.parametrize("profile", [
-    lambda: ex.measure(ex.Config(**SMALL)),
-    lambda: ex.predict(ex.Config(**SMALL)),
-    lambda: ex.probe(*encoder()),
-], ids=["measured", "predicted", "probed"])
-def test_a_profile_comes_back(profile: Callable[[], ex.Profile], through: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "profile",
+    [
+        lambda: ex.measure(ex.Config(**SMALL)),
+        lambda: ex.predict(ex.Config(**SMALL)),
+        lambda: ex.probe(*encoder()),
+    ],
+    ids=["measured", "predicted", "probed"],
+)
+def test_a_profile_comes_back(
+    profile: Callable[[], ex.Profile], through: Callable[[Any], Any]
+) -> None:
     held = profile()
     got = through(held)
     assert same(held, got)
@@ -72,7 +85,9 @@ def test_a_profile_comes_back(profile: Callable[[], ex.Profile], through: Callab
 
 @way
 def test_findings_come_back(through: Callable[[Any], Any]) -> None:
-    found = ex.diagnose(ex.measure(ex.Config(**{**SMALL, "attention_scale": "none", "init_variance": 9.0})))
+    found = ex.diagnose(
+        ex.measure(ex.Config(**{**SMALL, "attention_scale": "none", "init_variance": 9.0}))
+    )
     assert any(one.config_change for one in found)
     assert through(found) == found
     assert type(through(found)) is type(found)
@@ -97,8 +112,16 @@ def test_other_records_come_back(through: Callable[[Any], Any]) -> None:
     config = ex.Config(**{**SMALL, "norm_placement": "none"})
     contender = ex.Contender("one", ex.Task().fit(config), ex.Recipe(warmup=3))
     twin = ex.twin(*encoder())
-    for record in (config, contender, contender.recipe, ex.Task(), twin, ex.PRESETS, ex.PRESETS["llama3"],
-                   ex.solve(config, vary="alpha", target="flat_signal")):
+    for record in (
+        config,
+        contender,
+        contender.recipe,
+        ex.Task(),
+        twin,
+        ex.PRESETS,
+        ex.PRESETS["llama3"],
+        ex.solve(config, vary="alpha", target="flat_signal"),
+    ):
         assert through(record) == record
         assert type(through(record)) is type(record)
     assert hash(through(config)) == hash(config)
@@ -110,7 +133,9 @@ def test_other_records_come_back(through: Callable[[Any], Any]) -> None:
     assert through(history).frame().equals(history.frame())
     assert through(run.verdict()) == run.verdict()
     sweep = ex.Sweep(ex.Config(**SMALL), {"alpha": [0.5, 1.0]}, origins=["predicted"])
-    assert through(sweep).run().dataset().second_moment.identical(sweep.run().dataset().second_moment)
+    assert (
+        through(sweep).run().dataset().second_moment.identical(sweep.run().dataset().second_moment)
+    )
 
 
 def test_other_processes_measure() -> None:
@@ -118,5 +143,8 @@ def test_other_processes_measure() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for got, config in zip(pool.map(ex.measure, configs), configs, strict=True):
             assert {**got.values}.keys() == {**ex.measure(config).values}.keys()
-            np.testing.assert_allclose(got["second_moment", "resid_post"],
-                                       ex.measure(config)["second_moment", "resid_post"], rtol=1e-5)
+            np.testing.assert_allclose(
+                got["second_moment", "resid_post"],
+                ex.measure(config)["second_moment", "resid_post"],
+                rtol=1e-5,
+            )

@@ -1,4 +1,5 @@
-"""What Python shows of a record: a line, a small table, a figure, and what can stand in its brackets."""
+"""What Python shows of a record: a line, a small table, a figure, and what can stand in its
+brackets."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def shown(record: object, lines: int = 25) -> Cells:
 @pytest.fixture(scope="module")
 def race() -> ex.Race:
     contenders = [
-        ex.Contender(name, TASK.fit(ex.preset(row, **SMALL))) for name, row in ((HOSTILE, "post_ln"), ("pre", "pre_ln"))
+        ex.Contender(name, TASK.fit(ex.preset(row, **SMALL)))
+        for name, row in ((HOSTILE, "post_ln"), ("pre", "pre_ln"))
     ]
     return ex.race(contenders, TASK, steps=3, every=2)
 
@@ -91,17 +93,23 @@ def shell(tmp_path: Path) -> InteractiveShell:
 def test_brackets_complete(shell: InteractiveShell) -> None:
     shell.user_ns |= {"profile": ex.predict(ex.Config(**SMALL)), "presets": ex.PRESETS}
     assert completions(shell, 'profile["sec') == [
-        'profile["second_moment', 'profile["second_moment_by_position']
+        'profile["second_moment',
+        'profile["second_moment_by_position',
+    ]
     assert 'profile["second_moment", "embed' in completions(shell, 'profile["second_moment", "')
     assert completions(shell, 'presets["gpt2') == ['presets["gpt2']
 
 
 def completions(shell: InteractiveShell, line: str) -> list[str]:
     with provisionalcompleter():
-        return [line[: one.start] + one.text for one in shell.Completer.completions(line, len(line))]
+        return [
+            line[: one.start] + one.text for one in shell.Completer.completions(line, len(line))
+        ]
 
 
-@pytest.mark.parametrize("choices", [{}, {"attention": "none"}, {"norm_placement": "none", "init_variance": 1000.0}])
+@pytest.mark.parametrize(
+    "choices", [{}, {"attention": "none"}, {"norm_placement": "none", "init_variance": 1000.0}]
+)
 def test_a_profile_is_a_line_and_a_small_table(choices: dict[str, object]) -> None:
     config = ex.Config(**{**SMALL, **choices})
     for profile in (ex.measure(config), ex.predict(config)):
@@ -110,21 +118,33 @@ def test_a_profile_is_a_line_and_a_small_table(choices: dict[str, object]) -> No
         assert profile.origin in repr(profile)
         rows = {(row[0], row[2]): row[3:6] for row in shown(profile).rows}
         q = profile.stream("second_moment")[1].mean(axis=0)
-        assert rows["Second moment", "residual stream"] == [f"{q[0]:.4g}", f"{q[len(q) // 2]:.4g}", f"{q[-1]:.4g}"]
+        assert rows["Second moment", "residual stream"] == [
+            f"{q[0]:.4g}",
+            f"{q[len(q) // 2]:.4g}",
+            f"{q[-1]:.4g}",
+        ]
         assert len(rows) < 25
 
 
 def test_what_is_not_finite_is_shown_as_such() -> None:
-    profile = ex.Profile("measured", {("second_moment", "resid_post"): np.array([[1.0, np.inf, np.nan]])})
+    profile = ex.Profile(
+        "measured", {("second_moment", "resid_post"): np.array([[1.0, np.inf, np.nan]])}
+    )
     assert shown(profile).rows[1][3:6] == ["1", "inf", "nan"]
 
 
 def test_a_race_is_a_line_and_a_table(race: ex.Race) -> None:
     assert "step 3 of 3" in repr(race)
     rows = shown(race).rows
-    assert [row[0] for row in rows] == ["Contender", HOSTILE, "pre"], "escaped, or it would be a tag of its own"
+    assert [row[0] for row in rows] == ["Contender", HOSTILE, "pre"], (
+        "escaped, or it would be a tag of its own"
+    )
     history = race.histories["pre"]
-    assert rows[2][3:6] == ["3", f"{history.losses[-1]:.4g}", f"{history.series('held_out_loss')[1][-1]:.4g}"]
+    assert rows[2][3:6] == [
+        "3",
+        f"{history.losses[-1]:.4g}",
+        f"{history.series('held_out_loss')[1][-1]:.4g}",
+    ]
 
 
 def test_a_table_escapes_every_part_of_it() -> None:
@@ -135,18 +155,33 @@ def test_whoever_draws_a_record_is_known_from_the_start() -> None:
     assert set(DRAWERS) == {"Comparison", "CoordCheck", "Profile", "Race"}
 
 
-@pytest.mark.parametrize("name", ["second_moment", "activation_gradient", "gradient_by_layer", "attention_entropy",
-                                  "parameter_gradient", "attention_pattern"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "second_moment",
+        "activation_gradient",
+        "gradient_by_layer",
+        "attention_entropy",
+        "parameter_gradient",
+        "attention_pattern",
+    ],
+)
 def test_a_profile_draws_itself_beside_others(name: str) -> None:
     config = ex.Config(**SMALL)
-    measured, predicted, other = ex.measure(config), ex.predict(config), ex.predict(ex.Config(**SMALL, causal=True))
+    measured, predicted, other = (
+        ex.measure(config),
+        ex.predict(config),
+        ex.predict(ex.Config(**SMALL, causal=True)),
+    )
     figure = measured.plot(name, predicted, other)
     assert isinstance(figure, go.Figure)
     assert figure.layout.title.text
     assert figure.layout.title.subtitle.text
     if name != "attention_pattern":
         assert {trace.name for trace in figure.data if trace.showlegend is not False} >= {
-            "causal mask off, measured", "causal mask off, predicted", "causal mask on, predicted"
+            "causal mask off, measured",
+            "causal mask off, predicted",
+            "causal mask on, predicted",
         }
 
 
@@ -159,21 +194,48 @@ def test_a_race_draws_its_curves_with_a_legend(race: ex.Race) -> None:
     assert race.plot("training_loss").layout.title.text == "Training loss"
 
 
-@pytest.mark.parametrize(("call", "sentence"), [
-    (lambda: ex.measure({"n_layers": 3}), r"config must be a Config; got \{'n_layers': 3\} of type dict"),
-    (lambda: ex.predict(None), "config must be a Config; got None of type NoneType"),
-    (lambda: ex.solve("post", "alpha", "flat_signal"), "config must be a Config; got 'post' of type str"),
-    (lambda: ex.diagnose(ex.Config()), r"profile must be a Profile; got Config\(\) of type Config"),
-    (lambda: ex.dashboard({}), r"start must be a Config; got \{\} of type dict"),
-    (lambda: ex.preset(["gpt2"]), r"name must be a str; got \['gpt2'\] of type list"),
-    (lambda: ex.race([ex.Config()]), r"contenders\[0\] must be a Contender; got Config\(\)"),
-    (lambda: ex.race(ex.Config()), r"contenders\[0\] must be a Contender; got Config\(\)"),
-    (lambda: ex.race([ex.Contender("a", {})]), r"contenders\[0\].config must be a Config; got \{\} of type dict"),
-    (lambda: ex.race([ex.Contender("a", ex.Config(), 1e-3)]), r"contenders\[0\].recipe must be a Recipe; got 0.001"),
-    (lambda: ex.race([ex.Contender("a", ex.Config())], "text"), "task must be a Task; got 'text'"),
-    (lambda: ex.race([ex.Contender("a", TASK.fit(ex.Config()))], text="abc"), "text must be a Text; got 'abc'"),
-    (lambda: ex.predict(ex.Config()).plot("second_moment", ex.Config()), r"others\[0\] must be a Profile"),
-])
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: ex.measure({"n_layers": 3}),
+            r"config must be a Config; got \{'n_layers': 3\} of type dict",
+        ),
+        (lambda: ex.predict(None), "config must be a Config; got None of type NoneType"),
+        (
+            lambda: ex.solve("post", "alpha", "flat_signal"),
+            "config must be a Config; got 'post' of type str",
+        ),
+        (
+            lambda: ex.diagnose(ex.Config()),
+            r"profile must be a Profile; got Config\(\) of type Config",
+        ),
+        (lambda: ex.dashboard({}), r"start must be a Config; got \{\} of type dict"),
+        (lambda: ex.preset(["gpt2"]), r"name must be a str; got \['gpt2'\] of type list"),
+        (lambda: ex.race([ex.Config()]), r"contenders\[0\] must be a Contender; got Config\(\)"),
+        (lambda: ex.race(ex.Config()), r"contenders\[0\] must be a Contender; got Config\(\)"),
+        (
+            lambda: ex.race([ex.Contender("a", {})]),
+            r"contenders\[0\].config must be a Config; got \{\} of type dict",
+        ),
+        (
+            lambda: ex.race([ex.Contender("a", ex.Config(), 1e-3)]),
+            r"contenders\[0\].recipe must be a Recipe; got 0.001",
+        ),
+        (
+            lambda: ex.race([ex.Contender("a", ex.Config())], "text"),
+            "task must be a Task; got 'text'",
+        ),
+        (
+            lambda: ex.race([ex.Contender("a", TASK.fit(ex.Config()))], text="abc"),
+            "text must be a Text; got 'abc'",
+        ),
+        (
+            lambda: ex.predict(ex.Config()).plot("second_moment", ex.Config()),
+            r"others\[0\] must be a Profile",
+        ),
+    ],
+)
 def test_an_argument_of_another_kind_is_named(call, sentence: str) -> None:
     with pytest.raises(TypeError, match=sentence):
         call()
@@ -190,18 +252,38 @@ def test_the_presets_are_a_mapping_and_a_table() -> None:
     rows = shown(ex.PRESETS, lines=len(ex.PRESETS)).rows
     assert [row[0] for row in rows[1:]] == list(ex.PRESETS)
     frame = ex.PRESETS.frame()
-    assert list(frame.columns) == ["title", "group", "words", "changes", "source", "differs", "aliases", "by_width"]
+    assert list(frame.columns) == [
+        "title",
+        "group",
+        "words",
+        "changes",
+        "source",
+        "differs",
+        "aliases",
+        "by_width",
+    ]
     assert frame.loc["gpt2", "title"] == ex.PRESETS["gpt2"].title
     assert all(ex.Config(**row.changes) == ex.preset(name) for name, row in ex.PRESETS.items())
 
 
-@pytest.mark.parametrize(("name", "parts"), [
-    ("gpt2", ("readout",)), ("gemma2", ("4e-4 d", "4096")), ("bert", ("⅓", "5 %")), ("t5", ("1/(2d)",)),
-    ("gpt_oss", ("0.08", "0.12", "1.81")), ("qwen3_next", ("DeltaNet",)), ("t_fixup", ("embeddings",)),
-    ("qk_norm", ("learned scale g", "centers")), ("deepnorm", ("Xavier", "LeCun")),
-    ("admin", ("admin-torch", "from 1.0 to 4.2")),
-])
-def test_a_preset_says_how_it_differs_from_what_it_is_called_after(name: str, parts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("gpt2", ("readout",)),
+        ("gemma2", ("4e-4 d", "4096")),
+        ("bert", ("⅓", "5 %")),
+        ("t5", ("1/(2d)",)),
+        ("gpt_oss", ("0.08", "0.12", "1.81")),
+        ("qwen3_next", ("DeltaNet",)),
+        ("t_fixup", ("embeddings",)),
+        ("qk_norm", ("learned scale g", "centers")),
+        ("deepnorm", ("Xavier", "LeCun")),
+        ("admin", ("admin-torch", "from 1.0 to 4.2")),
+    ],
+)
+def test_a_preset_says_how_it_differs_from_what_it_is_called_after(
+    name: str, parts: tuple[str, ...]
+) -> None:
     assert all(part in ex.PRESETS[name].differs for part in parts)
 
 

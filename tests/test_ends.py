@@ -11,7 +11,9 @@ from explorer.profile import Profile
 
 @pytest.mark.parametrize("layer", [1, 2, 3])
 @pytest.mark.parametrize("matrix", ["W_Q", "W_in"])
-def test_the_largest_gradient_is_said_with_its_matrix_and_its_layer(matrix: str, layer: int) -> None:
+def test_the_largest_gradient_is_said_with_its_matrix_and_its_layer(
+    matrix: str, layer: int
+) -> None:
     """Layers count from 1."""
     values = {("parameter_gradient", name): np.ones((2, 3)) for name in ("W_Q", "W_K", "W_in")}
     values["parameter_gradient", matrix][:, layer - 1] = 5.0
@@ -21,10 +23,17 @@ def test_the_largest_gradient_is_said_with_its_matrix_and_its_layer(matrix: str,
 
 def test_the_gradient_is_the_input_s_and_other_statistics_are_the_last_layer_s() -> None:
     ramp = np.array([[3.0, 5.0, 7.0]])
-    values = {("activation_gradient", "embed"): np.array([[11.0]]), ("activation_gradient", "resid_post"): ramp,
-              ("second_moment", "embed"): np.array([[13.0]]), ("second_moment", "resid_post"): ramp,
-              ("logit_std", "attn_scores"): ramp[..., None]}
+    values = {
+        ("activation_gradient", "embed"): np.array([[11.0]]),
+        ("activation_gradient", "resid_post"): ramp,
+        ("second_moment", "embed"): np.array([[13.0]]),
+        ("second_moment", "resid_post"): ramp,
+        ("logit_std", "attn_scores"): ramp[..., None],
+    }
     found = endings(Profile("predicted", values))
     assert set(found) <= set(ENDS)
     assert {name: end.middle for name, end in found.items()} == {
-        "activation_gradient": 11.0, "second_moment": 7.0, "logit_std": 7.0}
+        "activation_gradient": 11.0,
+        "second_moment": 7.0,
+        "logit_std": 7.0,
+    }

@@ -1,4 +1,5 @@
-"""The glossary: every symbol of the page has its row, and rows, papers and usual values are what they say."""
+"""The glossary: every symbol of the page has its row, and rows, papers and usual values are what
+they say."""
 
 from __future__ import annotations
 
@@ -31,25 +32,66 @@ MARKS = marks()
 SYMBOL = re.compile(
     rf"(?<![\w'’])({'|'.join(map(re.escape, MARKS))})[²′]{{0,2}}(?![\w(])|{NOTATION.pattern}"
 )
-"""A symbol, or a formula with sub- and superscripts, within which there is none; as in `app/widgets/glossary.js`."""
-SPECS = {f"{record.__name__}.{name}": spec for record in RECORDS for name, spec in record.specs().items()}
+"""A symbol, or a formula with sub- and superscripts, within which there is none; as in
+`app/widgets/glossary.js`."""
+SPECS = {
+    f"{record.__name__}.{name}": spec for record in RECORDS for name, spec in record.specs().items()
+}
 
 PLAIN = {
-    "x", "y", "z",  # a signal, an output, noise: the sentence says which
-    "A", "F", "M", "N", "U", "V", "E",  # functions, before their parentheses; the article
-    "i", "h", "k", "t", "u", "Σ_(j<i)",  # indices, a step, a share, a sum
-    "a", "b", "c", "e", "m", "o", "p", "r", "s", "v", "B", "I", "S",  # named where they stand
-    "g", "g_Q", "g_K", "s_l", "x_0", "x_N", "F_i", "F_j",
-    "π", "Φ", "Σ",
+    "x",
+    "y",
+    "z",  # a signal, an output, noise: the sentence says which
+    "A",
+    "F",
+    "M",
+    "N",
+    "U",
+    "V",
+    "E",  # functions, before their parentheses; the article
+    "i",
+    "h",
+    "k",
+    "t",
+    "u",
+    "Σ_(j<i)",  # indices, a step, a share, a sum
+    "a",
+    "b",
+    "c",
+    "e",
+    "m",
+    "o",
+    "p",
+    "r",
+    "s",
+    "v",
+    "B",
+    "I",
+    "S",  # named where they stand
+    "g",
+    "g_Q",
+    "g_K",
+    "s_l",
+    "x_0",
+    "x_N",
+    "F_i",
+    "F_j",
+    "π",
+    "Φ",
+    "Σ",
 }
-"""Variables that the sentence itself explains, constants, and letters of formulas that a row has as a whole."""
-LETTER = re.compile(r"(?<![\w'’])([A-Za-z\u0370-\u03ff](?:_(?:\([^()]+\)|[A-Za-z0-9]+))?)[²³⁴′]*(?![\w'’])")
+"""Variables that the sentence itself explains, constants, and letters of formulas that a row has as
+a whole."""
+LETTER = re.compile(
+    r"(?<![\w'’])([A-Za-z\u0370-\u03ff](?:_(?:\([^()]+\)|[A-Za-z0-9]+))?)[²³⁴′]*(?![\w'’])"
+)
 CODE = re.compile(r"%\{[^}]*\}|\{[^}]*\}|<[^>]*>|\$\w+|\^(?:\([^()]+\)|\S+)|\bn_[a-z]{3,}|\($")
 """What is no text: places of values, tags, names of fields; and exponents, which open nothing."""
 
 
 def texts() -> Iterator[str]:
-    """What the page says of its numbers: labels, symbols, formulas, claims, captions, axis titles, evidence."""
+    """What the page says of its numbers: labels, symbols, formulas, claims, captions, axis titles,
+    evidence."""
     for spec in SPECS.values():
         yield from (spec.about.label, spec.description)
         yield from (option.formula for option in spec.about.options.values())
@@ -94,15 +136,33 @@ def test_every_statistic_and_every_control_with_a_symbol_has_a_row() -> None:
     symbols = {name: spec.about.symbol for name, spec in SPECS.items()}
     symbols |= {f"statistic.{row.name}": row.symbol for row in VOCABULARY.values()}
     for name, symbol in symbols.items():
-        assert not symbol or term_of(name.split(".")[1], symbol) >= 0 or any(
-            found[1] for found in SYMBOL.finditer(symbol)), f"{name}: {symbol}"
+        assert (
+            not symbol
+            or term_of(name.split(".")[1], symbol) >= 0
+            or any(found[1] for found in SYMBOL.finditer(symbol))
+        ), f"{name}: {symbol}"
 
 
 def test_letters_of_words_are_no_symbols() -> None:
-    for text in ("A row's T5, PaLM q_proj", "isn't Q2 quick", "the layer's, 2N, n_layers, d(x)", "2^N and 2^(−q)"):
+    for text in (
+        "A row's T5, PaLM q_proj",
+        "isn't Q2 quick",
+        "the layer's, 2N, n_layers, d(x)",
+        "2^N and 2^(−q)",
+    ):
         assert not any(found[1] for found in SYMBOL.finditer(text)), text
-    named = [TERMS[MARKS[found[1]]].name for found in SYMBOL.finditer("q·k, q, N(x), H / ln n, H_res") if found[1]]
-    assert named == ["Attention logit", "Second moment", "Norm", "Attention entropy", "Mixing of streams"]
+    named = [
+        TERMS[MARKS[found[1]]].name
+        for found in SYMBOL.finditer("q·k, q, N(x), H / ln n, H_res")
+        if found[1]
+    ]
+    assert named == [
+        "Attention logit",
+        "Second moment",
+        "Norm",
+        "Attention entropy",
+        "Mixing of streams",
+    ]
 
 
 def test_rows_name_lessons_and_fields_that_there_are() -> None:
@@ -111,10 +171,13 @@ def test_rows_name_lessons_and_fields_that_there_are() -> None:
         assert row.lesson in {"", *LESSONS}, row.name
         assert set(row.fields) <= fields, row.name
         assert row.words.endswith((".", ".)")), row.name
-    assert set(marks().values()) | {TERMS.index(row) for row in TERMS if row.fields} == set(range(len(TERMS)))
+    assert set(marks().values()) | {TERMS.index(row) for row in TERMS if row.fields} == set(
+        range(len(TERMS))
+    )
 
 
-# --- why, papers ------------------------------------------------------------------------------------------------
+# --- why, papers
+# ------------------------------------------------------------------------------------------------
 
 
 def test_every_figure_of_the_page_says_why_and_where_to_go_on() -> None:
@@ -128,19 +191,27 @@ def test_every_figure_of_the_page_says_why_and_where_to_go_on() -> None:
 
 def test_papers_are_numbers_at_arxiv_and_each_is_named_somewhere() -> None:
     options = (option for spec in SPECS.values() for option in spec.about.options.values())
-    named = [*(one.source for one in options), *(one.source for one in (*PRESETS.values(), *TERMS, *WHYS.values()))]
-    numbers = {name: paper.fields["eprint"] for name, paper in PAPERS.items() if "eprint" in paper.fields}
+    named = [
+        *(one.source for one in options),
+        *(one.source for one in (*PRESETS.values(), *TERMS, *WHYS.values())),
+    ]
+    numbers = {
+        name: paper.fields["eprint"] for name, paper in PAPERS.items() if "eprint" in paper.fields
+    }
     for paper, number in numbers.items():
         assert re.fullmatch(r"\d{4}\.\d{4,5}", number), paper
         if "arXiv" not in paper and paper != "Kingma & Ba 2015":  # recipes name those
-            assert any(f"{paper}, arXiv {number}" in cited(source) for source in named), f"{paper} is named nowhere"
+            assert any(f"{paper}, arXiv {number}" in cited(source) for source in named), (
+                f"{paper} is named nowhere"
+            )
 
 
 def test_of_two_papers_of_one_name_the_row_says_which() -> None:
     assert cited("He et al. 2015") == "He et al. 2015, arXiv 1512.03385"
     assert cited("He et al. 2015, eq. 10") == "He et al. 2015, eq. 10, arXiv 1502.01852"
     assert cited("Magneto: Wang et al. 2022, section 3; DeepNet: Wang et al. 2022") == (
-        "Magneto: Wang et al. 2022, arXiv 2210.06423, section 3; DeepNet: Wang et al. 2022, arXiv 2203.00555")
+        "Magneto: Wang et al. 2022, arXiv 2210.06423, section 3; DeepNet: Wang et al. 2022, arXiv 2203.00555"
+    )
     assert cited("nobody 1999") == "nobody 1999"
 
 
@@ -166,7 +237,9 @@ ADDRESS = re.compile(r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|kexue\.fm/archives
 def test_sources_of_the_lessons_are_links() -> None:
     for lesson in ROWS:
         found = Links(linked(lesson.essay))
-        assert len(found.tags) == lesson.essay.count("arXiv") + lesson.essay.count("kexue"), lesson.essay
+        assert len(found.tags) == lesson.essay.count("arXiv") + lesson.essay.count("kexue"), (
+            lesson.essay
+        )
         for tag, attributes in found.tags:
             assert tag == "a"
             assert ADDRESS.fullmatch(attributes["href"] or "")
@@ -175,16 +248,23 @@ def test_sources_of_the_lessons_are_links() -> None:
     assert set(HOSTS) == {"arXiv", "kexue"}
 
 
-@pytest.mark.parametrize("hostile", [
-    '<img src=x onerror="alert(1)"> q', "q</button><script>α</script>", '" onclick="H', "<b>, arXiv 2002.04745",
-])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        '<img src=x onerror="alert(1)"> q',
+        "q</button><script>α</script>",
+        '" onclick="H',
+        "<b>, arXiv 2002.04745",
+    ],
+)
 def test_no_text_becomes_markup(hostile: str) -> None:
     found = Links(linked(hostile))
     assert {tag for tag, _ in found.tags} <= {"a"}
     assert all(not name.startswith("on") for _, attributes in found.tags for name in attributes)
 
 
-# --- usual values ---------------------------------------------------------------------------------------------
+# --- usual values
+# ---------------------------------------------------------------------------------------------
 
 EVERY = {name: spec for name, spec in SPECS.items() if name.split(".")[0] in ("Config", "Recipe")}
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")

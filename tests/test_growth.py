@@ -24,6 +24,11 @@ def test_a_square_is_faster_than_a_line_in_spite_of_noise() -> None:
 
 def test_the_error_covers_the_slopes_of_noisy_lines() -> None:
     rng = np.random.default_rng(1)
-    off = [(slope - 1) / error for slope, error in (
-        fit(list(X), list(X * np.exp(0.1 * rng.standard_normal(FITTED))), [0.1] * FITTED) for _ in range(500))]
+    off = [
+        (slope - 1) / error
+        for slope, error in (
+            fit(list(X), list(X * np.exp(0.1 * rng.standard_normal(FITTED))), [0.1] * FITTED)
+            for _ in range(500)
+        )
+    ]
     assert 0.8 < np.std(off) < 1.05  # the larger of two errors: at most about one

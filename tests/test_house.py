@@ -1,6 +1,6 @@
 """The house: how much there is to read in each room, in tokens, which no layout changes.
 
-    python tests/test_house.py    # prints the table as it is now
+python tests/test_house.py    # prints the table as it is now
 """
 
 from __future__ import annotations
@@ -36,17 +36,29 @@ ROOMS: dict[str, int] = {
     "theory": 43_500,
     "training": 14_000,
 }
-"""The most tokens that a room may have; the modules beside the rooms are ".". A row has room for one more tab,
-statistic or activation. A change that needs more lowers another row, or says why in its commit."""
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
-          tokenize.ENDMARKER}
+"""The most tokens that a room may have; the modules beside the rooms are ".". A row has room for
+one more tab, statistic or activation. A change that needs more lowers another row, or says why in
+its commit."""
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
 
 
 def docstring_lines(tree: ast.AST) -> set[int]:
     """Lines on which strings stand alone: docstrings of modules, classes, functions and fields."""
     lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 
@@ -82,12 +94,19 @@ def measured() -> Counter[str]:
 def test_no_room_is_larger_than_its_row() -> None:
     now = measured()
     assert now.keys() == ROOMS.keys()
-    larger = {room: f"{tokens:,} of {ROOMS[room]:,}" for room, tokens in now.items() if tokens > ROOMS[room]}
+    larger = {
+        room: f"{tokens:,} of {ROOMS[room]:,}"
+        for room, tokens in now.items()
+        if tokens > ROOMS[room]
+    }
     assert not larger
 
 
 def test_only_code_is_counted() -> None:
-    assert python_tokens('"""Words."""\n\nx = 1  # why\n# more\n\ndef f():\n    """Words."""\n') == 3 + 5
+    assert (
+        python_tokens('"""Words."""\n\nx = 1  # why\n# more\n\ndef f():\n    """Words."""\n')
+        == 3 + 5
+    )
     assert python_tokens("x = (1,\n     2)\n") == python_tokens("x = (1, 2)\n")
     assert script_tokens("/* words\n*/\n\n// words\nlet x = 1; // why\n") == 5
 

@@ -1,4 +1,5 @@
-"""The kernels of a server's visitors, without a server: see `tests/browser/test_crowds.py` for the rest."""
+"""The kernels of a server's visitors, without a server: see `tests/browser/test_crowds.py` for the
+rest."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from explorer.serve.kernels import AT_ONCE, LONGEST_START, Kernels, NoRoomError,
 
 
 def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
-    """A round of looks waits for each kernel that it ends; others may end by themselves until their turn comes."""
+    """A round of looks waits for each kernel that it ends; others may end by themselves until their
+    turn comes."""
 
     async def look() -> None:
         kernels: Any = Kernels()
@@ -26,7 +28,9 @@ def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
         kernels.list_kernel_ids = lambda: ["gone"]
         await kernels.bury()
 
-    with ThreadPoolExecutor(1) as thread:  # this thread may hold the loop of a browser that an earlier test has opened
+    with ThreadPoolExecutor(
+        1
+    ) as thread:  # this thread may hold the loop of a browser that an earlier test has opened
         thread.submit(asyncio.run, look()).result()
 
 
@@ -36,7 +40,9 @@ def test_a_kernel_that_is_being_made_is_passed_over() -> None:
     async def look() -> None:
         kernels = Kernels()
         try:
-            starting = asyncio.create_task(kernels.start_kernel(env={**os.environ, "VOILA_PREHEAT": "True"}))
+            starting = asyncio.create_task(
+                kernels.start_kernel(env={**os.environ, "VOILA_PREHEAT": "True"})
+            )
             while not starting.done():
                 for name in kernels.list_kernel_ids():
                     await kernels.cull_kernel_if_idle(name)
@@ -50,7 +56,8 @@ def test_a_kernel_that_is_being_made_is_passed_over() -> None:
 
 
 def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
-    """A class opens a lesson at once: nobody waits for the text until others' cells have trained a model."""
+    """A class opens a lesson at once: nobody waits for the text until others' cells have trained a
+    model."""
 
     async def start() -> None:
         kernels, waiting = Kernels(), {**os.environ, "VOILA_PREHEAT": "True"}
@@ -75,7 +82,9 @@ def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
 
 @pytest.mark.parametrize(("seconds", "interval"), [("2", 2), ("0", 1)])
 def test_kernels_are_looked_at_as_often_as_the_operator_says(
-    seconds: str, interval: int, monkeypatch: pytest.MonkeyPatch,
+    seconds: str,
+    interval: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EXPLORER_LOOK_SECONDS", seconds)
     assert Kernels().cull_interval == interval
@@ -88,7 +97,9 @@ class Alone(Kernels):
 
 
 @pytest.mark.parametrize(("seconds", "is_left"), [(600, True), (3, False)])
-def test_a_server_that_ends_waits_for_its_last_page_and_no_longer_than_it_may(seconds: float, is_left: bool) -> None:
+def test_a_server_that_ends_waits_for_its_last_page_and_no_longer_than_it_may(
+    seconds: float, is_left: bool
+) -> None:
     async def drain() -> None:
         kernels = Alone()
         name = await kernels.start_kernel(env=dict(os.environ))
@@ -110,7 +121,8 @@ def test_a_server_that_ends_waits_for_its_last_page_and_no_longer_than_it_may(se
 
 
 def test_a_page_that_takes_more_memory_than_it_may_is_ended_once_it_can_hear_why(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def look() -> None:
         kernels = Alone()
@@ -134,13 +146,22 @@ def test_a_page_that_takes_more_memory_than_it_may_is_ended_once_it_can_hear_why
 def test_the_memory_of_an_owner_is_that_of_all_its_processes() -> None:
     """50 MB in a process, 100 MB in its child; somebody else's process has little."""
     child = "x = bytearray(100_000_000); print(flush=True); input()"
-    parent = (f"import subprocess, sys; x = bytearray(50_000_000); "
-              f"subprocess.run([sys.executable, '-c', {child!r}])")
+    parent = (
+        f"import subprocess, sys; x = bytearray(50_000_000); "
+        f"subprocess.run([sys.executable, '-c', {child!r}])"
+    )
     with ExitStack() as running:
         owners = {}
-        for name, code in (("large", parent), ("small", "print(flush=True); input()"), ("nobody", child)):
-            process = running.enter_context(subprocess.Popen(
-                [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        for name, code in (
+            ("large", parent),
+            ("small", "print(flush=True); input()"),
+            ("nobody", child),
+        ):
+            process = running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
             running.callback(process.kill)
             process.stdout.readline()  # type: ignore[union-attr]
             owners[process.pid] = name

@@ -1,8 +1,8 @@
-"""The live figures of every lesson without a browser: each control goes to both ends, and its figure follows.
+"""The live figures of every lesson without a browser: each control goes to both ends, and its
+figure follows.
 
-Of a lesson's code only that is run on which its figures depend. nbval runs all of it, and compares the outputs; a
-browser opens some lessons.
-"""
+Of a lesson's code only that is run on which its figures depend. nbval runs all of it, and compares
+the outputs; a browser opens some lessons."""
 
 from __future__ import annotations
 
@@ -27,16 +27,22 @@ def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def names_of(code: str) -> tuple[set[str], set[str]]:
-    """The names that a statement gives a value, and those that it reads, at once or when its functions are called."""
+    """The names that a statement gives a value, and those that it reads, at once or when its
+    functions are called."""
     outer, *inner = scopes(symtable.symtable(code, "", "exec"))
     symbols = outer.get_symbols()
-    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    bound = {
+        symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()
+    }
     read = {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
-    return bound, read | {symbol.get_name() for table in inner for symbol in table.get_symbols() if symbol.is_global()}
+    return bound, read | {
+        symbol.get_name() for table in inner for symbol in table.get_symbols() if symbol.is_global()
+    }
 
 
 def needed(source: str) -> str:
-    """The statements on which the live figures depend, in their order; none that prints is among them."""
+    """The statements on which the live figures depend, in their order; none that prints is among
+    them."""
     statements = [ast.unparse(statement) for statement in ast.parse(source).body]
     rows = [(code, *names_of(code)) for code in statements if "print(" not in code]
     names, before = {"figures"}, set[str]()
@@ -77,7 +83,9 @@ def ends(field: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-def test_every_control_goes_to_both_ends_and_its_figure_follows(lesson: Path, figures: Figures) -> None:
+def test_every_control_goes_to_both_ends_and_its_figure_follows(
+    lesson: Path, figures: Figures
+) -> None:
     assert len(figures) == "".join(sources(lesson, "code")).count("ex.live(") > 0
     for figure in figures:
         fields = [field for part in figure.panel.controls.sections for field in part["fields"]]

@@ -59,4 +59,8 @@ def test_the_line_does_not_grow_without_limit(clock: list[float]) -> None:
 
 def test_a_place_is_said_in_words() -> None:
     assert [place(ahead) for ahead in (0, 2, 9, 10)] == [
-        "You are first in line.", "You are third in line.", "You are tenth in line.", "You are number 11 in line."]
+        "You are first in line.",
+        "You are third in line.",
+        "You are tenth in line.",
+        "You are number 11 in line.",
+    ]

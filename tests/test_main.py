@@ -27,7 +27,8 @@ SMALL = {"n_layers": 2, "d_model": 16, "n_ctx": 8, "n_seeds": 1}
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output without a server's first line, and standard error of one command, run here."""
+    """Exit code, standard output without a server's first line, and standard error of one command,
+    run here."""
     try:
         code = main(arguments)
     except SystemExit as ended:  # argparse's way out
@@ -47,7 +48,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_measure_prints_the_profile_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measure_prints_the_profile_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(SMALL), encoding="utf-8")
     code, out, err = answer(capsys, "measure", str(file))
@@ -57,7 +60,9 @@ def test_measure_prints_the_profile_of_a_file(tmp_path: Path, capsys: pytest.Cap
     assert profile["second_moment", "resid_post"].shape == (1, 2)
 
 
-def test_measure_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measure_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(SMALL).encode())))
     code, out, _ = answer(capsys, "measure", "-")
     assert code == 0
@@ -88,7 +93,9 @@ def test_measure_refuses_a_bad_config(
     assert err.count("\n") == 1
 
 
-def test_measure_refuses_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measure_refuses_a_file_that_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = tmp_path / "nothing.json"
     code, out, err = answer(capsys, "measure", str(missing))
     assert (code, out) == (2, "")
@@ -99,20 +106,29 @@ def test_measure_refuses_a_file_that_cannot_be_read(tmp_path: Path, capsys: pyte
 def test_measure_refuses_a_path_with_a_nul(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = answer(capsys, "measure", "a\0b.json")
     assert (code, out) == (2, "")
-    assert err == (r"explorer: config must be a file that can be read; got 'a\x00b.json' "
-                   "(no path has the character NUL)\n")
+    assert err == (
+        r"explorer: config must be a file that can be read; got 'a\x00b.json' "
+        "(no path has the character NUL)\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["serve", "lab"])
-def test_a_port_in_use_is_one_line(command: str, taken_port: int, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = answer(capsys, command, "--host", "127.0.0.1", "--port", str(taken_port), "--no-browser")
+def test_a_port_in_use_is_one_line(
+    command: str, taken_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = answer(
+        capsys, command, "--host", "127.0.0.1", "--port", str(taken_port), "--no-browser"
+    )
     assert (code, out) == (1, "")
     assert err == f"explorer: cannot serve on 127.0.0.1 port {taken_port}: Address already in use\n"
 
 
 @pytest.mark.parametrize("command", ["serve", "lab"])
 def test_a_missing_notebook_is_one_line(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(explorer.serve, "PACKAGE", tmp_path / "explorer")
     code, out, err = answer(capsys, command, "--no-browser")
@@ -131,13 +147,21 @@ def test_a_missing_notebook_is_one_line(
         (("serve", "--port", "eighty"), "must be a whole number between 1 and 65535; got 'eighty'"),
         (("serve", "--preheat", "-1"), "must be a whole number between 0 and 64; got '-1'"),
         (("serve", "--max-pages", "0"), "must be a whole number of at least 1; got '0'"),
-        (("serve", "--base-url", "explorer"), "must begin and end with / and be a plain path; got 'explorer'"),
-        (("serve", "--metrics-from", "10.0.0.1/8"), "must be a network such as 10.0.0.0/8; got '10.0.0.1/8'"),
+        (
+            ("serve", "--base-url", "explorer"),
+            "must begin and end with / and be a plain path; got 'explorer'",
+        ),
+        (
+            ("serve", "--metrics-from", "10.0.0.1/8"),
+            "must be a network such as 10.0.0.0/8; got '10.0.0.1/8'",
+        ),
         (("serve", "--port", "65536"), "must be a whole number between 1 and 65535; got '65536'"),
         (("measure",), "the following arguments are required: CONFIG.json"),
     ],
 )
-def test_bad_usage(arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = answer(capsys, *arguments)
     assert (code, out) == (2, "")
     assert complaint in err
@@ -166,12 +190,22 @@ def listens(port: int) -> bool:
 
 
 def test_any_notebook_server_of_the_environment_sends_plotly(tmp_path: Path) -> None:
-    """As on Binder behind its proxy, or in a JupyterLab of one's own: with nothing but what was installed."""
+    """As on Binder behind its proxy, or in a JupyterLab of one's own: with nothing but what was
+    installed."""
     port = free_port()
-    options = [f"--port={port}", "--ServerApp.base_url=/user/me/", "--ServerApp.allow_unauthenticated_access=False"]
+    options = [
+        f"--port={port}",
+        "--ServerApp.base_url=/user/me/",
+        "--ServerApp.allow_unauthenticated_access=False",
+    ]
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", *options]
-    homes = {name: str(tmp_path) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
-    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | homes, stderr=subprocess.DEVNULL) as server:
+    homes = {
+        name: str(tmp_path)
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    }
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | homes, stderr=subprocess.DEVNULL
+    ) as server:
         try:
             while not listens(port):  # it says where it is before it does
                 assert server.poll() is None
@@ -186,7 +220,9 @@ def test_any_notebook_server_of_the_environment_sends_plotly(tmp_path: Path) -> 
 def test_a_server_says_that_it_starts_before_it_imports_anything(command: str) -> None:
     without = "import sys; sys.modules['explorer.command'] = None"
     program = f"{without}; from explorer.__main__ import main; main(['{command}'])"
-    started = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    started = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert started.stdout == "Starting …\n"
     assert "ModuleNotFoundError" in started.stderr
 
@@ -198,15 +234,22 @@ def test_help_is_no_start(arguments: list[str], capsys: pytest.CaptureFixture[st
 
 
 def imports_lark(statement: str) -> bool:
-    """Whether a new process that runs a statement ends with lark, which compiles the grammar of IRIs, imported."""
+    """Whether a new process that runs a statement ends with lark, which compiles the grammar of
+    IRIs, imported."""
     program = f"import sys; {statement}; print('lark' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip() == "True"
 
 
 def test_servers_start_without_compiling_a_grammar() -> None:
-    assert not imports_lark("import explorer.serve; explorer.serve._prepare(); import explorer.serve.server")
-    assert not imports_lark("import explorer.serve; explorer.serve._prepare(); import jupyterlab.labapp")
+    assert not imports_lark(
+        "import explorer.serve; explorer.serve._prepare(); import explorer.serve.server"
+    )
+    assert not imports_lark(
+        "import explorer.serve; explorer.serve._prepare(); import jupyterlab.labapp"
+    )
 
 
 def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None:
@@ -214,25 +257,51 @@ def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None
     assert imports_lark("import nbformat")
 
 
-@pytest.mark.parametrize(("variable", "value", "complaint"), [
-    ("EXPLORER_GRACE_SECONDS", "soon", "EXPLORER_GRACE_SECONDS must be a number of at least 0; got 'soon'"),
-    ("EXPLORER_IDLE_SECONDS", "-1", "EXPLORER_IDLE_SECONDS must be a number of at least 0; got '-1'"),
-    ("EXPLORER_MAX_MEMORY_MB", "", "EXPLORER_MAX_MEMORY_MB must be a number of at least 0; got ''"),
-])
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        (
+            "EXPLORER_GRACE_SECONDS",
+            "soon",
+            "EXPLORER_GRACE_SECONDS must be a number of at least 0; got 'soon'",
+        ),
+        (
+            "EXPLORER_IDLE_SECONDS",
+            "-1",
+            "EXPLORER_IDLE_SECONDS must be a number of at least 0; got '-1'",
+        ),
+        (
+            "EXPLORER_MAX_MEMORY_MB",
+            "",
+            "EXPLORER_MAX_MEMORY_MB must be a number of at least 0; got ''",
+        ),
+    ],
+)
 def test_a_wrong_variable_is_told_when_the_server_starts(
-    variable: str, value: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert answer(capsys, "serve", "--port", str(free_port()), "--no-browser") == (1, "", f"explorer: {complaint}\n")
+    assert answer(capsys, "serve", "--port", str(free_port()), "--no-browser") == (
+        1,
+        "",
+        f"explorer: {complaint}\n",
+    )
 
 
 def test_no_place_for_temporary_files_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
     for variable in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH", "MALLOC_ARENA_MAX", plotlyjs.SERVED):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))  # put back afterwards
     code, out, err = answer(capsys, "serve", "--port", str(free_port()), "--no-browser")
     assert (code, out) == (1, "")
-    assert err == ("explorer: the folder for temporary files must be one that can be written, as TMPDIR may name: "
-                   "No such file or directory\n")
+    assert err == (
+        "explorer: the folder for temporary files must be one that can be written, as TMPDIR may name: "
+        "No such file or directory\n"
+    )

@@ -1,4 +1,5 @@
-"""The model under study: against torch's own encoder layer, and against what each design promises."""
+"""The model under study: against torch's own encoder layer, and against what each design
+promises."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +27,11 @@ def run(config: Config, seed: int = 0) -> tuple[Tensor, Tensor, dict[str, Tensor
     model, inputs = Transformer(config, seed), batch.draw(config, seed)
     with torch.no_grad():
         x = model.embed(inputs)
-        return x, model(x, lambda site, layer, tensor: seen.update({f"{site} {layer}": tensor})), seen
+        return (
+            x,
+            model(x, lambda site, layer, tensor: seen.update({f"{site} {layer}": tensor})),
+            seen,
+        )
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -34,13 +39,28 @@ def run(config: Config, seed: int = 0) -> tuple[Tensor, Tensor, dict[str, Tensor
 @pytest.mark.parametrize("causal", [True, False])
 def test_parity_with_torch(norm_first: bool, activation: str, causal: bool) -> None:
     """Same weights, same forward to 1e-5, same gradients to 1e-4, layer norm before or after."""
-    config = SMALL.replace(n_layers=1, norm_placement="pre" if norm_first else "post", causal=causal,
-                           activation=activation, activation_rescaled=False)
+    config = SMALL.replace(
+        n_layers=1,
+        norm_placement="pre" if norm_first else "post",
+        causal=causal,
+        activation=activation,
+        activation_rescaled=False,
+    )
     ours = Transformer(config, 0).layers[0]
-    theirs = nn.TransformerEncoderLayer(32, 4, 128, dropout=0, activation=activation, batch_first=True,
-                                        norm_first=norm_first, bias=False)
+    theirs = nn.TransformerEncoderLayer(
+        32,
+        4,
+        128,
+        dropout=0,
+        activation=activation,
+        batch_first=True,
+        norm_first=norm_first,
+        bias=False,
+    )
     with torch.no_grad():
-        theirs.self_attn.in_proj_weight.copy_(torch.cat([ours.attention.W_Q, ours.attention.W_K, ours.attention.W_V]))
+        theirs.self_attn.in_proj_weight.copy_(
+            torch.cat([ours.attention.W_Q, ours.attention.W_K, ours.attention.W_V])
+        )
         theirs.self_attn.out_proj.weight.copy_(ours.attention.W_O)
         theirs.linear1.weight.copy_(ours.mlp.W_in)
         theirs.linear2.weight.copy_(ours.mlp.W_out)
@@ -51,33 +71,54 @@ def test_parity_with_torch(norm_first: bool, activation: str, causal: bool) -> N
     (mine * direction).sum().backward()
     (yours * direction).sum().backward()
     packed = torch.cat([ours.attention.W_Q.grad, ours.attention.W_K.grad, ours.attention.W_V.grad])
-    for found, expected in [(packed, theirs.self_attn.in_proj_weight.grad),
-                            (ours.attention.W_O.grad, theirs.self_attn.out_proj.weight.grad),
-                            (ours.mlp.W_in.grad, theirs.linear1.weight.grad),
-                            (ours.mlp.W_out.grad, theirs.linear2.weight.grad)]:
+    for found, expected in [
+        (packed, theirs.self_attn.in_proj_weight.grad),
+        (ours.attention.W_O.grad, theirs.self_attn.out_proj.weight.grad),
+        (ours.mlp.W_in.grad, theirs.linear1.weight.grad),
+        (ours.mlp.W_out.grad, theirs.linear2.weight.grad),
+    ]:
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("choices", [
-    {"n_kv_heads": 2}, {"n_kv_heads": 1, "head_size": 12, "causal": True}, {"attention_gate": "head", "n_kv_heads": 2},
-    {"attention_gate": "coordinate", "head_size": 6}, {"sink": "zero", "causal": True},
-    {"sink": "learned", "attention_gate": "coordinate", "parametrization": "ntk"},
-], ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"n_kv_heads": 2},
+        {"n_kv_heads": 1, "head_size": 12, "causal": True},
+        {"attention_gate": "head", "n_kv_heads": 2},
+        {"attention_gate": "coordinate", "head_size": 6},
+        {"sink": "zero", "causal": True},
+        {"sink": "learned", "attention_gate": "coordinate", "parametrization": "ntk"},
+    ],
+    ids=str,
+)
 def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, Any]) -> None:
-    """A sink is a key of logits of its own, and a value of zeros; in torch a bias of the logits and a zero key."""
+    """A sink is a key of logits of its own, and a value of zeros; in torch a bias of the logits and
+    a zero key."""
     config = SMALL.replace(n_layers=1, norm_placement="none", **choices)
     block = Transformer(config, 0).layers[0].attention
-    x, sigma = torch.randn(2, 8, 32), {name: each.forward for name, each in config.design.matrices.items()}
-    heads = {name: nn.functional.linear(x, getattr(block, name) * sigma[name]).unflatten(-1, (-1, config.d_head))
-             for name in ("W_Q", "W_K", "W_V")}
+    x, sigma = (
+        torch.randn(2, 8, 32),
+        {name: each.forward for name, each in config.design.matrices.items()},
+    )
+    heads = {
+        name: nn.functional.linear(x, getattr(block, name) * sigma[name]).unflatten(
+            -1, (-1, config.d_head)
+        )
+        for name in ("W_Q", "W_K", "W_V")
+    }
     q, k, v = (heads[name].transpose(1, 2) for name in heads)
     bias = torch.zeros(4, 8, 8) if not config.causal else torch.full((4, 8, 8), -math.inf).triu(1)
     if block.sink is not None:
         bias = torch.cat([bias, block.sink.detach()[:, None, None].expand(4, 8, 1)], -1)
         k, v = (nn.functional.pad(part, (0, 0, 0, 1)) for part in (k, v))
-    out = nn.functional.scaled_dot_product_attention(q, k, v, bias, enable_gqa=True).transpose(1, 2)  # by head
+    out = nn.functional.scaled_dot_product_attention(q, k, v, bias, enable_gqa=True).transpose(
+        1, 2
+    )  # by head
     if block.W_G is not None:
-        out = out * nn.functional.linear(x, block.W_G * sigma["W_G"]).sigmoid().unflatten(-1, (4, -1))
+        out = out * nn.functional.linear(x, block.W_G * sigma["W_G"]).sigmoid().unflatten(
+            -1, (4, -1)
+        )
     expected = nn.functional.linear(out.flatten(2), block.W_O * sigma["W_O"])
     torch.testing.assert_close(block(x, ignore, ())[0], expected, atol=1e-5, rtol=1e-5)
     for name, parameter in block.named_parameters():
@@ -86,24 +127,45 @@ def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, An
 
 def test_the_benchmarks_hand_written_pass_computes_the_same() -> None:
     model, inputs = Transformer(SMALL, 0), batch.draw(SMALL, 0)
-    torch.testing.assert_close(handwritten(fuse(model), inputs, SMALL.n_heads),
-                               model.loss(model(model.embed(inputs)), inputs).detach())
+    torch.testing.assert_close(
+        handwritten(fuse(model), inputs, SMALL.n_heads),
+        model.loss(model(model.embed(inputs)), inputs).detach(),
+    )
 
 
 def test_learned_sinks_start_near_zero() -> None:
-    sinks = torch.cat([layer.attention.sink for layer in Transformer(SMALL.replace(
-        n_layers=64, n_heads=16, sink="learned"), 0).layers]).detach()
+    sinks = torch.cat(
+        [
+            layer.attention.sink
+            for layer in Transformer(
+                SMALL.replace(n_layers=64, n_heads=16, sink="learned"), 0
+            ).layers
+        ]
+    ).detach()
     assert float(sinks.std()) == pytest.approx(0.02, rel=0.1)
-    assert not any("sink" in name for name, _ in Transformer(SMALL.replace(sink="zero"), 0).named_parameters())
+    assert not any(
+        "sink" in name for name, _ in Transformer(SMALL.replace(sink="zero"), 0).named_parameters()
+    )
 
 
-@pytest.mark.parametrize(("activation", "theirs"), [
-    ("silu", nn.functional.silu), ("gelu", nn.functional.gelu), ("relu", nn.functional.relu), ("identity", lambda z: z),
-])
+@pytest.mark.parametrize(
+    ("activation", "theirs"),
+    [
+        ("silu", nn.functional.silu),
+        ("gelu", nn.functional.gelu),
+        ("relu", nn.functional.relu),
+        ("identity", lambda z: z),
+    ],
+)
 @pytest.mark.parametrize("rule", ["he", "xavier", "torch_default", "bert"])
-def test_a_gated_mlp_is_the_one_of_its_paper(activation: str, theirs: Callable[[Tensor], Tensor], rule: str) -> None:
-    """Shazeer 2020, eq. 6: forward and gradients, of matrices of one shape drawn alike; a plain MLP has no gate."""
-    config = SMALL.replace(mlp="gated", activation=activation, activation_rescaled=False, scale_rule=rule)
+def test_a_gated_mlp_is_the_one_of_its_paper(
+    activation: str, theirs: Callable[[Tensor], Tensor], rule: str
+) -> None:
+    """Shazeer 2020, eq. 6: forward and gradients, of matrices of one shape drawn alike; a plain MLP
+    has no gate."""
+    config = SMALL.replace(
+        mlp="gated", activation=activation, activation_rescaled=False, scale_rule=rule
+    )
     mlp = Transformer(config, 0).layers[0].mlp
     x = torch.randn(2, 8, 32)
     found = mlp(x)
@@ -132,7 +194,14 @@ def test_a_rescaled_gated_mlp_keeps_the_second_moment_of_its_units() -> None:
 
 @pytest.mark.parametrize(
     ("placement", "final"),
-    [("none", False), ("pre", True), ("post", False), ("peri", True), ("branch_output", True), ("scaled_pre", True)],
+    [
+        ("none", False),
+        ("pre", True),
+        ("post", False),
+        ("peri", True),
+        ("branch_output", True),
+        ("scaled_pre", True),
+    ],
 )
 def test_where_the_norms_stand(placement: str, final: bool) -> None:
     _, output, seen = run(SMALL.replace(norm_placement=placement))
@@ -144,12 +213,20 @@ def test_where_the_norms_stand(placement: str, final: bool) -> None:
 
 @pytest.mark.parametrize(
     ("residual", "skip", "branch"),
-    [("constant", 1, 0.3), ("absent", 0, 1), ("inverse_depth", 1, 1 / 6), ("deepnorm", 6**0.25, 1), ("rezero", 1, 0)],
+    [
+        ("constant", 1, 0.3),
+        ("absent", 0, 1),
+        ("inverse_depth", 1, 1 / 6),
+        ("deepnorm", 6**0.25, 1),
+        ("rezero", 1, 0),
+    ],
 )
 def test_how_the_branch_joins_the_stream(residual: str, skip: float, branch: float) -> None:
     x, _, seen = run(SMALL.replace(norm_placement="none", residual=residual, alpha=0.3))
     torch.testing.assert_close(seen["resid_mid 1"], skip * x + branch * seen["attn_out 1"])
-    torch.testing.assert_close(seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"])
+    torch.testing.assert_close(
+        seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"]
+    )
 
 
 @pytest.mark.parametrize("residual", ["rezero", "skipinit", "fixup"])
@@ -160,20 +237,29 @@ def test_the_identity_at_initialization_is_exact(residual: str) -> None:
 
 @pytest.mark.parametrize(
     ("residual", "zero"),
-    [("rezero", {*SMALL.design.shapes}), ("skipinit", {*SMALL.design.shapes}),
-     ("fixup", {"W_Q", "W_K", "W_V", "W_in"})],
+    [
+        ("rezero", {*SMALL.design.shapes}),
+        ("skipinit", {*SMALL.design.shapes}),
+        ("fixup", {"W_Q", "W_K", "W_V", "W_in"}),
+    ],
 )
 def test_which_gradients_are_exactly_zero(residual: str, zero: set[str]) -> None:
-    """An α of zero silences its branch's weights, and is itself heard; a last matrix of zero silences the others."""
+    """An α of zero silences its branch's weights, and is itself heard; a last matrix of zero
+    silences the others."""
     profile = measure(SMALL.replace(norm_placement="none", residual=residual, n_seeds=1))
-    found = {site for statistic, site in profile.values if statistic == "parameter_gradient"
-             and not profile[statistic, site].any()}
+    found = {
+        site
+        for statistic, site in profile.values
+        if statistic == "parameter_gradient" and not profile[statistic, site].any()
+    }
     assert found == zero
     gradient = profile.stream("activation_gradient")[1]
     assert (gradient == 1).all()  # the stream's gradient is the same at all depths, bit for bit
 
 
-@pytest.mark.parametrize(("residual", "shape"), [("rezero", ()), ("skipinit", (2,)), ("layer_scale", (2, 32))])
+@pytest.mark.parametrize(
+    ("residual", "shape"), [("rezero", ()), ("skipinit", (2,)), ("layer_scale", (2, 32))]
+)
 def test_what_is_learned_of_the_branches_multiplier(residual: str, shape: tuple[int, ...]) -> None:
     layer = Transformer(SMALL.replace(residual=residual), 0).layers[0]
     assert layer.weights["alpha"].shape == shape
@@ -191,14 +277,19 @@ def test_a_scaled_skip_is_a_scaled_branch_under_post_norm() -> None:
     skip = run(SMALL.replace(norm_placement="post", residual="scaled_skip", alpha=2.5))[1]
     branch = run(SMALL.replace(norm_placement="post", residual="constant", alpha=0.4))[1]
     torch.testing.assert_close(skip, branch, atol=1e-4, rtol=1e-4)
-    bare = [run(SMALL.replace(norm_placement="none", residual=rule, alpha=alpha))[1]
-            for rule, alpha in (("scaled_skip", 2.5), ("constant", 0.4))]
+    bare = [
+        run(SMALL.replace(norm_placement="none", residual=rule, alpha=alpha))[1]
+        for rule, alpha in (("scaled_skip", 2.5), ("constant", 0.4))
+    ]
     assert not torch.allclose(*bare, rtol=0.1)
 
 
 def test_realformer_with_nothing_inherited_is_post_norm() -> None:
-    """One layer has no layer below it; in more, what is inherited is the sum of the scores below."""
-    post, real = (SMALL.replace(norm_placement="post", residual_attention=kind) for kind in ("none", "scores"))
+    """One layer has no layer below it; in more, what is inherited is the sum of the scores
+    below."""
+    post, real = (
+        SMALL.replace(norm_placement="post", residual_attention=kind) for kind in ("none", "scores")
+    )
     assert torch.equal(run(post.replace(n_layers=1))[1], run(real.replace(n_layers=1))[1])
     first = Transformer(post, 0).layers[0]
     x = torch.randn(2, 8, 32)
@@ -224,7 +315,9 @@ def test_added_queries_and_keys_multiply_each_other() -> None:
         sum(model.layers[i].attention.split(x[i] @ model.layers[i].weights[name].T) for i in (0, 1))
         for name in ("W_Q", "W_K")
     )
-    torch.testing.assert_close(seen["attn_scores 2"], (q @ k.transpose(-2, -1) / math.sqrt(8)).detach())
+    torch.testing.assert_close(
+        seen["attn_scores 2"], (q @ k.transpose(-2, -1) / math.sqrt(8)).detach()
+    )
 
 
 def test_a_soft_cap_bounds_the_logits() -> None:
@@ -237,7 +330,9 @@ def test_a_soft_cap_bounds_the_logits() -> None:
 def test_mix_ln_is_post_below_and_pre_above() -> None:
     _, output, seen = run(SMALL.replace(n_layers=8, norm_placement="mix"))
     for layer in range(1, 9):
-        unit = torch.allclose(seen[f"resid_post {layer}"].square().mean(-1), torch.ones(2, 8), atol=1e-3)
+        unit = torch.allclose(
+            seen[f"resid_post {layer}"].square().mean(-1), torch.ones(2, 8), atol=1e-3
+        )
         assert unit == (layer <= 2)
     assert torch.allclose(output.square().mean(-1), torch.ones(2, 8), atol=1e-3)
 
@@ -258,13 +353,18 @@ def same(x: Tensor) -> Tensor:
     return x
 
 
-def branches(layer: nn.Module, heads: Callable[[Tensor], Tensor], read: Callable[[Tensor], Tensor]
-             ) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """A layer's attention and MLP written once more, with norms on four heads' q, k, v and before the last matrix."""
+def branches(
+    layer: nn.Module, heads: Callable[[Tensor], Tensor], read: Callable[[Tensor], Tensor]
+) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """A layer's attention and MLP written once more, with norms on four heads' q, k, v and before
+    the last matrix."""
     W = layer.weights
 
     def attention(x: Tensor) -> Tensor:
-        q, k, v = (heads((x @ W[name].T).unflatten(-1, (4, -1)).transpose(1, 2)) for name in ("W_Q", "W_K", "W_V"))
+        q, k, v = (
+            heads((x @ W[name].T).unflatten(-1, (4, -1)).transpose(1, 2))
+            for name in ("W_Q", "W_K", "W_V")
+        )
         mixed = ((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v).transpose(1, 2).flatten(2)
         return read(mixed) @ W["W_O"].T
 
@@ -313,11 +413,18 @@ def test_a_block_is_the_one_of_its_paper(placement: str) -> None:
 
 def test_the_second_hybrid_normalizes_the_first_layers_inputs_instead_of_its_sum() -> None:
     places = Config(n_layers=2, norm_placement="hybrid_star").design.sublayers
-    assert [set(place.norms) for place in places] == [{"input", "heads"}, {"input"}, {"heads", "sum"}, set()]
+    assert [set(place.norms) for place in places] == [
+        {"input", "heads"},
+        {"input"},
+        {"heads", "sum"},
+        set(),
+    ]
 
 
 @pytest.mark.parametrize(("norm", "function"), [("dyt", torch.tanh), ("derf", torch.erf)])
-def test_a_function_stands_where_a_norm_would(norm: str, function: Callable[[Tensor], Tensor]) -> None:
+def test_a_function_stands_where_a_norm_would(
+    norm: str, function: Callable[[Tensor], Tensor]
+) -> None:
     config = SMALL.replace(n_layers=2, norm=norm, norm_alpha=0.7)
     _, output, seen = run(config)
     attention, mlp = branches(Transformer(config, 0).layers[1], same, same)
@@ -330,13 +437,17 @@ def test_a_function_stands_where_a_norm_would(norm: str, function: Callable[[Ten
 
 def test_layernorm_scaling_divides_by_the_root_of_the_layer() -> None:
     """Layer l of the scaled design reads what the plain one reads, over √l."""
-    plain, scaled = (Transformer(SMALL.replace(norm_placement=p), 0).layers[2] for p in ("pre", "scaled_pre"))
+    plain, scaled = (
+        Transformer(SMALL.replace(norm_placement=p), 0).layers[2] for p in ("pre", "scaled_pre")
+    )
     x = torch.randn(2, 8, 32)
     torch.testing.assert_close(scaled.branch_input(x, 0) * math.sqrt(3), plain.branch_input(x, 0))
 
 
-@pytest.mark.parametrize(("choice", "placement", "unit"), [("no", "pre", False), ("yes", "pre", True),
-                                                           ("no", "post", True), ("design", "none", False)])
+@pytest.mark.parametrize(
+    ("choice", "placement", "unit"),
+    [("no", "pre", False), ("yes", "pre", True), ("no", "post", True), ("design", "none", False)],
+)
 def test_the_final_norm_is_a_choice(choice: str, placement: str, unit: bool) -> None:
     output = run(SMALL.replace(norm_placement=placement, final_norm=choice))[1]
     assert torch.allclose(output.square().mean(-1), torch.ones(2, 8), atol=1e-3) == unit
@@ -349,10 +460,14 @@ def test_without_attention_a_layer_is_its_mlp() -> None:
     torch.testing.assert_close(output, x + seen["mlp_out 1"])
 
 
-@pytest.mark.parametrize(("scale", "divisor"), [("none", 1.0), ("sqrt_d", math.sqrt(8)), ("d", 8.0)])
+@pytest.mark.parametrize(
+    ("scale", "divisor"), [("none", 1.0), ("sqrt_d", math.sqrt(8)), ("d", 8.0)]
+)
 def test_the_divisor_of_the_logits(scale: str, divisor: float) -> None:
     plain = run(SMALL.replace(attention_scale="none"))[2]["attn_scores 1"]
-    torch.testing.assert_close(run(SMALL.replace(attention_scale=scale))[2]["attn_scores 1"] * divisor, plain)
+    torch.testing.assert_close(
+        run(SMALL.replace(attention_scale=scale))[2]["attn_scores 1"] * divisor, plain
+    )
 
 
 def test_qk_norm_bounds_the_logits() -> None:
@@ -361,8 +476,11 @@ def test_qk_norm_bounds_the_logits() -> None:
 
 
 @pytest.mark.parametrize(("fraction", "turned"), [(1.0, 8), (0.5, 4), (0.3, 2)])
-def test_rotary_positions_turn_pairs_of_coordinates_as_complex_numbers(fraction: float, turned: int) -> None:
-    """Su et al. 2021, eq. 34, pairs i and i + half of the turned coordinates as in GPT-NeoX; the rest stays."""
+def test_rotary_positions_turn_pairs_of_coordinates_as_complex_numbers(
+    fraction: float, turned: int
+) -> None:
+    """Su et al. 2021, eq. 34, pairs i and i + half of the turned coordinates as in GPT-NeoX; the
+    rest stays."""
     config = SMALL.replace(position="rotary", rope_base=100.0, rope_fraction=fraction)
     attention = Transformer(config, 0).layers[0].attention
     x, _, seen = run(config)
@@ -370,7 +488,7 @@ def test_rotary_positions_turn_pairs_of_coordinates_as_complex_numbers(fraction:
 
     def heads(weight: Tensor) -> Tensor:
         split = (x @ weight.detach().T).reshape(2, 8, 4, 8).transpose(1, 2)
-        plane = torch.complex(split[..., :turned // 2], split[..., turned // 2:turned])
+        plane = torch.complex(split[..., : turned // 2], split[..., turned // 2 : turned])
         angle = torch.arange(8.0)[:, None] * 100.0 ** (-torch.arange(0, turned, 2.0) / turned)
         plane = plane * torch.polar(torch.ones_like(angle), angle)
         return torch.cat([plane.real, plane.imag, split[..., turned:]], -1)
@@ -378,32 +496,50 @@ def test_rotary_positions_turn_pairs_of_coordinates_as_complex_numbers(fraction:
     expected = heads(attention.W_Q) @ heads(attention.W_K).transpose(-2, -1) / math.sqrt(8)
     torch.testing.assert_close(seen["attn_scores 1"], expected, atol=1e-5, rtol=1e-4)
     start = run(config.replace(position="none"))[2]["attn_scores 1"]
-    torch.testing.assert_close(seen["attn_scores 1"].diagonal(dim1=-2, dim2=-1), start.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(
+        seen["attn_scores 1"].diagonal(dim1=-2, dim2=-1), start.diagonal(dim1=-2, dim2=-1)
+    )
     assert not torch.allclose(seen["attn_scores 1"], start, atol=0.1)
 
 
-@pytest.mark.parametrize(("heads", "slopes"), [
-    (1, [2**-8]), (4, [2**-2, 2**-4, 2**-6, 2**-8]), (8, [2**-step for step in range(1, 9)]),
-    (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]), (3, [2**-4, 2**-8, 2**-2]),
-])
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (1, [2**-8]),
+        (4, [2**-2, 2**-4, 2**-6, 2**-8]),
+        (8, [2**-step for step in range(1, 9)]),
+        (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),
+        (3, [2**-4, 2**-8, 2**-2]),
+    ],
+)
 def test_alibi_takes_each_heads_slope_times_the_distance(heads: int, slopes: list[float]) -> None:
-    """Press et al. 2022, section 3; of 6 heads those of 4 and then every other of 8, as in their code."""
+    """Press et al. 2022, section 3; of 6 heads those of 4 and then every other of 8, as in their
+    code."""
     config = SMALL.replace(d_model=48, n_heads=heads, causal=True)
     plain, alibi = (run(config.replace(position=name))[2] for name in ("none", "alibi"))
     distance = (torch.arange(8.0)[:, None] - torch.arange(8.0)).tril()
     taken = (plain["attn_scores 1"] - alibi["attn_scores 1"]).tril()
-    torch.testing.assert_close(taken, (torch.tensor(slopes)[:, None, None] * distance).expand(2, -1, -1, -1),
-                               atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        taken,
+        (torch.tensor(slopes)[:, None, None] * distance).expand(2, -1, -1, -1),
+        atol=1e-5,
+        rtol=1e-5,
+    )
     torch.testing.assert_close(alibi["pattern 1"].sum(-1), torch.ones(2, heads, 8))
 
 
-def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them_beside_its_own() -> None:
+def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them_beside_its_own() -> (
+    None
+):
     plain, learned = (run(SMALL.replace(position=name))[0] for name in ("none", "learned"))
     added = math.sqrt(2) * learned - plain
     torch.testing.assert_close(added[0], added[1])  # the same in every sequence
     assert float(added.var()) == pytest.approx(1, rel=0.3)
     text_config = SMALL.replace(input="text")
-    models = {name: Transformer(text_config.replace(position=name), 0) for name in ("none", "learned", "rotary")}
+    models = {
+        name: Transformer(text_config.replace(position=name), 0)
+        for name in ("none", "learned", "rotary")
+    }
     assert [name for name, model in models.items() if model.P is None] == ["rotary"]
     inputs = batch.draw(text_config, 0)
     assert torch.equal(models["none"].embed(inputs), models["learned"].embed(inputs))
@@ -431,22 +567,34 @@ def test_a_model_without_any_positions() -> None:
     assert torch.equal(x, model.E[inputs.input])  # type: ignore[index]
     order = torch.randperm(config.n_ctx, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(model(x[:, order]), model(x)[:, order], atol=1e-5, rtol=1e-4)
-    read, expected = (of(config.replace(n_seeds=16))["token_correlation", "embed"] for of in (measure, predict))
+    read, expected = (
+        of(config.replace(n_seeds=16))["token_correlation", "embed"] for of in (measure, predict)
+    )
     assert abs(read.mean() - expected[0, 0]) < 3 * read.std() / 4
     added = predict(config.replace(position="none"))["token_correlation", "embed"]
     assert expected[0, 0] == pytest.approx(2 * added[0, 0])  # of which half is the positions'
     vectors = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=4)
-    assert torch.equal(*(Transformer(vectors.replace(position=name), 0).embed(batch.draw(vectors, 0))
-                         for name in ("none", "nope")))
+    assert torch.equal(
+        *(
+            Transformer(vectors.replace(position=name), 0).embed(batch.draw(vectors, 0))
+            for name in ("none", "nope")
+        )
+    )
 
 
 def test_half_of_each_layers_values_are_the_first_layers() -> None:
-    """ResFormer: V_l becomes ½ (V_1 + V_l), V_1 as it was projected; the first layer is as it was."""
+    """ResFormer: V_l becomes ½ (V_1 + V_l), V_1 as it was projected; the first layer is as it
+    was."""
     config = SMALL.replace(value_residual=True)
     _, _, seen = run(config)
-    layers, norm = Transformer(config, 0).layers, partial(torch.nn.functional.layer_norm, normalized_shape=(32,))
-    values = [norm(seen[f"resid_post {index}" if index else "embed 0"]) @ layer.attention.W_V.detach().T
-              for index, layer in enumerate(layers)]
+    layers, norm = (
+        Transformer(config, 0).layers,
+        partial(torch.nn.functional.layer_norm, normalized_shape=(32,)),
+    )
+    values = [
+        norm(seen[f"resid_post {index}" if index else "embed 0"]) @ layer.attention.W_V.detach().T
+        for index, layer in enumerate(layers)
+    ]
     for index, layer in enumerate(layers):
         mixed = (values[0] + values[index]) / 2
         heads = seen[f"pattern {index + 1}"] @ mixed.reshape(2, 8, 4, 8).transpose(1, 2)
@@ -457,8 +605,12 @@ def test_half_of_each_layers_values_are_the_first_layers() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_ssmax_is_a_factor_of_each_row(causal: bool) -> None:
     """s ln n, n the keys that a row sees."""
-    scores = [run(SMALL.replace(attention_scale=scale, ssmax_scale=0.7, causal=causal))[2]["attn_scores 1"]
-              for scale in ("sqrt_d", "ssmax")]
+    scores = [
+        run(SMALL.replace(attention_scale=scale, ssmax_scale=0.7, causal=causal))[2][
+            "attn_scores 1"
+        ]
+        for scale in ("sqrt_d", "ssmax")
+    ]
     n = torch.arange(1.0, 9) if causal else torch.full((8,), 8.0)
     torch.testing.assert_close(scores[1], 0.7 * n.log()[:, None] * scores[0])
 
@@ -468,8 +620,12 @@ def test_qk_norm_over_all_heads_fixes_the_length_of_all_together_and_its_gain_is
     attention = Transformer(config, 0).layers[0].attention
     x, _, seen = run(config.replace(qk_norm_over="all", qk_gain=3.0))
     x = torch.nn.functional.rms_norm(x, (32,))
-    q, k = (torch.nn.functional.rms_norm(x @ weight.detach().T, (32,), eps=1e-5).reshape(2, 8, 4, 8).transpose(1, 2)
-            for weight in (attention.W_Q, attention.W_K))
+    q, k = (
+        torch.nn.functional.rms_norm(x @ weight.detach().T, (32,), eps=1e-5)
+        .reshape(2, 8, 4, 8)
+        .transpose(1, 2)
+        for weight in (attention.W_Q, attention.W_K)
+    )
     expected = 3 * q @ k.transpose(-2, -1) / math.sqrt(8)
     torch.testing.assert_close(seen["attn_scores 1"], expected, atol=1e-4, rtol=1e-4)
     by_head = run(config)[2]["attn_scores 1"]
@@ -486,7 +642,9 @@ def test_a_causal_token_sees_nothing_later() -> None:
 
 
 def test_ntk_is_the_same_function() -> None:
-    standard, ntk = (run(SMALL.replace(parametrization=p, init_variance=1.7))[1] for p in ("standard", "ntk"))
+    standard, ntk = (
+        run(SMALL.replace(parametrization=p, init_variance=1.7))[1] for p in ("standard", "ntk")
+    )
     torch.testing.assert_close(standard, ntk, atol=1e-5, rtol=1e-5)
 
 
@@ -501,11 +659,14 @@ def test_mup_is_the_same_function_up_to_the_readout() -> None:
 
 
 def test_theory_follows_mups_smaller_readout() -> None:
-    """Logits a quarter as large in variance: the weights' gradients shrink by the same factor in both."""
+    """Logits a quarter as large in variance: the weights' gradients shrink by the same factor in
+    both."""
     config = Config(n_layers=2, d_model=256, input="text", loss="next_token", n_seeds=2)
     key = ("parameter_gradient", "W_out")
-    ratio = [read(config.replace(parametrization="mup"))[key].mean() / read(config)[key].mean()
-             for read in (measure, predict)]
+    ratio = [
+        read(config.replace(parametrization="mup"))[key].mean() / read(config)[key].mean()
+        for read in (measure, predict)
+    ]
     assert ratio[0] == pytest.approx(ratio[1], rel=0.03)
     assert 0.4 < ratio[0] < 0.5  # √(64 / 256), and a little less for softer predictions
 
@@ -519,14 +680,19 @@ def test_t5_is_the_lecun_rule_with_the_divisor_moved() -> None:
 
 
 def test_rms_norm_does_not_center() -> None:
-    layer, rms = (run(SMALL.replace(norm=n, norm_placement="post"))[2]["resid_post 1"] for n in ("layer", "rms"))
+    layer, rms = (
+        run(SMALL.replace(norm=n, norm_placement="post"))[2]["resid_post 1"]
+        for n in ("layer", "rms")
+    )
     assert float(layer.mean(-1).abs().max()) < 1e-5
     assert float(rms.mean(-1).abs().max()) > 1e-2
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "correlated", "text"])
 def test_every_input_has_unit_second_moment_and_its_own_overlap(kind: str) -> None:
-    config = Config(n_layers=1, d_model=256, n_ctx=64, batch_size=32, input=kind, input_correlation=0.4)
+    config = Config(
+        n_layers=1, d_model=256, n_ctx=64, batch_size=32, input=kind, input_correlation=0.4
+    )
     x = Transformer(config, 0).embed(batch.draw(config, 0)).detach()
     # text reuses about 60 embeddings of 256 coordinates; the others draw half a million numbers
     assert float(x.square().mean()) == pytest.approx(1, abs=0.03)
@@ -565,16 +731,28 @@ def test_a_deeper_model_begins_with_the_shallower_one() -> None:
 
 
 def test_layers_of_one_weight_get_the_sum_of_what_copies_get() -> None:
-    """The same function; copies are parameters of their own, and a shared layer is one set of them."""
-    copied, shared = (Transformer(Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, layer_weights=kind,
-                                         bias_variance=1.0), 0) for kind in ("copied", "shared"))
+    """The same function; copies are parameters of their own, and a shared layer is one set of
+    them."""
+    copied, shared = (
+        Transformer(
+            Config(
+                n_layers=3, d_model=32, n_heads=2, n_ctx=8, layer_weights=kind, bias_variance=1.0
+            ),
+            0,
+        )
+        for kind in ("copied", "shared")
+    )
     inputs = batch.draw(shared.config, 0)
     for model in (copied, shared):
         model.loss(model(inputs.input), inputs).backward()
     assert torch.equal(copied(inputs.input), shared(inputs.input))
-    assert [len({id(layer.weights["W_in"]) for layer in model.layers}) for model in (copied, shared)] == [3, 1]
+    assert [
+        len({id(layer.weights["W_in"]) for layer in model.layers}) for model in (copied, shared)
+    ] == [3, 1]
     assert len({layer.weights["W_in"].data_ptr() for layer in copied.layers}) == 3
-    assert 3 * sum(one.numel() for one in shared.parameters()) == sum(one.numel() for one in copied.parameters())
+    assert 3 * sum(one.numel() for one in shared.parameters()) == sum(
+        one.numel() for one in copied.parameters()
+    )
     for name, parameter in shared.layers[0].named_parameters():
         parts = [layer.get_parameter(name).grad for layer in copied.layers]
         torch.testing.assert_close(parameter.grad, sum(parts), rtol=1e-4, atol=1e-7)
@@ -589,19 +767,33 @@ def test_loops_pass_through_the_first_layers_again() -> None:
     x = inputs.input
     for _ in range(3):
         x, _ = once.through(once.layers, x)
-    assert torch.equal(thrice.finish(thrice.through(thrice.layers, inputs.input)[0]), once.finish(x))
-    assert sum(one.numel() for one in thrice.parameters()) == sum(one.numel() for one in once.parameters())
+    assert torch.equal(
+        thrice.finish(thrice.through(thrice.layers, inputs.input)[0]), once.finish(x)
+    )
+    assert sum(one.numel() for one in thrice.parameters()) == sum(
+        one.numel() for one in once.parameters()
+    )
     assert thrice.config.sizes.n_parameters == once.config.sizes.n_parameters
 
 
 @pytest.mark.parametrize("megabytes", ["400", "0.01"])
 @pytest.mark.parametrize(("weights", "unique"), [("shared", 1), ("looped", 2), ("looped", 3)])
-def test_a_shared_layers_gradient_is_one_number(weights: str, unique: int, megabytes: str,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether activations are kept or computed twice, and without leaving a gradient of weights or biases."""
+def test_a_shared_layers_gradient_is_one_number(
+    weights: str, unique: int, megabytes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether activations are kept or computed twice, and without leaving a gradient of weights or
+    biases."""
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", megabytes)
-    config = Config(n_layers=6, d_model=32, n_heads=2, n_ctx=8, n_seeds=1, layer_weights=weights, n_loops=6 // unique,
-                    bias_variance=1.0)
+    config = Config(
+        n_layers=6,
+        d_model=32,
+        n_heads=2,
+        n_ctx=8,
+        n_seeds=1,
+        layer_weights=weights,
+        n_loops=6 // unique,
+        bias_variance=1.0,
+    )
     assert bool(config.sizes.block) == (megabytes == "0.01")
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
     found = Pass(config, 0).observe(model, inputs)[0]
@@ -627,15 +819,20 @@ def test_biases_are_drawn_by_their_matrixs_fan_in() -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_biases_everywhere_are_those_of_torchs_layer(causal: bool) -> None:
-    """Whose attention's are drawn, too: the same weights and biases, the same forward and gradients."""
-    config = SMALL.replace(n_layers=1, causal=causal, activation_rescaled=False, bias_variance=5.0, biases="all")
+    """Whose attention's are drawn, too: the same weights and biases, the same forward and
+    gradients."""
+    config = SMALL.replace(
+        n_layers=1, causal=causal, activation_rescaled=False, bias_variance=5.0, biases="all"
+    )
     ours = Transformer(config, 0).layers[0]
     theirs = nn.TransformerEncoderLayer(32, 4, 128, dropout=0, batch_first=True, norm_first=True)
     names = {"self_attn.out_proj": "O", "linear1": "in", "linear2": "out"}
     drawn = dict(ours.named_parameters(remove_duplicate=False))
     drawn = {name.split(".")[-1]: parameter for name, parameter in drawn.items()}
-    packed = {"weight": torch.cat([drawn[f"W_{name}"] for name in "QKV"]),
-              "bias": torch.cat([drawn[f"b_{name}"] for name in "QKV"])}
+    packed = {
+        "weight": torch.cat([drawn[f"W_{name}"] for name in "QKV"]),
+        "bias": torch.cat([drawn[f"b_{name}"] for name in "QKV"]),
+    }
     with torch.no_grad():
         for kind, letter in (("weight", "W"), ("bias", "b")):
             getattr(theirs.self_attn, f"in_proj_{kind}").copy_(packed[kind])
@@ -643,17 +840,23 @@ def test_biases_everywhere_are_those_of_torchs_layer(causal: bool) -> None:
                 getattr(theirs.get_submodule(path), kind).copy_(drawn[f"{letter}_{name}"])
     x, direction = torch.randn(2, 8, 32), torch.randn(2, 8, 32)
     mine = ours(x)[0]
-    yours = theirs(x, src_mask=nn.Transformer.generate_square_subsequent_mask(8) if causal else None)
+    yours = theirs(
+        x, src_mask=nn.Transformer.generate_square_subsequent_mask(8) if causal else None
+    )
     torch.testing.assert_close(mine, yours, atol=1e-5, rtol=1e-5)
     (mine * direction).sum().backward()
     (yours * direction).sum().backward()
     found = torch.cat([drawn[f"b_{name}"].grad for name in "QKV"])
     torch.testing.assert_close(found, theirs.self_attn.in_proj_bias.grad, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(drawn["b_O"].grad, theirs.self_attn.out_proj.bias.grad, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        drawn["b_O"].grad, theirs.self_attn.out_proj.bias.grad, atol=1e-4, rtol=1e-4
+    )
 
 
 def test_a_gate_has_a_bias_where_all_matrices_have() -> None:
-    config = SMALL.replace(attention_gate="coordinate", bias_variance=1.0, biases="all", mlp="gated")
+    config = SMALL.replace(
+        attention_gate="coordinate", bias_variance=1.0, biases="all", mlp="gated"
+    )
     layer = Transformer(config, 0).layers[0]
     assert list(layer.biases) == ["b_Q", "b_K", "b_V", "b_O", "b_G", "b_gate", "b_in", "b_out"]
     without = Transformer(config.replace(attention_gate="none", biases="mlp"), 0).layers[0]
@@ -670,11 +873,18 @@ def test_a_gate_has_a_bias_where_all_matrices_have() -> None:
 @pytest.mark.parametrize("position", ["none", "rotary"])
 @pytest.mark.parametrize(("readout", "ratio"), [("tied", 1.0), ("tied_scaled", 32**-0.5)])
 @pytest.mark.parametrize("masks", [False, True])
-def test_a_tied_readout_is_the_embedding(readout: str, position: str, ratio: float, masks: bool) -> None:
-    """Over a character's part of the stream it is 1, or 1/√d; one parameter, whose gradient is the sum of two."""
-    config = SMALL.replace(input="text", loss="next_token", position=position, input_second_moment=0.3)
+def test_a_tied_readout_is_the_embedding(
+    readout: str, position: str, ratio: float, masks: bool
+) -> None:
+    """Over a character's part of the stream it is 1, or 1/√d; one parameter, whose gradient is the
+    sum of two."""
+    config = SMALL.replace(
+        input="text", loss="next_token", position=position, input_second_moment=0.3
+    )
     inputs = batch.draw(config, 0)
-    separate, tied = (Transformer(config.replace(readout=name), 0, masks=masks) for name in ("separate", readout))
+    separate, tied = (
+        Transformer(config.replace(readout=name), 0, masks=masks) for name in ("separate", readout)
+    )
     assert "W_U" not in dict(tied.named_parameters())
     assert torch.allclose(separate.embed(inputs), tied.embed(inputs), rtol=1e-5)
     tied.P = None if tied.P is None else nn.Parameter(0 * tied.P)
@@ -700,14 +910,20 @@ def test_measuring_leaves_no_gradient_in_a_tied_readout() -> None:
 
 def test_a_tied_readout_has_one_rate() -> None:
     config = SMALL.replace(input="text", loss="next_token", readout="tied")
-    with pytest.raises(ConfigError, match=r"readout = tied needs parametrization = standard or ntk, .*; got .* = mup"):
+    with pytest.raises(
+        ConfigError,
+        match=r"readout = tied needs parametrization = standard or ntk, .*; got .* = mup",
+    ):
         config.replace(parametrization="mup")
     assert config.replace(loss="linear").accepts(parametrization="mup")
 
 
-@pytest.mark.parametrize("choices", [{}, {"attention": "none"}, {"input_second_moment": 4.0}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{}, {"attention": "none"}, {"input_second_moment": 4.0}], ids=str
+)
 def test_admins_factors_are_found_in_the_first_pass(choices: dict[str, Any]) -> None:
-    """1, then by each branch so far √(E x_0² + Σ E F²), with those below in place; a second pass leaves them."""
+    """1, then by each branch so far √(E x_0² + Σ E F²), with those below in place; a second pass
+    leaves them."""
     config = SMALL.replace(norm_placement="post", residual="admin_profiled", **choices)
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
     x, seen = model.embed(inputs), {}
@@ -720,7 +936,9 @@ def test_admins_factors_are_found_in_the_first_pass(choices: dict[str, Any]) -> 
             expected.append(math.sqrt(total) if expected else 1.0)
             total += float(seen[layer, site].square().mean()) if (layer, site) in seen else 0.0
     there = slice(None) if "attention" not in choices else slice(1, None, 2)
-    expected[1] = 1.0 if "attention" in choices else expected[1]  # of the first branch that there is
+    expected[1] = (
+        1.0 if "attention" in choices else expected[1]
+    )  # of the first branch that there is
     torch.testing.assert_close(found[there], torch.tensor(expected)[there])
     model.embed(batch.draw(config, 1))
     assert torch.equal(found, torch.stack([layer.skip for layer in model.layers]).flatten())
@@ -742,19 +960,46 @@ def saved_bytes(config: Config) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         model.loss(model(model.embed(inputs).detach().requires_grad_()), inputs)
-    return sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in weights)
+    return sum(
+        tensor.untyped_storage().nbytes()
+        for pointer, tensor in kept.items()
+        if pointer not in weights
+    )
 
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"norm_placement": "none"}, {"norm_placement": "peri", "norm": "rms", "qk_norm": True, "activation": "gelu",
-     "causal": True, "parametrization": "ntk", "residual": "rezero"}, {"n_ctx": 512, "n_heads": 8},
-     {"residual_attention": "scores", "norm_placement": "post"}, {"residual_attention": "qk", "logit_cap": 50},
-     {"attention": "none"}, {"residual": "layer_scale"}, {"n_layers": 50, "d_model": 64, "n_ctx": 32},
-     {"activation_rescaled": False}, {"mlp_ratio": 1}, {"stream": "parallel"}, {"stream": "hyper", "n_streams": 2},
-     {"stream": "manifold"}, {"stream": "manifold", "n_streams": 8, "d_model": 64}, {"stream": "depth_attention"},
-     {"attention_gate": "coordinate"}, {"sink": "learned"}, {"head_size": 256, "n_heads": 8, "n_kv_heads": 1},
-     {"head_size": 8, "n_heads": 8}, {"position": "rotary", "value_residual": True, "attention_scale": "ssmax"}],
+    [
+        {},
+        {"norm_placement": "none"},
+        {
+            "norm_placement": "peri",
+            "norm": "rms",
+            "qk_norm": True,
+            "activation": "gelu",
+            "causal": True,
+            "parametrization": "ntk",
+            "residual": "rezero",
+        },
+        {"n_ctx": 512, "n_heads": 8},
+        {"residual_attention": "scores", "norm_placement": "post"},
+        {"residual_attention": "qk", "logit_cap": 50},
+        {"attention": "none"},
+        {"residual": "layer_scale"},
+        {"n_layers": 50, "d_model": 64, "n_ctx": 32},
+        {"activation_rescaled": False},
+        {"mlp_ratio": 1},
+        {"stream": "parallel"},
+        {"stream": "hyper", "n_streams": 2},
+        {"stream": "manifold"},
+        {"stream": "manifold", "n_streams": 8, "d_model": 64},
+        {"stream": "depth_attention"},
+        {"attention_gate": "coordinate"},
+        {"sink": "learned"},
+        {"head_size": 256, "n_heads": 8, "n_kv_heads": 1},
+        {"head_size": 8, "n_heads": 8},
+        {"position": "rotary", "value_residual": True, "attention_scale": "ssmax"},
+    ],
 )
 def test_the_memory_estimate_holds(choices: dict[str, object]) -> None:
     config = Config(n_layers=4).replace(**choices)
@@ -765,7 +1010,9 @@ def test_noise_that_nobody_asks_for_any_more_is_forgotten(monkeypatch: pytest.Mo
     monkeypatch.setattr(noise, "SPARE", 0)
     deep = noise.stack(0, "of a deep model", 8, (4, 4))
     noise.settle()
-    assert noise.stack(0, "of a deep model", 2, (4, 4)).data_ptr() == deep.data_ptr(), "what was just used is kept"
+    assert noise.stack(0, "of a deep model", 2, (4, 4)).data_ptr() == deep.data_ptr(), (
+        "what was just used is kept"
+    )
     assert noise.settle(), "but not the layers that were not used since"
     shallow = noise.stack(0, "of a deep model", 2, (4, 4))
     assert shallow.untyped_storage().nbytes() == shallow.nbytes

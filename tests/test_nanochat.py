@@ -1,7 +1,8 @@
-"""The preset nanochat against the model of github.com/karpathy/nanochat, as its gpt.py of July 2026 computes it.
+"""The preset nanochat against the model of github.com/karpathy/nanochat, as its gpt.py of July 2026
+computes it.
 
-The package is not installed: `Authors` does the same, written anew, and `pieces` are what the preset leaves out.
-"""
+The package is not installed: `Authors` does the same, written anew, and `pieces` are what the
+preset leaves out."""
 
 from __future__ import annotations
 
@@ -18,11 +19,20 @@ from explorer.model import Transformer, draw_weights
 from explorer.model.batch import draw
 from explorer.theory import initial_loss
 
-SIZES: dict[str, Any] = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 24, "batch_size": 2, "n_seeds": 1,
-                         "input": "text", "loss": "next_token"}
+SIZES: dict[str, Any] = {
+    "n_layers": 4,
+    "d_model": 64,
+    "n_heads": 4,
+    "n_ctx": 24,
+    "batch_size": 2,
+    "n_seeds": 1,
+    "input": "text",
+    "loss": "next_token",
+}
 VOCABULARY = 103
 BASE, GAIN, CAP = 1e5, 1.2, 15.0
-"""The rotary base, the factor on normalized queries and on keys, and the soft cap of the output's logits."""
+"""The rotary base, the factor on normalized queries and on keys, and the soft cap of the output's
+logits."""
 ROUNDING = 3e-5
 
 
@@ -36,11 +46,18 @@ def uniform(*shape: int, bound: float) -> Tensor:
 
 
 def turn(x: Tensor) -> Tensor:
-    """Turns the pairs i and i + half of `[batch, token, head, coordinate]` by −position · base^(−i / half)."""
+    """Turns the pairs i and i + half of `[batch, token, head, coordinate]` by −position · base^(−i
+    / half)."""
     half = x.shape[-1] // 2
     angles = torch.outer(torch.arange(x.shape[1]), BASE ** (-torch.arange(half) / half))[:, None]
     first, second = x[..., :half], x[..., half:]
-    return torch.cat([first * angles.cos() + second * angles.sin(), second * angles.cos() - first * angles.sin()], -1)
+    return torch.cat(
+        [
+            first * angles.cos() + second * angles.sin(),
+            second * angles.cos() - first * angles.sin(),
+        ],
+        -1,
+    )
 
 
 class Authors:
@@ -52,18 +69,32 @@ class Authors:
         bound = math.sqrt(3 / d)
         self.heads, self.pieces = config.n_heads, pieces
         self.E, self.readout = 0.8 * torch.randn(VOCABULARY, d), 0.001 * torch.randn(VOCABULARY, d)
-        self.layers = [{
-            "W_Q": uniform(d, d, bound=bound), "W_K": uniform(d, d, bound=bound), "W_V": uniform(d, d, bound=bound),
-            "W_O": torch.zeros(d, d), "W_in": uniform(4 * d, d, bound=0.4 * bound), "W_out": torch.zeros(d, 4 * d),
-        } for _ in range(n)]
+        self.layers = [
+            {
+                "W_Q": uniform(d, d, bound=bound),
+                "W_K": uniform(d, d, bound=bound),
+                "W_V": uniform(d, d, bound=bound),
+                "W_O": torch.zeros(d, d),
+                "W_in": uniform(4 * d, d, bound=0.4 * bound),
+                "W_out": torch.zeros(d, 4 * d),
+            }
+            for _ in range(n)
+        ]
         share = [layer / max(n - 1, 1) for layer in range(n)]
-        self.stays, self.returns = [1.15 - 0.1 * part for part in share], [0.2 - 0.15 * part for part in share]
+        self.stays, self.returns = (
+            [1.15 - 0.1 * part for part in share],
+            [0.2 - 0.15 * part for part in share],
+        )
         self.smear, self.smear_gate, self.backout = 0.0, 0.02 * torch.rand(24), 0.2
-        self.values = {layer: (uniform(VOCABULARY, d, bound=bound), 0.02 * torch.rand(self.heads, 12))
-                       for layer in range(n) if layer % 2 == (n - 1) % 2}
+        self.values = {
+            layer: (uniform(VOCABULARY, d, bound=bound), 0.02 * torch.rand(self.heads, 12))
+            for layer in range(n)
+            if layer % 2 == (n - 1) % 2
+        }
 
     def run(self, ids: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
-        """The stream and each layer's output, the patterns `[batch, head, query, key]`, the output, and its logits."""
+        """The stream and each layer's output, the patterns `[batch, head, query, key]`, the output,
+        and its logits."""
         x = norm(self.E[ids])
         if self.pieces:
             gate = self.smear * torch.sigmoid(x[:, 1:, :24] @ self.smear_gate)[..., None]
@@ -82,9 +113,13 @@ class Authors:
         output = norm(x)
         return stream, patterns, output, CAP * torch.tanh(output @ self.readout.T / CAP)
 
-    def attention(self, x: Tensor, ids: Tensor, layer: int, matrices: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def attention(
+        self, x: Tensor, ids: Tensor, layer: int, matrices: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """The branch `[batch, token, d_model]`, and its pattern."""
-        q, k, v = ((x @ matrices[name].T).unflatten(-1, (self.heads, -1)) for name in ("W_Q", "W_K", "W_V"))
+        q, k, v = (
+            (x @ matrices[name].T).unflatten(-1, (self.heads, -1)) for name in ("W_Q", "W_K", "W_V")
+        )
         if self.pieces and layer in self.values:
             table, gate = self.values[layer]
             v = v + 3 * torch.sigmoid(x[..., :12] @ gate.T)[..., None] * table[ids].view_as(v)
@@ -96,11 +131,12 @@ class Authors:
 
 
 def largest(config: Config, start: bool = False, pieces: bool = False) -> dict[str, float]:
-    """Largest difference of our model of a config, with the weights of theirs, over their root mean square.
+    """Largest difference of our model of a config, with the weights of theirs, over their root mean
+    square.
 
     Args:
-        start: with the weights as they are drawn; else the last matrices are large, and so is the readout.
-        pieces: theirs has what the preset leaves out.
+        start: with the weights as they are drawn; else the last matrices are large, and so is the
+        readout. pieces: theirs has what the preset leaves out.
     """
     theirs, ours, batch = Authors(config, pieces), Transformer(config, 0), draw(config, 0)
     if not start:
@@ -120,29 +156,50 @@ def largest(config: Config, start: bool = False, pieces: bool = False) -> dict[s
         patterns: list[Tensor] = []
         streams: list[Tensor] = []
         taken = {"pattern": patterns, "embed": streams, "resid_post": streams}
-        output = ours(norm(theirs.E[batch.input]),
-                      lambda site, layer, tensor: taken.get(site, []).append(tensor))
+        output = ours(
+            norm(theirs.E[batch.input]),
+            lambda site, layer, tensor: taken.get(site, []).append(tensor),
+        )
         expected = theirs.run(batch.input)
         found = (torch.stack(streams), torch.stack(patterns), output, ours.logits(output))
-        return {name: float((one - two).abs().max() / two.square().mean().sqrt()) for name, one, two in zip(
-            ("stream", "pattern", "output", "logits"), found,
-            (torch.stack(expected[0]), torch.stack(expected[1]), *expected[2:]), strict=True)}
+        return {
+            name: float((one - two).abs().max() / two.square().mean().sqrt())
+            for name, one, two in zip(
+                ("stream", "pattern", "output", "logits"),
+                found,
+                (torch.stack(expected[0]), torch.stack(expected[1]), *expected[2:]),
+                strict=True,
+            )
+        }
 
 
 def test_the_same_weights_give_the_same_numbers() -> None:
     assert max(largest(preset("nanochat", **SIZES)).values()) < ROUNDING
 
 
-@pytest.mark.parametrize("change", [
-    {"qk_gain": 1.0}, {"rope_base": 1e4}, {"activation": "relu"}, {"activation_rescaled": True}, {"qk_norm": False},
-    {"causal": False}, {"norm": "layer"}, {"output_cap": 30.0}, {"norm_placement": "post"}, {"attention_scale": "d"},
-], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"qk_gain": 1.0},
+        {"rope_base": 1e4},
+        {"activation": "relu"},
+        {"activation_rescaled": True},
+        {"qk_norm": False},
+        {"causal": False},
+        {"norm": "layer"},
+        {"output_cap": 30.0},
+        {"norm_placement": "post"},
+        {"attention_scale": "d"},
+    ],
+    ids=str,
+)
 def test_one_other_choice_is_told_apart(change: dict[str, Any]) -> None:
     assert max(largest(preset("nanochat", **SIZES, **change)).values()) > 1e-2
 
 
 def test_what_is_left_out_changes_the_stream_s_length_alone_at_the_start() -> None:
-    """Patterns, output and logits are those of the whole model; the stream is x_0 times a number."""
+    """Patterns, output and logits are those of the whole model; the stream is x_0 times a
+    number."""
     config = preset("nanochat", **SIZES)
     found = largest(config, start=True, pieces=True)
     assert found.pop("stream") > 0.1
@@ -167,7 +224,9 @@ def test_its_weights_are_drawn_as_theirs() -> None:
         pair = weight, torch.stack([layer[name] for layer in theirs])
         ours, other = (float(part.square().mean()) for part in pair)
         assert ours == pytest.approx(other, rel=0.02), name
-        assert float(pair[0].abs().max()) == pytest.approx(float(pair[1].abs().max()), rel=1e-3), name
+        assert float(pair[0].abs().max()) == pytest.approx(float(pair[1].abs().max()), rel=1e-3), (
+            name
+        )
     assert not any(layer[name].any() for layer in theirs for name in ("W_O", "W_out"))
 
 
@@ -175,7 +234,11 @@ def test_a_readout_as_small_as_theirs_starts_at_ln_V() -> None:
     """Ours, of variance 1/d, half a nat above."""
     config = preset("nanochat", **SIZES)
     batch = draw(config, 0)
-    loss = F.cross_entropy(Authors(config).run(batch.input)[3].flatten(0, 1), batch.target.flatten())
-    chance = 0.001 * math.sqrt(config.d_model / batch.target.numel())  # of the mean of the targets' logits
+    loss = F.cross_entropy(
+        Authors(config).run(batch.input)[3].flatten(0, 1), batch.target.flatten()
+    )
+    chance = 0.001 * math.sqrt(
+        config.d_model / batch.target.numel()
+    )  # of the mean of the targets' logits
     assert float(loss) == pytest.approx(math.log(VOCABULARY), abs=4 * chance)
     assert initial_loss(config) == pytest.approx(math.log(VOCABULARY) + 0.5, abs=0.02)

@@ -1,4 +1,5 @@
-"""What leaves the house: a wheel that carries the notebook and the page's files, and versions that were tested."""
+"""What leaves the house: a wheel that carries the notebook and the page's files, and versions that
+were tested."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     source, packed = ROOT / "explorer", unpacked / "explorer"
     files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
-    assert [file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()] == []
+    assert [
+        file for file in files if "__pycache__" not in file.parts and not (packed / file).is_file()
+    ] == []
 
 
 def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
@@ -45,24 +48,40 @@ def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
 def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
     (metadata,) = unpacked.glob("*.dist-info/METADATA")
     said = message_from_string(metadata.read_text(encoding="utf-8"))
-    licences = ["LICENSE", "explorer/plotlyjs/LICENSE"]  # ours, and that of the plotly.js which the package carries
-    assert (said["License-Expression"], said.get_all("License-File")) == ("BSD-3-Clause AND MIT", licences)
+    licences = [
+        "LICENSE",
+        "explorer/plotlyjs/LICENSE",
+    ]  # ours, and that of the plotly.js which the package carries
+    assert (said["License-Expression"], said.get_all("License-File")) == (
+        "BSD-3-Clause AND MIT",
+        licences,
+    )
     for licence in licences:
-        assert (metadata.parent / "licenses" / licence).read_bytes() == (ROOT / licence).read_bytes()
+        assert (metadata.parent / "licenses" / licence).read_bytes() == (
+            ROOT / licence
+        ).read_bytes()
     assert said["Author"] == "The Transformer Signal Explorer authors"
     assert said["Author"] in (ROOT / "LICENSE").read_text(encoding="utf-8")
     pythons = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", [])), re.MULTILINE)
     assert said["Requires-Python"] == f">={pythons[0]}"
     workflow = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
     assert re.findall(r'"(3\.\d+)"', workflow) == pythons
-    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_citation_and_changelog_have_the_version() -> None:
-    citation, changes = ((ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md"))
-    version, released = (re.search(rf"^{field}: (\S+)$", citation, re.MULTILINE)[1]  # type: ignore[index]
-                         for field in ("version", "date-released"))
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation, changes = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md")
+    )
+    version, released = (
+        re.search(rf"^{field}: (\S+)$", citation, re.MULTILINE)[1]  # type: ignore[index]
+        for field in ("version", "date-released")
+    )
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     assert version == declared
     assert f"## {version} ({released})" in changes
 
@@ -79,8 +98,12 @@ def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
         there = page if not path else page.parent / path
         assert there.exists(), target
         if anchor:
-            heads = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8").lower(), re.MULTILINE)
-            assert anchor in [re.sub(r"[^\w -]", "", head).replace(" ", "-") for head in heads], target
+            heads = re.findall(
+                r"^#+ (.+)$", there.read_text(encoding="utf-8").lower(), re.MULTILINE
+            )
+            assert anchor in [re.sub(r"[^\w -]", "", head).replace(" ", "-") for head in heads], (
+                target
+            )
 
 
 def test_the_first_page_is_short() -> None:
@@ -90,11 +113,16 @@ def test_the_first_page_is_short() -> None:
 def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
     extensions = "etc/jupyter/jupyter_server_config.d/explorer.json"
     (installed,) = unpacked.glob(f"*.data/data/{extensions}")
-    assert installed.read_bytes() == (ROOT / "explorer/jupyter" / extensions.removeprefix("etc/jupyter/")).read_bytes()
+    assert (
+        installed.read_bytes()
+        == (ROOT / "explorer/jupyter" / extensions.removeprefix("etc/jupyter/")).read_bytes()
+    )
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     assert explorer.__version__ == declared
     told = subprocess.check_output([sys.executable, "-m", "explorer", "--version"], text=True)
     assert told == f"explorer {declared}\n"
@@ -110,15 +138,26 @@ def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:
 
 def requirements() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    lines = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
     return [Requirement(line) for line in lines]
 
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
 def test_tested_version_is_in_the_range_we_promise(requirement: Requirement) -> None:
-    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
+    pins = dict(
+        re.findall(
+            r"^([\w.-]+)==(\S+)$",
+            (ROOT / "constraints.txt").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    )
     pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
-    assert requirement.name in pins, f"constraints.txt does not say which {requirement.name} was tested"
+    assert requirement.name in pins, (
+        f"constraints.txt does not say which {requirement.name} was tested"
+    )
     assert pins[requirement.name] in requirement.specifier
 
 
@@ -126,7 +165,8 @@ RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n{then}\n'
 
 
 class Checkout:
-    """The Makefile's recipes alone: programs that write down how they are called, and a uv that fails, as offline."""
+    """The Makefile's recipes alone: programs that write down how they are called, and a uv that
+    fails, as offline."""
 
     def __init__(self, folder: Path, with_uv: bool = False) -> None:
         self.folder, self.log = folder, folder / "calls"
@@ -148,13 +188,23 @@ class Checkout:
         """The calls of installers that making the targets takes."""
         self.log.write_text("", encoding="utf-8")
         path = f"{self.folder}/bin:/usr/bin:/bin"
-        subprocess.run(["make", *targets], cwd=self.folder, env={"PATH": path}, check=True, capture_output=True)
-        return [line for line in self.log.read_text(encoding="utf-8").splitlines() if " install " in line]
+        subprocess.run(
+            ["make", *targets], cwd=self.folder, env={"PATH": path}, check=True, capture_output=True
+        )
+        return [
+            line
+            for line in self.log.read_text(encoding="utf-8").splitlines()
+            if " install " in line
+        ]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere plain pip takes a torch without CUDA")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere plain pip takes a torch without CUDA"
+)
 @pytest.mark.parametrize("with_uv", [True, False])
-def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(tmp_path: Path, with_uv: bool) -> None:
+def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(
+    tmp_path: Path, with_uv: bool
+) -> None:
     calls = Checkout(tmp_path, with_uv).make(".venv/.installed")
     assert [call.split()[0] for call in calls] == (["uv", "python"] if with_uv else ["python"])
     assert not with_uv or "--torch-backend auto -c constraints.txt torch" in calls[0]
@@ -162,7 +212,9 @@ def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(tmp_path
     assert calls[-1].endswith("-c constraints.txt -e .")
 
 
-def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environment(tmp_path: Path) -> None:
+def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environment(
+    tmp_path: Path,
+) -> None:
     checkout = Checkout(tmp_path)
 
     def extras(*targets: str) -> list[str]:
@@ -184,7 +236,9 @@ def test_an_install_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     working = (tmp_path / "bin/python3").read_text(encoding="utf-8")
     for target, installed in (("run", "."), ("test", ".[docs,models,test]")):
         # A shell that was started with SIGINT ignored, as behind nohup, does not die of it.
-        interrupted = working.replace("echo", 'case "$*" in *install*) kill -INT $$; exit 130;; esac; echo')
+        interrupted = working.replace(
+            "echo", 'case "$*" in *install*) kill -INT $$; exit 130;; esac; echo'
+        )
         for program in (tmp_path / "bin/python3", tmp_path / ".venv/bin/python"):
             if program.exists():
                 program.write_text(interrupted, encoding="utf-8")

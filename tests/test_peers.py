@@ -1,4 +1,5 @@
-"""The table of peers: rows of this project agree with the definitions, and one that fails is reported as such."""
+"""The table of peers: rows of this project agree with the definitions, and one that fails is
+reported as such."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def expected() -> Values:
     return reference(subject(SIZES[SIZE]))
 
 
-@pytest.mark.parametrize("row", [hooks, own_pass, own_watch, own_probe], ids=lambda row: row.__name__)
+@pytest.mark.parametrize(
+    "row", [hooks, own_pass, own_watch, own_probe], ids=lambda row: row.__name__
+)
 def test_rows_agree(row, expected):
     found = deviations(row.prepare(subject(SIZES[SIZE]))(), expected)
     assert set(found) == set(STATISTICS)
@@ -43,12 +46,17 @@ def test_rows_agree(row, expected):
 def test_a_sample_variance_for_a_population_disagrees(expected):
     """One in 16,384 entries: the least wrong definition that there is."""
     entries = SIZES[SIZE].batch_size * SIZES[SIZE].n_ctx * SIZES[SIZE].d_model
-    wrong = {"second_moment": [value * entries / (entries - 1) for value in expected["second_moment"]]}
+    wrong = {
+        "second_moment": [value * entries / (entries - 1) for value in expected["second_moment"]]
+    }
     assert deviations(wrong, expected)["second_moment"] > tolerance(SIZES[SIZE].n_layers)
 
 
 def test_missing_layers_disagree(expected):
-    assert deviations({"second_moment": expected["second_moment"][1:]}, expected)["second_moment"] == math.inf
+    assert (
+        deviations({"second_moment": expected["second_moment"][1:]}, expected)["second_moment"]
+        == math.inf
+    )
 
 
 def test_a_row_leaves_no_hook_and_no_gradient(plain):

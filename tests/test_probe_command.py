@@ -1,4 +1,5 @@
-"""`explorer probe`: a person's own model from the command line, as JSON or as a page that loads nothing."""
+"""`explorer probe`: a person's own model from the command line, as JSON or as a page that loads
+nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from explorer.figures import BY_CHOICE, FIGURES
 from explorer.figures.pages import page
 from explorer.profile import Profile
 
-CODE = '''
+CODE = """
 import torch
 from torch import nn
 
@@ -43,7 +44,7 @@ def wrong():
 
 def broken():
     return 1 / 0
-'''
+"""
 
 
 @pytest.fixture
@@ -58,8 +59,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_json_on_standard_output(here: Path) -> None:
     """As a shell sees it: exit code, standard output, standard error."""
-    done = subprocess.run([sys.executable, "-m", "explorer", "probe", "mine:make"], cwd=here, capture_output=True,
-                          text=True, check=False, env={"PYTHONPATH": str(Path(explorer.__file__).parent.parent)})
+    done = subprocess.run(
+        [sys.executable, "-m", "explorer", "probe", "mine:make"],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(Path(explorer.__file__).parent.parent)},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     profile = Profile.from_json(done.stdout)
     assert profile.model == "TransformerEncoder"
@@ -77,28 +84,52 @@ def test_a_page(here: Path) -> None:
     assert main(["probe", "mine:make", "--html", "page.html"]) == 0
     html = (here / "page.html").read_text(encoding="utf-8")
     assert html.count("plotly.js v") == 1
-    unread = {"output_logit_rms", "output_logit_largest"}  # of a readout by layer, which only our model shows
-    assert html.count('class="plotly-graph-div"') == len({*FIGURES, *BY_CHOICE, "weight_variance"} - unread)
+    unread = {
+        "output_logit_rms",
+        "output_logit_largest",
+    }  # of a readout by layer, which only our model shows
+    assert html.count('class="plotly-graph-div"') == len(
+        {*FIGURES, *BY_CHOICE, "weight_variance"} - unread
+    )
     assert "<h2>3 layers: layers.0 … layers.2</h2>" in html
     assert not re.search(r'<(script|link|img)[^>]*(src|href)="?(https?:)?//', html)
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), [
-    (("mine",), "factory must be package.module:function; got 'mine'"),
-    (("mine:absent",), "factory must be a function; mine has no absent"),
-    (("not_there:make",),
-     "factory must be importable; not_there is not: ModuleNotFoundError: No module named 'not_there'"),
-    (("mine:broken",), "factory must run without arguments; mine:broken raised ZeroDivisionError: division by zero"),
-    (("mine:alone",), "factory must return (model, batch) or (model, batch, loss); mine:alone returned Transformer"),
-    (("mine:empty",), "batch must hold at least one token; got [(2, 0, 16)]"),
-    (("mine:wrong",), "model must run on its batch; it raised AssertionError: was expecting embedding dimension of 16"),
-    (("mine:make", "--json", "no/such/folder.json"),
-     "file must be one that can be written; got 'no/such/folder.json' (No such file or directory)"),
-    (("mine:make", "--json", "a\0b"),
-     r"file must be one that can be written; got 'a\x00b' (no path has the character NUL)"),
-])
-def test_what_is_wrong_is_one_line(here: Path, arguments: tuple[str, ...], complaint: str,
-                                   capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("mine",), "factory must be package.module:function; got 'mine'"),
+        (("mine:absent",), "factory must be a function; mine has no absent"),
+        (
+            ("not_there:make",),
+            "factory must be importable; not_there is not: ModuleNotFoundError: No module named 'not_there'",
+        ),
+        (
+            ("mine:broken",),
+            "factory must run without arguments; mine:broken raised ZeroDivisionError: division by zero",
+        ),
+        (
+            ("mine:alone",),
+            "factory must return (model, batch) or (model, batch, loss); mine:alone returned Transformer",
+        ),
+        (("mine:empty",), "batch must hold at least one token; got [(2, 0, 16)]"),
+        (
+            ("mine:wrong",),
+            "model must run on its batch; it raised AssertionError: was expecting embedding dimension of 16",
+        ),
+        (
+            ("mine:make", "--json", "no/such/folder.json"),
+            "file must be one that can be written; got 'no/such/folder.json' (No such file or directory)",
+        ),
+        (
+            ("mine:make", "--json", "a\0b"),
+            r"file must be one that can be written; got 'a\x00b' (no path has the character NUL)",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    here: Path, arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = main(["probe", *arguments])
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
@@ -107,13 +138,26 @@ def test_what_is_wrong_is_one_line(here: Path, arguments: tuple[str, ...], compl
 
 
 def test_a_page_escapes_names_and_shows_theory_and_other_stacks() -> None:
-    values = {("second_moment", site): np.ones((1, length)) for site, length in
-              (("embed", 1), ("resid_mid", 2), ("resid_post", 2))}
-    values |= {(name, site): value for (_, site), value in values.items()
-               for name in ("activation_gradient", "token_correlation")}
+    values = {
+        ("second_moment", site): np.ones((1, length))
+        for site, length in (("embed", 1), ("resid_mid", 2), ("resid_post", 2))
+    }
+    values |= {
+        (name, site): value
+        for (_, site), value in values.items()
+        for name in ("activation_gradient", "token_correlation")
+    }
     inner = Profile("measured", values, model="<i>inner</i>", layers=("a<b", "c"), seeds=(0,))
-    outer = Profile("measured", values, model="<b>mine</b>", layers=("x.0", "x.1"), seeds=(0,),
-                    twin=Config(n_layers=2, d_model=16), notes={"logit_std": "1 < 2"}, others=(inner,))
+    outer = Profile(
+        "measured",
+        values,
+        model="<b>mine</b>",
+        layers=("x.0", "x.1"),
+        seeds=(0,),
+        twin=Config(n_layers=2, d_model=16),
+        notes={"logit_std": "1 < 2"},
+        others=(inner,),
+    )
     html = page(outer)
     assert "<b>mine" not in html.split("<script")[0]
     assert "&lt;b&gt;mine" in html

@@ -35,10 +35,21 @@ def test_the_stream_is_in_the_order_of_the_forward_pass() -> None:
 
 def test_the_frame_has_one_number_a_row() -> None:
     frame = profile().frame()
-    assert list(frame.columns) == ["origin", "seed", "site", "layer", "head", "position", "statistic", "value"]
+    assert list(frame.columns) == [
+        "origin",
+        "seed",
+        "site",
+        "layer",
+        "head",
+        "position",
+        "statistic",
+        "value",
+    ]
     assert frame.position.isna().all()
     assert len(frame) == sum(value.size for value in profile().values.values())
-    row = frame[(frame.seed == 6) & (frame.site == "pattern") & (frame.layer == 2) & (frame["head"] == 3)]
+    row = frame[
+        (frame.seed == 6) & (frame.site == "pattern") & (frame.layer == 2) & (frame["head"] == 3)
+    ]
     assert row.value.tolist() == [19.0]  # seed 1, layer index 1, head 3 of arange
     assert frame[frame.site == "embed"].layer.tolist() == [0, 0]
     assert frame[frame.site == "embed"]["head"].isna().all()
@@ -59,15 +70,24 @@ def test_a_missing_statistic_says_what_there_is() -> None:
 
 
 def test_a_statistic_of_one_site_needs_no_site() -> None:
-    np.testing.assert_array_equal(profile()["attention_entropy"], profile()["attention_entropy", "pattern"])
-    with pytest.raises(KeyError, match=r"second_moment has several sites: embed, resid_mid, resid_post; say"):
+    np.testing.assert_array_equal(
+        profile()["attention_entropy"], profile()["attention_entropy", "pattern"]
+    )
+    with pytest.raises(
+        KeyError, match=r"second_moment has several sites: embed, resid_mid, resid_post; say"
+    ):
         profile()["second_moment"]
 
 
-@pytest.mark.parametrize("key", ["mood", 3, None, ("second_moment",), ("second_moment", "moon"), ("a", "b", 3)])
+@pytest.mark.parametrize(
+    "key", ["mood", 3, None, ("second_moment",), ("second_moment", "moon"), ("a", "b", 3)]
+)
 def test_what_cannot_be_a_key_is_refused_with_what_can(key: object) -> None:
     assert key not in profile()
-    with pytest.raises(KeyError, match=r"this profile has no .*; it has second_moment@embed, .*activation_gradient@"):
+    with pytest.raises(
+        KeyError,
+        match=r"this profile has no .*; it has second_moment@embed, .*activation_gradient@",
+    ):
         profile()[key]  # type: ignore[index]
 
 
@@ -75,13 +95,17 @@ def test_a_profile_holds_what_it_iterates_over() -> None:
     whole = profile()
     assert list(whole) == whole.keys() == list(whole.values)
     assert all(key in whole and key[0] in whole for key in whole)
-    np.testing.assert_array_equal(dict(whole)["second_moment", "embed"], whole["second_moment", "embed"])
+    np.testing.assert_array_equal(
+        dict(whole)["second_moment", "embed"], whole["second_moment", "embed"]
+    )
 
 
 def test_what_is_no_statistic_or_no_array_of_layers_is_refused() -> None:
     with pytest.raises(ValueError, match=r"statistic must be one of second_moment, .*; got 'mood'"):
         Profile("measured", {("mood", "embed"): np.ones((1, 1))})
-    with pytest.raises(ValueError, match=r"second_moment at embed must be \[seed, layer\(, head\)\]; got \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"second_moment at embed must be \[seed, layer\(, head\)\]; got \(3,\)"
+    ):
         Profile("measured", {("second_moment", "embed"): np.ones(3)})
 
 
@@ -104,7 +128,9 @@ def test_the_first_trouble_is_found_forward_before_backward() -> None:
 
 def test_the_input_is_layer_0() -> None:
     bad = np.full((2, 3), np.nan)
-    broken = profile(second_moment__embed=np.array([[1.0], [np.nan]]), second_moment__resid_post=bad)
+    broken = profile(
+        second_moment__embed=np.array([[1.0], [np.nan]]), second_moment__resid_post=bad
+    )
     assert broken.first_nonfinite == Breakdown("second_moment", "embed", 0, 6)
     back = profile(activation_gradient__embed=np.full((2, 1), np.inf))
     assert back.first_nonfinite == Breakdown("activation_gradient", "embed", 0, 5)
@@ -112,7 +138,11 @@ def test_the_input_is_layer_0() -> None:
 
 def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
     bad = np.full((2, 3), np.inf)
-    broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad, logit_std__attn_scores=bad[..., None])
+    broken = profile(
+        second_moment__resid_mid=bad,
+        second_moment__attn_out=bad,
+        logit_std__attn_scores=bad[..., None],
+    )
     assert broken.first_nonfinite == Breakdown("logit_std", "attn_scores", 1, 5)
     broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
     assert broken.first_nonfinite == Breakdown("second_moment", "attn_out", 1, 5)
@@ -120,8 +150,12 @@ def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
 
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
     values = {("second_moment", "resid_post"): np.array([[1.0, np.nan]])}
-    assert Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None
-    assert Profile("predicted", values).first_nonfinite == Breakdown("second_moment", "resid_post", 2, 0)
+    assert (
+        Profile("predicted", values, notes={"second_moment": "not covered"}).first_nonfinite is None
+    )
+    assert Profile("predicted", values).first_nonfinite == Breakdown(
+        "second_moment", "resid_post", 2, 0
+    )
 
 
 def test_json_holds_every_number_also_those_that_json_lacks() -> None:
@@ -131,7 +165,11 @@ def test_json_holds_every_number_also_those_that_json_lacks() -> None:
     back = Profile.from_json(text)
     pd.testing.assert_frame_equal(back.frame(), original.frame())
     assert back.config == original.config
-    assert back.first_nonfinite == original.first_nonfinite == Breakdown("second_moment", "resid_post", 2, 5)
+    assert (
+        back.first_nonfinite
+        == original.first_nonfinite
+        == Breakdown("second_moment", "resid_post", 2, 5)
+    )
     assert json.loads(text)["first_nonfinite"]["layer"] == 2
     assert math.isnan(Profile.from_json(Profile("measured", profile().values).to_json()).seconds)
 
@@ -144,20 +182,37 @@ def test_an_empty_design_in_a_file_is_none() -> None:
 
 def test_the_vocabulary_is_complete() -> None:
     assert set(STATISTICS) == {
-        "second_moment", "token_correlation", "max_abs", "kurtosis", "logit_std", "attention_entropy",
-        "attention_entropy_normalized", "attention_max", "activation_gradient", "parameter_gradient", "feature_ratio",
-        "second_moment_by_position", "token_correlation_by_position", "attention_entropy_by_position",
-        "attention_received", "output_logit_rms", "output_logit_largest",
+        "second_moment",
+        "token_correlation",
+        "max_abs",
+        "kurtosis",
+        "logit_std",
+        "attention_entropy",
+        "attention_entropy_normalized",
+        "attention_max",
+        "activation_gradient",
+        "parameter_gradient",
+        "feature_ratio",
+        "second_moment_by_position",
+        "token_correlation_by_position",
+        "attention_entropy_by_position",
+        "attention_received",
+        "output_logit_rms",
+        "output_logit_largest",
     }
 
 
 def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
     whole = measure(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=4, n_seeds=1))
     data = json.loads(whole.to_json())
-    data["values"] = [row for row in data["values"] if row["statistic"] not in ("max_abs", "kurtosis")]
+    data["values"] = [
+        row for row in data["values"] if row["statistic"] not in ("max_abs", "kurtosis")
+    ]
     back = Profile.from_json(json.dumps(data))
     assert "max_abs" not in back
-    np.testing.assert_array_equal(back["second_moment", "resid_post"], whole["second_moment", "resid_post"])
+    np.testing.assert_array_equal(
+        back["second_moment", "resid_post"], whole["second_moment", "resid_post"]
+    )
     assert agreement(back, predict(back.config), "kurtosis").tone == ""
     assert {trace.name for trace in back.plot("max_abs").data} == {"float16 ends"}
 
@@ -165,15 +220,25 @@ def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
 @pytest.fixture(params=[(*STREAM, "mlp_out"), ("mlp_out", "attn_out"), ("pattern",)])
 def made_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Statistic:
     """A row more in the vocabulary, until the test is over: the share of numbers above 0.1."""
-    row = Statistic("above", "Share above", "n / N", "share of numbers above 0.1", request.param, reduce=lambda seen: (
-        seen.pattern.gt(0.1).float().mean(dim=(1, 3, 4)) if hasattr(seen, "pattern")
-        else seen.x.gt(0.1).float().flatten(1).mean(1)))
+    row = Statistic(
+        "above",
+        "Share above",
+        "n / N",
+        "share of numbers above 0.1",
+        request.param,
+        reduce=lambda seen: (
+            seen.pattern.gt(0.1).float().mean(dim=(1, 3, 4))
+            if hasattr(seen, "pattern")
+            else seen.x.gt(0.1).float().flatten(1).mean(1)
+        ),
+    )
     monkeypatch.setitem(STATISTICS, "above", row)
     return row
 
 
 def test_a_statistic_is_one_row(made_up: Statistic) -> None:
-    """Measured at its sites, empty with a note where it is not predicted, compared, in tables and drawn."""
+    """Measured at its sites, empty with a note where it is not predicted, compared, in tables and
+    drawn."""
     config = Config(n_layers=3, d_model=32, n_heads=2, n_ctx=8, n_seeds=2)
     measured, predicted = measure(config), predict(config)
     assert {site for name, site in measured if name == "above"} == set(made_up.sites)
@@ -184,7 +249,10 @@ def test_a_statistic_is_one_row(made_up: Statistic) -> None:
         assert np.isnan(predicted["above", site]).all()
         assert predicted["above", site].shape[1] == found.shape[1]
     assert predicted.notes["above"] == made_up.unpredicted
-    assert agreement(measured, predicted, "above").words == "theory does not cover this: it is measured only"
+    assert (
+        agreement(measured, predicted, "above").words
+        == "theory does not cover this: it is measured only"
+    )
     frame = measured.frame()
     assert set(frame[frame.statistic == "above"].site) == set(made_up.sites)
     pd.testing.assert_frame_equal(Profile.from_json(measured.to_json()).frame(), frame)
@@ -229,23 +297,55 @@ def test_every_statistic_draws_itself(name: str) -> None:
     assert all(words in {trace.name for trace in figure.data} for words in row.marks.values())
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({("second_moment", "embed"): [[1.0, 1.0]]}, "one number of layers at embed; got 2 beside 1, of second_moment"),
-    ({("second_moment", "embed"): [[[1.0]]]}, r"all sites of second_moment; got \(1,\) at resid_post beside \(1, 1\)"),
-    ({("second_moment", "resid_post"): [[1.0], [1.0]]}, r"as many seeds, .* got \(2,\) at resid_post beside \(1,\)"),
-    ({("mean", "resid_post"): [[1.0]]}, "one number of layers at resid_post; got 1 beside 2, of mean"),
-    ({("activation_gradient", "embed"): [[]]}, "one number of layers at embed; got 0 beside 1"),
-])
-def test_a_file_whose_arrays_are_of_no_one_model_is_refused(change: dict[tuple[str, str], Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {("second_moment", "embed"): [[1.0, 1.0]]},
+            "one number of layers at embed; got 2 beside 1, of second_moment",
+        ),
+        (
+            {("second_moment", "embed"): [[[1.0]]]},
+            r"all sites of second_moment; got \(1,\) at resid_post beside \(1, 1\)",
+        ),
+        (
+            {("second_moment", "resid_post"): [[1.0], [1.0]]},
+            r"as many seeds, .* got \(2,\) at resid_post beside \(1,\)",
+        ),
+        (
+            {("mean", "resid_post"): [[1.0]]},
+            "one number of layers at resid_post; got 1 beside 2, of mean",
+        ),
+        ({("activation_gradient", "embed"): [[]]}, "one number of layers at embed; got 0 beside 1"),
+    ],
+)
+def test_a_file_whose_arrays_are_of_no_one_model_is_refused(
+    change: dict[tuple[str, str], Any], said: str
+) -> None:
     """The charts draw them as one line, and broke."""
-    stream: dict[tuple[str, str], Any] = {("second_moment", "embed"): [[1.0]],
-                                          ("second_moment", "resid_post"): [[1.0, 1.0]]}
-    rows = [{"statistic": statistic, "site": site, "values": values}
-            for (statistic, site), values in (stream | change).items()]
+    stream: dict[tuple[str, str], Any] = {
+        ("second_moment", "embed"): [[1.0]],
+        ("second_moment", "resid_post"): [[1.0, 1.0]],
+    }
+    rows = [
+        {"statistic": statistic, "site": site, "values": values}
+        for (statistic, site), values in (stream | change).items()
+    ]
     stored = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
-    Profile.from_json(json.dumps(stored | {"values": [
-        {"statistic": statistic, "site": site, "values": values} for (statistic, site), values in stream.items()]}))
-    with pytest.raises(ValueError, match=f"a profile must be what Profile.to_json wrote; values must have .*{said}"):
+    Profile.from_json(
+        json.dumps(
+            stored
+            | {
+                "values": [
+                    {"statistic": statistic, "site": site, "values": values}
+                    for (statistic, site), values in stream.items()
+                ]
+            }
+        )
+    )
+    with pytest.raises(
+        ValueError, match=f"a profile must be what Profile.to_json wrote; values must have .*{said}"
+    ):
         Profile.from_json(json.dumps(stored | {"values": rows}))
 
 
@@ -253,5 +353,7 @@ def test_a_file_whose_arrays_are_of_no_one_model_is_refused(change: dict[tuple[s
 def test_a_file_with_a_matrix_without_a_size_is_refused(shape: list[int]) -> None:
     """A verdict divides by it."""
     stored = json.loads(profile().to_json()) | {"shapes": {"W_out": shape}}
-    with pytest.raises(ValueError, match=r"shapes.W_out\[[01]\] must be greater than or equal to 1; got (0|-1)"):
+    with pytest.raises(
+        ValueError, match=r"shapes.W_out\[[01]\] must be greater than or equal to 1; got (0|-1)"
+    ):
         Profile.from_json(json.dumps(stored))

@@ -1,4 +1,5 @@
-"""Tests of theory against measurement are left out only where all have passed with the same files."""
+"""Tests of theory against measurement are left out only where all have passed with the same
+files."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ class Item:
         self.path = rotation.ROOT / path
 
 
-ITEMS: list[Any] = [Item("tests/theory/test_laws.py") for _ in range(12)] + [Item("tests/test_config.py")]
+ITEMS: list[Any] = [Item("tests/theory/test_laws.py") for _ in range(12)] + [
+    Item("tests/test_config.py")
+]
 
 
 def test_each_test_is_in_one_part_and_others_are_in_all() -> None:
@@ -28,7 +31,9 @@ def test_each_test_is_in_one_part_and_others_are_in_all() -> None:
 
 @pytest.mark.parametrize("asked", ["fifth", "all"])
 def test_all_run_after_a_change_and_where_somebody_asks(
-    asked: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    asked: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     file = tmp_path / "theory.py"
     file.write_text("variance = 1", encoding="utf-8")

@@ -23,7 +23,8 @@ def test_rare_work_is_done_at_once_and_then_once_for_all_who_ask() -> None:
 
 
 def test_who_asks_while_rare_work_is_being_done_is_served_after_it() -> None:
-    """As another thread may: what it wants may have come too late for the work that is under way."""
+    """As another thread may: what it wants may have come too late for the work that is under
+    way."""
     done, times = threading.Semaphore(0), list[int]()
 
     def work() -> None:

@@ -1,4 +1,5 @@
-"""Mixed streams and attention over depth: Pre-LN at initialization, and what their formulas say of any weights."""
+"""Mixed streams and attention over depth: Pre-LN at initialization, and what their formulas say of
+any weights."""
 
 from typing import Any
 
@@ -36,31 +37,52 @@ def layers(model: Transformer) -> list[MixingLayer]:
     return found
 
 
-@pytest.mark.parametrize("choices", [
-    {}, {"causal": True, "norm_placement": "peri"}, {"attention": "none", "norm": "rms"},
-    {"norm_placement": "scaled_pre", "alpha": 0.5}, {"residual_attention": "scores", "parametrization": "completep"},
-], ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"causal": True, "norm_placement": "peri"},
+        {"attention": "none", "norm": "rms"},
+        {"norm_placement": "scaled_pre", "alpha": 0.5},
+        {"residual_attention": "scores", "parametrization": "completep"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", MIXING)
 def test_at_initialization_it_is_pre_ln(name: str, choices: dict[str, Any]) -> None:
     """Forward and backward; but for what mHC's token adds, of order .01 · .02 · √(n d)."""
     plain = SMALL.replace(norm_epsilon=1e-12, **choices)
-    for profile, allowance in ((measure, 0.02 if STREAMS[name].constrained else 1e-5), (predict, 1e-6)):
+    for profile, allowance in (
+        (measure, 0.02 if STREAMS[name].constrained else 1e-5),
+        (predict, 1e-6),
+    ):
         one, mixed = profile(plain), profile(plain.replace(stream=name))
         assert set(mixed.values) - set(one.values) == {("parameter_gradient", "mix")}
         for key, value in one.values.items():
-            np.testing.assert_allclose(mixed[key], value, rtol=allowance, atol=1e-7, err_msg=str(key))
+            np.testing.assert_allclose(
+                mixed[key], value, rtol=allowance, atol=1e-7, err_msg=str(key)
+            )
 
 
 @pytest.mark.parametrize("name", MIXING)
 def test_what_it_adds_to_the_branches_input_is_seen_by_an_epsilon_as_large(name: str) -> None:
-    """At ε = ½ the branches' inputs, n/2 or 1/l of the sum, give other branches; theory knows by how much."""
+    """At ε = ½ the branches' inputs, n/2 or 1/l of the sum, give other branches; theory knows by
+    how much."""
     config = SMALL.replace(d_model=256, n_seeds=12, norm_epsilon=0.5, norm="rms")
     plain, mixed = predict(config), config.replace(stream=name)
-    found, expected = measure(mixed)["second_moment", "attn_out"], predict(mixed)["second_moment", "attn_out"][0]
-    assert (abs(found.mean(0) - expected) < 4 * found.std(0, ddof=1) / np.sqrt(12) + 0.02 * expected).all()
+    found, expected = (
+        measure(mixed)["second_moment", "attn_out"],
+        predict(mixed)["second_moment", "attn_out"][0],
+    )
+    assert (
+        abs(found.mean(0) - expected) < 4 * found.std(0, ddof=1) / np.sqrt(12) + 0.02 * expected
+    ).all()
     change = expected[1] / plain["second_moment", "attn_out"][0, 1]
-    assert (change < 0.7, change > 1.05, change == 1) == (name == "depth_attention", name == "manifold",
-                                                          name == "hyper")
+    assert (change < 0.7, change > 1.05, change == 1) == (
+        name == "depth_attention",
+        name == "manifold",
+        name == "hyper",
+    )
 
 
 def branch(layer: MixingLayer, index: int, x: Tensor) -> Tensor:
@@ -73,7 +95,8 @@ def branch(layer: MixingLayer, index: int, x: Tensor) -> Tensor:
 
 
 def test_attention_over_depth_by_its_paper() -> None:
-    """h_l = Σ a_i v_i, a = softmax of w_l · RMSNorm(v_i) over embedding and all outputs; a query for the readout."""
+    """h_l = Σ a_i v_i, a = softmax of w_l · RMSNorm(v_i) over embedding and all outputs; a query
+    for the readout."""
     model = trained(SMALL.replace(stream="depth_attention"))
     x = batch.draw(model.config, 0).input
     values, h = [x], x
@@ -97,9 +120,13 @@ def test_hyper_connections_by_their_papers(name: str) -> None:
             weights = layer.mixing.weights(streams, index)
             read = sum(weights[i, ..., 0, None] * streams[i] for i in range(3))
             out = branch(layer, index, read)
-            streams = torch.stack([
-                weights[j, ..., 1, None] * out + sum(weights[i, ..., 2 + j, None] * streams[i] for i in range(3))
-                for j in range(3)])
+            streams = torch.stack(
+                [
+                    weights[j, ..., 1, None] * out
+                    + sum(weights[i, ..., 2 + j, None] * streams[i] for i in range(3))
+                    for j in range(3)
+                ]
+            )
     torch.testing.assert_close(model(x), model.norm(streams.mean(0)), rtol=1e-4, atol=1e-5)
 
 
@@ -114,8 +141,11 @@ def test_mhcs_matrices_are_doubly_stochastic_and_its_gates_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", MIXING)
-def test_gradients_of_any_mix_are_those_of_one_whole_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks, with streams and outputs passed from one to the next, and by the shown stream: moved, so is the loss.
+def test_gradients_of_any_mix_are_those_of_one_whole_graph(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks, with streams and outputs passed from one to the next, and by the shown stream:
+    moved, so is the loss.
 
     A shift of all streams, or of the last output, is a shift of what is shown.
     """
@@ -128,8 +158,10 @@ def test_gradients_of_any_mix_are_those_of_one_whole_graph(name: str, monkeypatc
     for key, value in whole.items():
         np.testing.assert_allclose(blocks[key], value, rtol=1e-5, err_msg=str(key))
     model.loss(model(model.embed(inputs)), inputs).backward()
-    squares = [sum(float(one.grad.square().sum()) for one in layer.mix if one.grad is not None)
-               for layer in layers(model)]
+    squares = [
+        sum(float(one.grad.square().sum()) for one in layer.mix if one.grad is not None)
+        for layer in layers(model)
+    ]
     np.testing.assert_allclose(whole["parameter_gradient", "mix"] ** 2, squares, rtol=1e-4)
 
 
@@ -140,7 +172,9 @@ def test_all_that_mixes_learns(name: str) -> None:
     runner = race([Contender(name, config)], task, steps=3).runners[0]
     fresh, moved = Transformer(config, 0, vocabulary=runner.data.vocabulary), runner.model
     for before, after in zip(layers(fresh), layers(moved), strict=True):
-        assert all(not torch.equal(one, two) for one, two in zip(before.mix, after.mix, strict=True))
+        assert all(
+            not torch.equal(one, two) for one, two in zip(before.mix, after.mix, strict=True)
+        )
 
 
 def test_a_parallel_layer_is_one_sum() -> None:
@@ -155,16 +189,24 @@ def test_a_parallel_layer_is_one_sum() -> None:
     torch.testing.assert_close(seen["resid_mid"], x + attended)
     torch.testing.assert_close(x_1, x + attended + first.mlp(read))
     profile = measure(config)
-    np.testing.assert_allclose(profile["activation_gradient", "resid_mid"],
-                               profile["activation_gradient", "resid_post"], rtol=1e-5)
+    np.testing.assert_allclose(
+        profile["activation_gradient", "resid_mid"],
+        profile["activation_gradient", "resid_post"],
+        rtol=1e-5,
+    )
 
 
-@pytest.mark.parametrize(("choices", "named"), [
-    ({"norm_placement": "post"}, "norm_placement"), ({"norm_placement": "keel"}, "norm_placement"),
-    ({"residual": "scaled_skip", "alpha": 2.0}, "residual"),
-])
-def test_no_stream_but_the_one_has_a_norm_on_its_sum_or_a_weight_of_its_own(choices: dict[str, Any], named: str
-                                                                            ) -> None:
+@pytest.mark.parametrize(
+    ("choices", "named"),
+    [
+        ({"norm_placement": "post"}, "norm_placement"),
+        ({"norm_placement": "keel"}, "norm_placement"),
+        ({"residual": "scaled_skip", "alpha": 2.0}, "residual"),
+    ],
+)
+def test_no_stream_but_the_one_has_a_norm_on_its_sum_or_a_weight_of_its_own(
+    choices: dict[str, Any], named: str
+) -> None:
     for name in STREAMS:
         assert Config(stream=name).accepts(**choices) == (name == "one")
     with pytest.raises(ConfigError, match=named) as refused:
@@ -182,7 +224,9 @@ def test_only_sums_of_one_stream_take_any_residual_rule_and_branches_without_a_n
 @pytest.mark.parametrize("name", MIXING)
 def test_what_mixes_counts_as_parameters(name: str) -> None:
     config = SMALL.replace(stream=name, n_streams=5)
-    assert config.sizes.n_parameters == sum(one.numel() for one in Transformer(config, 0).parameters())
+    assert config.sizes.n_parameters == sum(
+        one.numel() for one in Transformer(config, 0).parameters()
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 33])

@@ -1,4 +1,5 @@
-"""The table of trainings: what belongs into it, that it goes on where it stood, and that settings are not mixed."""
+"""The table of trainings: what belongs into it, that it goes on where it stood, and that settings
+are not mixed."""
 
 from __future__ import annotations
 
@@ -57,18 +58,49 @@ def test_the_page_shows_the_table_with_its_errors() -> None:
         table = list(csv.DictReader(file))
     assert len({tuple(one[name] for name in KEY) for one in table}) == len(table)
     assert "\n".join(shown(table)) in OUTPUT.with_suffix(".md").read_text(encoding="utf-8")
-    many = [one | {"design": design, "n_layers": str(depth), "warmup": str(warmup), "final_loss": str(2 + 0.1 * seed)}
-            for design, warmup, depth, seed in cases() for one in table[:1] if design in SHOWN]
+    many = [
+        one
+        | {
+            "design": design,
+            "n_layers": str(depth),
+            "warmup": str(warmup),
+            "final_loss": str(2 + 0.1 * seed),
+        }
+        for design, warmup, depth, seed in cases()
+        for one in table[:1]
+        if design in SHOWN
+    ]
     lines = list(shown(many))
     assert lines[2] == f"| Post-LN |{' 2.35 ± .09 / 2.35 ± .09 |' * len(DEPTHS)}"
-    assert " 2.30 ± .08 (7) / 2.35 ± .09 |" in list(shown([one for one in many if (
-        one["design"], one["n_layers"], one["warmup"], one["final_loss"]) != ("post_ln", "6", "1", "2.7")]))[2]
+    assert (
+        " 2.30 ± .08 (7) / 2.35 ± .09 |"
+        in list(
+            shown(
+                [
+                    one
+                    for one in many
+                    if (one["design"], one["n_layers"], one["warmup"], one["final_loss"])
+                    != ("post_ln", "6", "1", "2.7")
+                ]
+            )
+        )[2]
+    )
 
 
 def test_a_row_has_what_was_asked_for(trained: dict[str, Any]) -> None:
     assert tuple(trained) == COLUMNS
-    assert [trained[name] for name in ("design", "warmup", "n_layers", "seed")] == ["rezero", WARMUP, 6, 1]
-    assert float(trained["bigram"]) < float(trained["final_loss"]) < float(trained["unigram"]) < math.log(103)
+    assert [trained[name] for name in ("design", "warmup", "n_layers", "seed")] == [
+        "rezero",
+        WARMUP,
+        6,
+        1,
+    ]
+    assert (
+        float(trained["bigram"])
+        < float(trained["final_loss"])
+        < float(trained["unigram"])
+        < math.log(103)
+    )
     assert (trained["retired_at"], trained["reason"], trained["steps"]) == ("", "", STEPS)
     assert {name: trained[name] for name in SIZES} == SIZES
 

@@ -1,4 +1,5 @@
-"""A test that hangs ends, and shows where it hung; those that may take longer are where `LONGER` says."""
+"""A test that hangs ends, and shows where it hung; those that may take longer are where `LONGER`
+says."""
 
 from __future__ import annotations
 
@@ -31,8 +32,20 @@ def test_ends():
 
 def test_a_test_that_hangs_fails_with_every_stack_and_the_others_run(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(HANGS, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-o", "timeout=1",
-               "-p", "no:cacheprovider", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        ROOT / "pyproject.toml",
+        "--rootdir",
+        tmp_path,
+        "-o",
+        "timeout=1",
+        "-p",
+        "no:cacheprovider",
+        tmp_path,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 1, said
@@ -42,7 +55,9 @@ def test_a_test_that_hangs_fails_with_every_stack_and_the_others_run(tmp_path: P
 
 
 def test_every_test_has_a_limit(request: pytest.FixtureRequest) -> None:
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "pytest"
+    ]["ini_options"]
     assert options["timeout"] == 120
     shared = request.config.pluginmanager.get_plugin(str(ROOT / "tests/conftest.py"))
     assert shared

@@ -1,4 +1,5 @@
-"""The trials: the table is what its command makes, and its scores are what the page on them says."""
+"""The trials: the table is what its command makes, and its scores are what the page on them
+says."""
 
 from __future__ import annotations
 
@@ -27,11 +28,14 @@ from benchmarks.trainability import (
 from explorer.sweeping.cell import find
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, TRAINING = ((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("trainability", "training"))
+PAGE, TRAINING = (
+    (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("trainability", "training")
+)
 CHEAP = (7, 1)
 """Two trainings of a second or two: one that trains, one that is not finite."""
 UNTRAINED = (*CHEAP, 11)
-"""Designs that do not magnify rounding: the gradient of design 9 differs by .4 % from processor to processor."""
+"""Designs that do not magnify rounding: the gradient of design 9 differs by .4 % from processor to
+processor."""
 
 
 def test_the_table_is_whole_and_its_designs_are_those_that_are_drawn() -> None:
@@ -59,7 +63,9 @@ def test_a_training_made_again_gives_its_row(number: int) -> None:
     (found,) = find([cell(number)], threads=1)
     again, known = row(number, found), read()[number]
     assert again["trained"] == int(known["trained"])
-    assert float(again["final_loss"]) == pytest.approx(float(known["final_loss"]), abs=0.01, nan_ok=True)
+    assert float(again["final_loss"]) == pytest.approx(
+        float(known["final_loss"]), abs=0.01, nan_ok=True
+    )
     assert again["failure"] == known["failure"]
 
 
@@ -72,7 +78,10 @@ def test_what_the_untrained_model_shows_is_what_the_table_says(number: int) -> N
 def test_the_scores_are_those_that_are_told() -> None:
     numbers = " | ".join(f"{number:.2f}" for number in scored(trials())[:3])
     assert f"\n| verdict | {numbers} |\n" in PAGE
-    assert f"| 320 random designs | {scored(trials()).balanced:.2f} | |".replace(" 0.", " .") in TRAINING
+    assert (
+        f"| 320 random designs | {scored(trials()).balanced:.2f} | |".replace(" 0.", " .")
+        in TRAINING
+    )
 
 
 def test_the_rules_are_as_right_as_is_told() -> None:
@@ -81,9 +90,12 @@ def test_the_rules_are_as_right_as_is_told() -> None:
 
 
 def test_a_score_is_the_mean_of_two_shares() -> None:
-    rows = [Trial(number, 1, trained, "bad" if told else "good")
-            for number, (trained, told) in enumerate([(False, True), (False, False), (True, False), (True, False),
-                                                      (True, True)])]
+    rows = [
+        Trial(number, 1, trained, "bad" if told else "good")
+        for number, (trained, told) in enumerate(
+            [(False, True), (False, False), (True, False), (True, False), (True, True)]
+        )
+    ]
     balanced, precision, recall, wrong = scored(rows)
     assert (balanced, precision, recall) == pytest.approx(((1 / 2 + 2 / 3) / 2, 1 / 2, 1 / 2))
     assert [one.number for one in wrong] == [1, 4]

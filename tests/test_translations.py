@@ -1,4 +1,5 @@
-"""The lessons' translations: complete, of the text as it stands, with the same formulas, numbers, code and links."""
+"""The lessons' translations: complete, of the text as it stands, with the same formulas, numbers,
+code and links."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def kept(text: str) -> Counter[str]:
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_each_paragraph_of_a_lesson_is_translated(page: str, templates: Path) -> None:
     translations = messages(CATALOGUES / f"{page}.po")
-    assert [message.id for message in translations] == [message.id for message in messages(templates / f"{page}.pot")]
+    assert [message.id for message in translations] == [
+        message.id for message in messages(templates / f"{page}.pot")
+    ]
     assert [message.id for message in translations if message.fuzzy or not message.string] == []
 
 

@@ -1,9 +1,9 @@
 """Names the test files that mirror what has changed, for `make quick`.
 
-Changed is what `git` finds different from the last commit, or does not know yet; where there is no such file, what the
-last commit changed. A test file mirrors a module if it has the module's name. Where no test file has it, those that
-import the module do; and where none does, those of the module's room.
-"""
+Changed is what `git` finds different from the last commit, or does not know yet; where there is no
+such file, what the last commit changed. A test file mirrors a module if it has the module's name.
+Where no test file has it, those that import the module do; and where none does, those of the
+module's room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ALWAYS = ("test_goldens", "test_house", "test_words", "test_architecture")
 """What any change may break."""
-NOT_QUICK = ("browser", "own/test_processes", "test_packaging", "test_lessons", "test_live", "test_main")
+NOT_QUICK = (
+    "browser",
+    "own/test_processes",
+    "test_packaging",
+    "test_lessons",
+    "test_live",
+    "test_main",
+)
 """Start servers, browsers or many processes: `make check` runs them."""
 
 
@@ -35,9 +42,8 @@ def changed() -> list[Path]:
 def mirrors(file: Path, tests: list[Path]) -> list[Path]:
     """Test files that a person would run for a file.
 
-    >>> mirrors(Path("explorer/theory/sink.py"), [Path("tests/theory/test_sink.py"), Path("tests/test_config.py")])
-    [PosixPath('tests/theory/test_sink.py')]
-    """
+    >>> mirrors(Path("explorer/theory/sink.py"), [Path("tests/theory/test_sink.py"),
+    Path("tests/test_config.py")]) [PosixPath('tests/theory/test_sink.py')]"""
     if file in tests:
         return [file]
     if file.parts[0] != "explorer":

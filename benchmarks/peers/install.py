@@ -1,4 +1,5 @@
-"""`python -m benchmarks.peers.install`: the peers, into the environment that runs this; notes which failed, and why."""
+"""`python -m benchmarks.peers.install`: the peers, into the environment that runs this; notes which
+failed, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +23,16 @@ def wanted(text: str) -> dict[str, list[str]]:
 
 def install(words: list[str]) -> str:
     """Why it was not installed; empty if it was."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        "constraints.txt",
+    ]
     done = subprocess.run([*pip, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
@@ -38,8 +48,12 @@ def failure(name: str) -> str:
 
 def main() -> None:
     """Installs all, and prints those that failed."""
-    found = {name: install(words) for name, words in wanted(
-        Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8")).items()}
+    found = {
+        name: install(words)
+        for name, words in wanted(
+            Path(__file__).with_name("requirements.txt").read_text(encoding="utf-8")
+        ).items()
+    }
     failed = {name: reason for name, reason in found.items() if reason}
     FAILURES.write_text(json.dumps(failed, indent=1) + "\n", encoding="utf-8")
     for name, reason in failed.items():

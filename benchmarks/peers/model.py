@@ -1,7 +1,8 @@
-"""The model that all rows observe: the default design as plain torch modules, so that hooks see all three statistics.
+"""The model that all rows observe: the default design as plain torch modules, so that hooks see all
+three statistics.
 
-The softmax is a module, and attention is not fused: in a fused kernel only one row, `ex.probe`, could see the pattern.
-"""
+The softmax is a module, and attention is not fused: in a fused kernel only one row, `ex.probe`,
+could see the pattern."""
 
 from __future__ import annotations
 
@@ -19,9 +20,15 @@ Values = dict[str, list[float]]
 """Statistic to its value by layer."""
 
 
-def values(moments: Sequence[Tensor], entropies: Sequence[Tensor], gradients: Sequence[Tensor]) -> Values:
+def values(
+    moments: Sequence[Tensor], entropies: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> Values:
     """Numbers of a pass, one a layer: the gradients as they came, the last layer's first."""
-    by_layer = {"second_moment": moments, "attention_entropy": entropies, "activation_gradient": gradients[::-1]}
+    by_layer = {
+        "second_moment": moments,
+        "attention_entropy": entropies,
+        "activation_gradient": gradients[::-1],
+    }
     return {name: torch.stack(list(numbers)).tolist() for name, numbers in by_layer.items()}
 
 
@@ -63,8 +70,11 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = (nn.LayerNorm(width, elementwise_affine=False) for _ in range(2))
         self.attention = Attention(width, heads)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width, bias=False), nn.ReLU(),
-                                 nn.Linear(4 * width, width, bias=False))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width, bias=False),
+            nn.ReLU(),
+            nn.Linear(4 * width, width, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """`[batch, token, d_model]` to the same."""
@@ -103,13 +113,20 @@ class Subject(NamedTuple):
 
 
 def subject(config: Config, seed: int = 0) -> Subject:
-    """The plain model with the weights of `explorer.model.Transformer` of a config of the default design."""
+    """The plain model with the weights of `explorer.model.Transformer` of a config of the default
+    design."""
     model, drawn = Plain(config.n_layers, config.d_model, config.n_heads), batch.draw(config, seed)
     with torch.no_grad():
         for block, layer in zip(model.blocks, Transformer(config, seed).layers, strict=True):
             attention, (up, _, down) = block.attention, block.mlp
-            linears = {"W_Q": attention.q, "W_K": attention.k, "W_V": attention.v, "W_O": attention.out, "W_in": up,
-                       "W_out": down}
+            linears = {
+                "W_Q": attention.q,
+                "W_K": attention.k,
+                "W_V": attention.v,
+                "W_O": attention.out,
+                "W_in": up,
+                "W_out": down,
+            }
             for name, linear in linears.items():
                 linear.weight.copy_(layer.weights[name])
             down.weight.mul_(math.sqrt(2))  # what gives the ReLU a unit second moment
@@ -130,5 +147,7 @@ def reference(one: Subject) -> Values:
     return {
         "second_moment": [x.square().mean().item() for x in streams],
         "attention_entropy": [entropy.item() for entropy in entropies],
-        "activation_gradient": [x.grad.square().mean().item() for x in streams if x.grad is not None],
+        "activation_gradient": [
+            x.grad.square().mean().item() for x in streams if x.grad is not None
+        ],
     }

@@ -12,14 +12,16 @@ from benchmarks.peers.model import SIZES, reference, subject
 from benchmarks.peers.worker import Failed, Worker
 
 ROUNDS, SLOW, SELDOM, ENOUGH = 7, 8.0, 3, 40.0
-"""Rounds; a row that takes so many times the bare pass is timed in each third round only, and for so many seconds."""
+"""Rounds; a row that takes so many times the bare pass is timed in each third round only, and for
+so many seconds."""
 
 Found = dict[str, Any]
 """A row's part of the JSON."""
 
 
 def measured(rows: Sequence[Row], sizes: Sequence[str], rounds: int = ROUNDS) -> list[Found]:
-    """One record a row, in their order; a row that fails has the reason, and does not stop the others."""
+    """One record a row, in their order; a row that fails has the reason, and does not stop the
+    others."""
     workers = {row.name: Worker(row) for row in rows}
     records: dict[str, Found] = {row.name: {**row._asdict(), "sizes": {}} for row in rows}
     try:
@@ -52,8 +54,14 @@ def at(size: str, workers: dict[str, Worker], rounds: int) -> dict[str, Found]:
             found[name] = {"failed": str(reason)}
             continue
         errors = deviations(values, expected)
-        found[name] = {"deviations": errors, "tolerance": allowed, "memory_mb": memory,
-                       "agrees": all(error <= allowed for error in errors.values()), "seconds": [], "ratios": []}
+        found[name] = {
+            "deviations": errors,
+            "tolerance": allowed,
+            "memory_mb": memory,
+            "agrees": all(error <= allowed for error in errors.values()),
+            "seconds": [],
+            "ratios": [],
+        }
     for turn in range(rounds):
         for name, worker in workers.items():
             if not wanted(found[name], turn):
@@ -79,5 +87,9 @@ def wanted(found: Found, turn: int) -> bool:
 
 def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
     """Lower quartile, median and upper quartile."""
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else [ratios[0]] * 3
+    low, middle, high = (
+        statistics.quantiles(ratios, n=4, method="inclusive")
+        if len(ratios) > 1
+        else [ratios[0]] * 3
+    )
     return low, middle, high

@@ -1,4 +1,5 @@
-"""A process a row: what one changes in torch, none of the others feels, and one that dies takes none along."""
+"""A process a row: what one changes in torch, none of the others feels, and one that dies takes
+none along."""
 
 from __future__ import annotations
 
@@ -75,8 +76,11 @@ def serve(connection: Connection, row: Row) -> None:
     os.dup2(null, 2)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    answers: dict[str, Callable[..., Any]] = {"begin": lambda: begun(row), "read": lambda size: state.read(size),
-                                              "time": lambda: state.seconds()}
+    answers: dict[str, Callable[..., Any]] = {
+        "begin": lambda: begun(row),
+        "read": lambda size: state.read(size),
+        "time": lambda: state.seconds(),
+    }
     state = State(row)
     for name, *arguments in iter(connection.recv, None):
         try:
@@ -94,7 +98,9 @@ def begun(row: Row) -> str:
         import_module(f"benchmarks.peers.rows.{row.module}")
     except ImportError as error:
         why = failure(row.distribution)
-        raise Failed(f"does not install with torch {torch.__version__}: {why}" if why else str(error)) from error
+        raise Failed(
+            f"does not install with torch {torch.__version__}: {why}" if why else str(error)
+        ) from error
     return version(row.distribution) if row.distribution else ""
 
 
@@ -106,7 +112,8 @@ class State:
         self.run: Callable[[], Values]
 
     def read(self, size: str) -> tuple[Values, float | None]:
-        """Prepares it at a size: what it reads, and the MB that a pass adds to the process, at most."""
+        """Prepares it at a size: what it reads, and the MB that a pass adds to the process, at
+        most."""
         self.run = dict  # lets go of the last size's
         module = import_module(f"benchmarks.peers.rows.{self.row.module}")
         self.run = getattr(module, self.row.function)(subject(SIZES[size]))
@@ -126,11 +133,14 @@ class State:
 
 
 def memory(run: Callable[[], object]) -> float | None:
-    """Largest memory during a pass above that before it, in MB; None where the system does not say."""
+    """Largest memory during a pass above that before it, in MB; None where the system does not
+    say."""
     try:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here
+        Path("/proc/self/clear_refs").write_text(
+            "5", encoding="ascii"
+        )  # the peak is counted from here
         before = status("VmRSS")
         run()
         return (status("VmHWM") - before) / 1000

@@ -61,41 +61,56 @@ def example() -> Profile:
     return profile
 
 
-LESSONS_LEAD = ("A lesson takes a question from the first broken line of code to exercises that check themselves, and "
-                "opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which "
-                "<code>explorer lab</code> opens.")
+LESSONS_LEAD = (
+    "A lesson takes a question from the first broken line of code to exercises that check themselves, and "
+    "opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which "
+    "<code>explorer lab</code> opens."
+)
 
 
 def lessons() -> Part:
-    """The panel of the lessons: a card for each, which opens it as a page of its own, beside this one."""
+    """The panel of the lessons: a card for each, which opens it as a page of its own, beside this
+    one."""
     head = prose(f"<h2>Lessons</h2><p>{LESSONS_LEAD}</p>", "ex-lead")
-    cards = prose(f'<ol class="ex-lesson-cards">{"".join(map(_card, LESSONS.values()))}</ol>', "ex-lessons")
+    cards = prose(
+        f'<ol class="ex-lesson-cards">{"".join(map(_card, LESSONS.values()))}</ol>', "ex-lessons"
+    )
     return Part([head, cards]).add_class("ex-panel")
 
 
 def _card(row: Lesson) -> str:
-    """Number, title, question, minutes, the lessons that it needs, essay and translation; the title is the link."""
+    """Number, title, question, minutes, the lessons that it needs, essay and translation; the title
+    is the link."""
     number = f"{row.number} · " if row.minutes else ""
     lessons = "lesson" if len(row.needs) == 1 else "lessons"
     needs = f"after {lessons} {listed(row.needs)}" if row.needs else ""
-    chinese = f'<a href="{row.chinese_file}" lang="zh-CN" target="_blank">中文</a>' if row.chinese else ""
+    chinese = (
+        f'<a href="{row.chinese_file}" lang="zh-CN" target="_blank">中文</a>' if row.chinese else ""
+    )
     minutes = f"{row.minutes} minutes" if row.minutes else ""
     about = " · ".join(filter(None, (minutes, needs, linked(row.essay), chinese)))
-    return (f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{number}{html.escape(row.title)}</b></a>'
-            f"<p>{html.escape(row.question)}</p><small>{about}</small></li>")
+    return (
+        f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{number}{html.escape(row.title)}</b></a>'
+        f"<p>{html.escape(row.question)}</p><small>{about}</small></li>"
+    )
 
 
-PANELS: Mapping[str, Tab] = MappingProxyType({
-    "explore": Tab("Explore", lambda config: Explore(config, measure, predict, diagnose, solve)),
-    "map": Tab("Map", lambda _: MapPanel()),
-    "race": Tab("Race", lambda _: RacePanel()),
-    "lessons": Tab("Learn", lambda _: lessons()),
-    "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
-})
+PANELS: Mapping[str, Tab] = MappingProxyType(
+    {
+        "explore": Tab(
+            "Explore", lambda config: Explore(config, measure, predict, diagnose, solve)
+        ),
+        "map": Tab("Map", lambda _: MapPanel()),
+        "race": Tab("Race", lambda _: RacePanel()),
+        "lessons": Tab("Learn", lambda _: lessons()),
+        "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
+    }
+)
 
 
 class Dashboard(PageWidget):
-    """The page: a header, and the panels in tabs, each built when it is first opened and kept from then on.
+    """The page: a header, and the panels in tabs, each built when it is first opened and kept from
+    then on.
 
     Args:
         config: the design that the page starts with.
@@ -113,7 +128,9 @@ class Dashboard(PageWidget):
         """Parts of panels that are not built yet."""
         self.telling = Telling(self, self._links)
         titles = {name: row.title for name, row in panels.items()}
-        self.header = Header(stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles))
+        self.header = Header(
+            stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles)
+        )
         super().__init__(Part([self.header, self.telling.strip], classes=("ex-root",)))
         self.header.observe(self._select, names="selected")
         self.show(next(iter(self._rows)))
@@ -129,7 +146,8 @@ class Dashboard(PageWidget):
         explore = self.panels.get("explore")
         return still.page(explore.controls.config if isinstance(explore, Explore) else self._start)
 
-    # --- panels -----------------------------------------------------------------------------------------------
+    # --- panels
+    # ----------------------------------------------------------------------------------------------
 
     def show(self, name: str) -> Part:
         """Shows a panel, and hides the others: they keep what they show.
@@ -171,11 +189,13 @@ class Dashboard(PageWidget):
         if isinstance(panel, Explore):
             panel.controls.apply(config.model_dump())
 
-    # --- the page as a record ---------------------------------------------------------------------------------
+    # --- the page as a record
+    # ---------------------------------------------------------------------------------
 
     @property
     def link(self) -> str:
-        """All that a person has set, as a query that `open_link` reads; empty for the page as it opens."""
+        """All that a person has set, as a query that `open_link` reads; empty for the page as it
+        opens."""
         return self._links.write(self.page)
 
     def open_link(self, link: str) -> list[str]:
@@ -204,12 +224,18 @@ class Dashboard(PageWidget):
     @property
     def page(self) -> Page:
         """All that a person has set; panels that were never opened are as they open."""
-        built = {name: panel.part for name, panel in self.panels.items() if isinstance(panel, HasPart)}
-        return Page(self.opened, {**self._opening, **self._unopened, **built}, self.view, self.telling.place)
+        built = {
+            name: panel.part for name, panel in self.panels.items() if isinstance(panel, HasPart)
+        }
+        return Page(
+            self.opened, {**self._opening, **self._unopened, **built}, self.view, self.telling.place
+        )
 
     def restore(self, page: Page) -> None:
         """Makes a page; panels that are not built yet get their part when they are."""
-        self.telling.restore(page.story)  # a question comes before its design: what it withholds is never on the page
+        self.telling.restore(
+            page.story
+        )  # a question comes before its design: what it withholds is never on the page
         self._unopened |= page.panels
         for name in self.panels:
             self._hand(name)
@@ -232,9 +258,13 @@ class Dashboard(PageWidget):
         for panel in self.panels.values():
             self._look_at(panel)
         names = list(self._rows)
-        shown = [name for name in names if view.panels is None or name in view.panels or not view.panels]
+        shown = [
+            name for name in names if view.panels is None or name in view.panels or not view.panels
+        ]
         self.header.hidden_tabs = [names.index(name) for name in names if name not in shown]
-        self.header.stories = view.whole and bool(self.telling.strip.cards)  # they would set what is fixed
+        self.header.stories = view.whole and bool(
+            self.telling.strip.cards
+        )  # they would set what is fixed
         (self.top.add_class if view.embed else self.top.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])
@@ -299,13 +329,16 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
     """The page, live: display it as the last line of a cell.
 
     Args:
-        start: the design to start with, or a link of the page, as *Share* gives it; the default `Config` when left out.
-            What is not understood of a link is ignored, and the page says so.
+        start: the design to start with, or a link of the page, as *Share* gives it; the default
+            `Config` when left out. What is not understood of a link is ignored, and the page says
+            so.
     Raises:
         TypeError: it is neither.
     """
     if start is None:
-        start = os.environ.get("QUERY_STRING", "")  # as Voilà hands it to a kernel that it starts for a visitor
+        start = os.environ.get(
+            "QUERY_STRING", ""
+        )  # as Voilà hands it to a kernel that it starts for a visitor
     if not isinstance(start, str):
         return Dashboard(must_be(Config, "start", start))
     page = Dashboard(Config())

@@ -1,9 +1,9 @@
 """The first picture: what a visitor sees while Python starts, as HTML without a script.
 
-It is the frame of the page with what theory says of its first design, made by the functions that draw the live page,
-under the live page's style sheet, so that nothing moves when that takes its place. `explorer serve` runs this module
-once, and hands the result to Voilà's template: the server itself need not import what draws it.
-"""
+It is the frame of the page with what theory says of its first design, made by the functions that
+draw the live page, under the live page's style sheet, so that nothing moves when that takes its
+place. `explorer serve` runs this module once, and hands the result to Voilà's template: the server
+itself need not import what draws it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ OWN = """
 [data-offered] .ex-first .ex-stories { display: none; }
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */
 """
-"""Style where the first picture differs from the live page: it has words and numbers only, no controls."""
+"""Style where the first picture differs from the live page: it has words and numbers only, no
+controls."""
 TOOLS = ("Stories", "↶", "↷", "Share", "☰")
 """Words of the head's tools, for their room: they come with the live page (`address.js`)."""
 
 
 def first_picture(config: Config, tabs: Sequence[str]) -> str:
-    """The frame of the page with the theory's verdict on a design and its last layer, and the style sheet for it.
+    """The frame of the page with the theory's verdict on a design and its last layer, and the style
+    sheet for it.
 
     Args:
         config: the design.
@@ -76,36 +78,45 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 def _stories() -> str:
     """The line that offers stories, for a browser that was never here."""
     bold, plain = map(html.escape, OFFER)
-    return (f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}</p>'
-            '<button class="ex-link ex-unfold">New here? Take a tour</button><button class="ex-link">Close</button>'
-            "</section></div>")
+    return (
+        f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}</p>'
+        '<button class="ex-link ex-unfold">New here? Take a tour</button><button class="ex-link">Close</button>'
+        "</section></div>"
+    )
 
 
 def _card(row: Row) -> str:
     """A chart's card: title and caption, and room for the chart."""
-    return (f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
-            f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3></div>'
-            f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
-            '<details class="ex-chart-why"><summary>Why?</summary></details><div class="ex-chart-tools"></div>'
-            '</figcaption><div class="ex-chart-plot"></div></figure></div>')
+    return (
+        f'<div><figure class="ex-chart"><figcaption class="ex-chart-words"><div class="ex-chart-header">'
+        f'<h3 class="ex-chart-title">{html.escape(row.title)}</h3></div>'
+        f'<p class="ex-chart-caption">{typeset(html.escape(row.caption, quote=False))}</p>'
+        '<details class="ex-chart-why"><summary>Why?</summary></details><div class="ex-chart-tools"></div>'
+        '</figcaption><div class="ex-chart-plot"></div></figure></div>'
+    )
 
 
 SIGNS = {"good": "✓", "warning": "!", "bad": "×"}
 
 
 def _verdict(predicted: Profile) -> str:
-    """The most serious finding on the theory's numbers, worded as the live page words it on the measured ones."""
+    """The most serious finding on the theory's numbers, worded as the live page words it on the
+    measured ones."""
     findings = diagnose(predicted)[:1]
-    return "".join(f'<div class="ex-verdict"><div class="ex-finding" data-severity="{finding.severity}">'
-                   f'<span class="ex-sign">{SIGNS[finding.severity]}</span>'
-                   f'<p><strong>{html.escape(finding.meaning)}</strong></p>'
-                   f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(finding.evidence)}</p>'
-                   f'{table("", ("Number", "Here", "Limit"), finding.numbers)}</details></div></div>'
-                   for finding in findings)
+    return "".join(
+        f'<div class="ex-verdict"><div class="ex-finding" data-severity="{finding.severity}">'
+        f'<span class="ex-sign">{SIGNS[finding.severity]}</span>'
+        f"<p><strong>{html.escape(finding.meaning)}</strong></p>"
+        f'<details class="ex-evidence"><summary>Evidence</summary><p>{html.escape(finding.evidence)}</p>'
+        f"{table('', ('Number', 'Here', 'Limit'), finding.numbers)}</details></div></div>"
+        for finding in findings
+    )
 
 
 def _diagram(config: Config, predicted: Profile) -> str:
     """The last layer, with the numbers that theory expects."""
     n_layers, words = config.n_layers, f"q = mean x², {predicted.origin}"
-    return (f'<div class="ex-diagram">{head(n_layers, n_layers, words, disabled=True)}'
-            f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>')
+    return (
+        f'<div class="ex-diagram">{head(n_layers, n_layers, words, disabled=True)}'
+        f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>'
+    )

@@ -39,8 +39,11 @@ def csv(frame: pd.DataFrame) -> str:
     return str(frame.to_csv(index=False, lineterminator="\r\n", na_rep=""))
 
 
-def explore_files(designs: Callable[[], tuple[Config, list[Entry]]], python: Callable[[], str],
-                  drawn: Callable[[], Iterable[tuple[str, Profile]]]) -> Iterator[File]:
+def explore_files(
+    designs: Callable[[], tuple[Config, list[Entry]]],
+    python: Callable[[], str],
+    drawn: Callable[[], Iterable[tuple[str, Profile]]],
+) -> Iterator[File]:
     """The files of the Explore panel.
 
     Args:
@@ -48,16 +51,32 @@ def explore_files(designs: Callable[[], tuple[Config, list[Entry]]], python: Cal
         python: writes the script.
         drawn: gives the name of each design, and a profile of it.
     """
+
     def papers() -> str:
         config, pins = designs()
         return sources(config, *(pin.config for pin in pins))
 
-    yield File("Python", "A script that gives the numbers of this page.", "explore.py", PYTHON, python)
-    yield File("Torch module", "The current design as one file, which needs torch alone.", "transformer.py", PYTHON,
-               lambda: torch_code(designs()[0]))
-    yield File("Numbers (CSV)", "Every statistic of the designs on the charts, measured and predicted.", "explore.csv",
-               CSV, lambda: profile_table(drawn()), shown=False)
-    yield File("BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT, papers)
+    yield File(
+        "Python", "A script that gives the numbers of this page.", "explore.py", PYTHON, python
+    )
+    yield File(
+        "Torch module",
+        "The current design as one file, which needs torch alone.",
+        "transformer.py",
+        PYTHON,
+        lambda: torch_code(designs()[0]),
+    )
+    yield File(
+        "Numbers (CSV)",
+        "Every statistic of the designs on the charts, measured and predicted.",
+        "explore.csv",
+        CSV,
+        lambda: profile_table(drawn()),
+        shown=False,
+    )
+    yield File(
+        "BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT, papers
+    )
 
 
 def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:
@@ -77,34 +96,83 @@ def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:
 
 def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iterator[File]:
     """The files of the Map panel; the functions give what the map shows."""
-    yield File("Python", "A script that computes this map.", "map.py", PYTHON, lambda: map_script(job()))
-    yield File("Numbers (CSV)", "Every statistic of every cell, a cell a row.", "map.csv", CSV,
-               lambda: csv(numbers().to_dataframe().reset_index()), shown=False)
-    yield File("Numbers (NetCDF)", "The same with labels and units, as xarray reads it.", "map.nc", NETCDF,
-               lambda: bytes(numbers().to_netcdf(engine="scipy")), shown=False)  # NetCDF 3, which everybody reads
-    yield File("BibTeX", "This tool, and the papers of what the design uses.", "map.bib", TEXT,
-               lambda: sources(job().config))
+    yield File(
+        "Python", "A script that computes this map.", "map.py", PYTHON, lambda: map_script(job())
+    )
+    yield File(
+        "Numbers (CSV)",
+        "Every statistic of every cell, a cell a row.",
+        "map.csv",
+        CSV,
+        lambda: csv(numbers().to_dataframe().reset_index()),
+        shown=False,
+    )
+    yield File(
+        "Numbers (NetCDF)",
+        "The same with labels and units, as xarray reads it.",
+        "map.nc",
+        NETCDF,
+        lambda: bytes(numbers().to_netcdf(engine="scipy")),
+        shown=False,
+    )  # NetCDF 3, which everybody reads
+    yield File(
+        "BibTeX",
+        "This tool, and the papers of what the design uses.",
+        "map.bib",
+        TEXT,
+        lambda: sources(job().config),
+    )
 
 
 def map_script(job: Job) -> str:
     """The map as Python."""
     trained = "trained" in job.origins
-    return snippet.sweep(job.config, job.fields, () if trained else job.statistics, job.origins,
-                         job.steps if trained else None)
+    return snippet.sweep(
+        job.config,
+        job.fields,
+        () if trained else job.statistics,
+        job.origins,
+        job.steps if trained else None,
+    )
 
 
 def race_files(start: Callable[[], Start]) -> Iterator[File]:
-    """The files of the Race panel beside the race itself; `start` gives everything that a race starts with."""
+    """The files of the Race panel beside the race itself; `start` gives everything that a race
+    starts with."""
+
     def papers() -> str:
         race = start()
-        return sources(*(design.config for design in race.designs if design.config), *race.recipes, race.plan.task)
+        return sources(
+            *(design.config for design in race.designs if design.config),
+            *race.recipes,
+            race.plan.task,
+        )
 
-    yield File("Python", "A script that runs this race from its first step.", "race.py", PYTHON,
-               lambda: race_script(start()))
-    yield File("BibTeX", "This tool, and the papers of what designs and recipes use.", "race.bib", TEXT, papers)
+    yield File(
+        "Python",
+        "A script that runs this race from its first step.",
+        "race.py",
+        PYTHON,
+        lambda: race_script(start()),
+    )
+    yield File(
+        "BibTeX",
+        "This tool, and the papers of what designs and recipes use.",
+        "race.bib",
+        TEXT,
+        papers,
+    )
 
 
 def race_script(start: Start) -> str:
     """The race as Python."""
     contenders, task, steps, every, text, spectra, positions = start.terms
-    return snippet.race(contenders, task, steps, every, own_text=text is not None, spectra=spectra, positions=positions)
+    return snippet.race(
+        contenders,
+        task,
+        steps,
+        every,
+        own_text=text is not None,
+        spectra=spectra,
+        positions=positions,
+    )

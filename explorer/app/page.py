@@ -1,9 +1,9 @@
-"""`Page`: all that a visitor has set, as one record; and `Undo`, the records that it was before. No widgets.
+"""`Page`: all that a visitor has set, as one record; and `Undo`, the records that it was before. No
+widgets.
 
-A link says the record, and each panel shows its part of it. The parts are records, too, and are valid as soon as they
-are made: `link` checks whatever comes from outside. The Map's part is `map.plan.MapPart`, the Race's
-`race.lineup.RacePart`.
-"""
+A link says the record, and each panel shows its part of it. The parts are records, too, and are
+valid as soon as they are made: `link` checks whatever comes from outside. The Map's part is
+`map.plan.MapPart`, the Race's `race.lineup.RacePart`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class HasPart(Protocol):
 
 
 QUIET = 1.0
-"""Seconds: changes of the same fields that follow each other sooner are one, as when a slider is dragged."""
+"""Seconds: changes of the same fields that follow each other sooner are one, as when a slider is
+dragged."""
 STEPS = frozenset(("open", "story", "pins", "contenders"))
 """Fields that are never dragged: each change of them is a step of its own."""
 MOST = 200
@@ -95,7 +96,9 @@ class Undo:
         if page == self.now:
             return
         changed, now = differing(self.now, page), self._clock()
-        dragged = changed == self._changed and not STEPS & {name.rpartition(".")[2] for name in changed}
+        dragged = changed == self._changed and not STEPS & {
+            name.rpartition(".")[2] for name in changed
+        }
         if not (dragged and now - self._when < QUIET and self.past):
             self.past.append(self.now)
         self.now, self._changed, self._when = page, changed, now
@@ -123,7 +126,9 @@ def differing(before: Any, after: Any, name: str = "") -> frozenset[str]:
     old, new = _fields(before), _fields(after)
     if not old or old.keys() != new.keys():
         return frozenset((name,))
-    return frozenset().union(*(differing(old[key], new[key], f"{name}.{key}".lstrip(".")) for key in old))
+    return frozenset().union(
+        *(differing(old[key], new[key], f"{name}.{key}".lstrip(".")) for key in old)
+    )
 
 
 def _fields(record: Any) -> Mapping[str, Any]:

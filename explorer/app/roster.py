@@ -1,8 +1,9 @@
-"""`Roster`: designs with a name and a hue of their own: pins on the charts, contenders of a race; and its chips.
+"""`Roster`: designs with a name and a hue of their own: pins on the charts, contenders of a race;
+and its chips.
 
-A design keeps its hue for as long as it is there, whatever becomes of the others; a hue that is free again may be given
-to the next one. Messages from a browser come to `obey`, and are not believed.
-"""
+A design keeps its hue for as long as it is there, whatever becomes of the others; a hue that is
+free again may be given to the next one. Messages from a browser come to `obey`, and are not
+believed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ LONGEST_TEXT = 1000
 
 
 class RosterError(ValueError):
-    """A change was refused; the message is one sentence, or empty where nobody can have wanted it."""
+    """A change was refused; the message is one sentence, or empty where nobody can have wanted
+    it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ Kind = TypeVar("Kind", bound=Entry)
 
 
 class Roster(Generic[Kind]):
-    """Entries, in the order they came. A kind of roster says what its entries are in the attributes below."""
+    """Entries, in the order they came. A kind of roster says what its entries are in the attributes
+    below."""
 
     entry: type[Kind]
     """The class of its entries."""
@@ -55,7 +58,8 @@ class Roster(Generic[Kind]):
     first: ClassVar[int] = 0
     """The first hue that may be given."""
     recorded: ClassVar[Mapping[str, type]] = MappingProxyType(
-        {"config": Config, "name": str, "visible": bool, "index": int})
+        {"config": Config, "name": str, "visible": bool, "index": int}
+    )
     """The fields of an entry that a person sets, and their types."""
 
     def __init__(self) -> None:
@@ -89,7 +93,10 @@ class Roster(Generic[Kind]):
     def designs(self) -> dict[int, LegendEntry]:
         """Number to name and marks."""
         names = self.names()
-        return {entry.number: LegendEntry(entry.index, entry.config, names[entry.number]) for entry in self}
+        return {
+            entry.number: LegendEntry(entry.index, entry.config, names[entry.number])
+            for entry in self
+        }
 
     def add(self, entry: Kind) -> Kind:
         """Adds an entry, which gets a number, and a hue where its own is taken.
@@ -102,7 +109,9 @@ class Roster(Generic[Kind]):
             raise RosterError(self.full)
         self._last += 1
         self._entries[self._last] = replace(
-            entry, number=self._last, index=entry.index if entry.index in free else free[0],
+            entry,
+            number=self._last,
+            index=entry.index if entry.index in free else free[0],
         )
         return self._entries[self._last]
 
@@ -127,16 +136,23 @@ class Roster(Generic[Kind]):
         wanted, names = tidied(text[:LONGEST_TEXT]), self.names()
         name, current = wanted[:LONGEST_NAME].rstrip(), quoted(names.pop(number))
         if name and name in names.values():
-            raise RosterError(f"Another {self.noun} is called {quoted(name)}; this one keeps {current}.")
+            raise RosterError(
+                f"Another {self.noun} is called {quoted(name)}; this one keeps {current}."
+            )
         if not name and not self.automatic(self[number]):
             raise RosterError(f"A design needs a name; this one keeps {current}.")
         self.change(number, name=name)
         if not name:
             return f"Automatic name: {quoted(self.names()[number])}."
-        return f"Names have at most {LONGEST_NAME} letters: cut to {quoted(name)}." if name != wanted else ""
+        return (
+            f"Names have at most {LONGEST_NAME} letters: cut to {quoted(name)}."
+            if name != wanted
+            else ""
+        )
 
     def obey(self, message: object) -> str:
-        """Makes the change of a chip: `["name", 3, "Deep"]`, `["show", 3]`, `["hide", 3]` or `["remove", 3]`.
+        """Makes the change of a chip: `["name", 3, "Deep"]`, `["show", 3]`, `["hide", 3]` or
+        `["remove", 3]`.
 
         Returns:
             A message for the page.
@@ -156,7 +172,9 @@ class Roster(Generic[Kind]):
     @property
     def entries(self) -> tuple[Kind, ...]:
         """A person's settings of each entry, for `restore`."""
-        return tuple(self.entry(**{name: getattr(entry, name) for name in self.recorded}) for entry in self)
+        return tuple(
+            self.entry(**{name: getattr(entry, name) for name in self.recorded}) for entry in self
+        )
 
     def restore(self, entries: Iterable[Kind]) -> list[str]:
         """Replaces all entries.
@@ -167,7 +185,10 @@ class Roster(Generic[Kind]):
         self._entries.clear()
         sentences: list[str] = []
         for number, entry in enumerate(entries, start=1):
-            where, name = f"{self.noun} {number}", tidied(entry.name[:LONGEST_TEXT])[:LONGEST_NAME].rstrip()
+            where, name = (
+                f"{self.noun} {number}",
+                tidied(entry.name[:LONGEST_TEXT])[:LONGEST_NAME].rstrip(),
+            )
             if name and name in {other.name for other in self}:
                 sentences.append(f"{where}: another {self.noun} is called {quoted(name)}")
                 name = ""
@@ -191,16 +212,16 @@ class RosterBox(Part):
         heading: title of the list.
         verbs: the buttons of a chip: `hide` (`show` where it is hidden), `load`, `remove`.
         entries: `[{number, name, about, visible, selected, hue, symbol, dash}]`.
-        choices: designs to add, `[{group, value, label}]`; without any, the current design can be pinned, and with
-            them `about` is a button that selects an entry.
+        choices: designs to add, `[{group, value, label}]`; without any, the current design can be
+            pinned, and with them `about` is a button that selects an entry.
         now: the current design, `{name, hue, symbol, dash}`.
         marks: phrases beside it: what dots and lines mean.
         said: result of the last click, where it needs words; read out.
         longest: letters of a name that make sense.
         answers: counts the messages that were answered, so that each answer is noticed.
 
-    A click is a message, `["pin"]`, `["add", "preset:rezero"]`, or a verb and a number, as in `["select", 3]`.
-    """
+    A click is a message, `["pin"]`, `["add", "preset:rezero"]`, or a verb and a number, as in
+    `["select", 3]`."""
 
     view = "roster_box"
     noun = traitlets.Unicode().tag(sync=True)
@@ -214,7 +235,9 @@ class RosterBox(Part):
     longest = traitlets.Int(LONGEST_NAME).tag(sync=True)
     answers = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, on_click: Callable[[object], None] = lambda message: None, **traits: Any) -> None:
+    def __init__(
+        self, on_click: Callable[[object], None] = lambda message: None, **traits: Any
+    ) -> None:
         super().__init__(**traits)
         self.on_msg(lambda _, message, __: on_click(message))
 
@@ -228,8 +251,12 @@ class RosterBox(Part):
         designs = roster.designs()
         self.entries = [
             {
-                "number": entry.number, "name": designs[entry.number].label, "about": about(entry),
-                "visible": entry.visible, "selected": entry.number == selected, **swatch(designs[entry.number]),
+                "number": entry.number,
+                "name": designs[entry.number].label,
+                "about": about(entry),
+                "visible": entry.visible,
+                "selected": entry.number == selected,
+                **swatch(designs[entry.number]),
             }
             for entry in roster
         ]

@@ -1,4 +1,5 @@
-"""Designs and profiles in words, as the page shows them, and the names that designs are given. Pure functions."""
+"""Designs and profiles in words, as the page shows them, and the names that designs are given. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -20,10 +21,14 @@ IDENTITY = ("norm_placement", "residual")
 
 
 def change_words(before: Config, after: Config) -> list[list[str]]:
-    """Label, old and new value of each field that two configs differ in and that matters in the later one."""
+    """Label, old and new value of each field that two configs differ in and that matters in the
+    later one."""
     specs = Config.specs()
-    return [[specs[name].about.label, value_words(before, name), value_words(after, name)]
-            for name in differences(before, after) if after.matters(name)]
+    return [
+        [specs[name].about.label, value_words(before, name), value_words(after, name)]
+        for name in differences(before, after)
+        if after.matters(name)
+    ]
 
 
 def value_words(config: Config, name: str) -> str:
@@ -33,7 +38,8 @@ def value_words(config: Config, name: str) -> str:
 
 
 def choice_words(config: Config, fields: Collection[str]) -> str:
-    """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their number."""
+    """Some choices of a config in words: 'depth 24, norm placement post'; beyond a limit only their
+    number."""
     specs = Config.specs()
     parts = [f"{lowered(specs[name].about.label)} {value_words(config, name)}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
@@ -41,9 +47,11 @@ def choice_words(config: Config, fields: Collection[str]) -> str:
 
 
 def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
-    """A name that none of the others has: the nearest preset's title and the differences from it and from the others.
+    """A name that none of the others has: the nearest preset's title and the differences from it
+    and from the others.
 
-    A design whose norm or residual no preset has is called by what sets it apart from the default one.
+    A design whose norm or residual no preset has is called by what sets it apart from the default
+    one.
 
     Args:
         taken: the names in use, and their configs.
@@ -54,7 +62,9 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
         return name
     apart = choice_words(config, differences(config, holder))
     fits = len(name) + len(apart) + 2 <= LONGEST_NAME
-    return unique(cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken})
+    return unique(
+        cut(f"{name}, {apart}" if fits else f"{apart}, {name}"), {held for held, _ in taken}
+    )
 
 
 def tidied(text: str) -> str:
@@ -81,20 +91,26 @@ def lowered(label: str) -> str:
 
 @lru_cache(maxsize=256)
 def _alone(config: Config, known: tuple[str, ...]) -> str:
-    """Name of a design where there is no other, of the presets that are known. A page asks again at every change."""
+    """Name of a design where there is no other, of the presets that are known. A page asks again at
+    every change."""
     departed = departures(config)
     kin = [name for name in known if not {*IDENTITY} & {*departed[name]}]
     if kin:
         nearest = min(kin, key=lambda name: len(departed[name]))
-        name = ", ".join(filter(None, (PRESETS[nearest].title, choice_words(config, departed[nearest]))))
+        name = ", ".join(
+            filter(None, (PRESETS[nearest].title, choice_words(config, departed[nearest])))
+        )
         if len(name) <= LONGEST_NAME:
             return name
     return cut(choice_words(config, differences(config, Config(), design_fields())))
 
 
 def progress_words(config: Config, fraction: float, some: Profile | None = None) -> str:
-    """'41 % of 3 seeds': the number measured at the same time depends on the machine. Says how many are drawn of it."""
-    shown = f" · the charts show {len(some.seeds)} of them" if some and some.config == config else ""
+    """'41 % of 3 seeds': the number measured at the same time depends on the machine. Says how many
+    are drawn of it."""
+    shown = (
+        f" · the charts show {len(some.seeds)} of them" if some and some.config == config else ""
+    )
     return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}{shown}"
 
 
@@ -133,17 +149,22 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
     words = []
     if counts:
         seeds = f"{counts[0]}–{counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-        words.append(f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: smallest to largest")
+        words.append(
+            f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: smallest to largest"
+        )
     if any(profile.origin == "predicted" for profile in profiles):
         words.append("— predicted")
     return words
 
 
 def design_words(config: Config) -> str:
-    """A design in one line: its size, how it adds its branches, and its other differences from the default design."""
+    """A design in one line: its size, how it adds its branches, and its other differences from the
+    default design."""
     said = ("n_layers", "d_model", "residual", *RESIDUALS[config.residual].uses)
     others = [name for name in differences(config, Config()) if name not in said]
-    return " · ".join(filter(None, (model_words(config), residual_words(config), choice_words(config, others))))
+    return " · ".join(
+        filter(None, (model_words(config), residual_words(config), choice_words(config, others)))
+    )
 
 
 def residual_words(config: Config) -> str:

@@ -28,10 +28,15 @@ class Setup(NamedTuple):
         return PARTS[self.panel][1](Params(self.link))
 
 
-SETUPS: Mapping[str, Mapping[str, Setup]] = MappingProxyType({
-    panel: {row["name"]: Setup(panel, **row) for row in rows(Path(__file__).with_suffix(".toml"), panel)}
-    for panel in ("map", "race")
-})
+SETUPS: Mapping[str, Mapping[str, Setup]] = MappingProxyType(
+    {
+        panel: {
+            row["name"]: Setup(panel, **row)
+            for row in rows(Path(__file__).with_suffix(".toml"), panel)
+        }
+        for panel in ("map", "race")
+    }
+)
 """By panel and name, in the order of their buttons."""
 
 
@@ -47,7 +52,10 @@ class SetupRow(ButtonRow):
     def __init__(self, label: str, panel: str, restore: Callable[[Any], object]) -> None:
         super().__init__(label, self._press, links=True)
         self._setups, self._restore = SETUPS[panel], restore
-        self.buttons = [button(row.name, row.title, enabled=True, title=row.words) for row in self._setups.values()]
+        self.buttons = [
+            button(row.name, row.title, enabled=True, title=row.words)
+            for row in self._setups.values()
+        ]
 
     def _press(self, name: str) -> None:
         """Handles a press in a browser, which may say anything."""

@@ -59,7 +59,9 @@ def split(text: str) -> list[str]:
     return [] if text == NONE else list(dict.fromkeys(filter(None, text.split(","))))
 
 
-def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: bool) -> tuple[View, list[str]]:
+def parse(
+    lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: bool
+) -> tuple[View, list[str]]:
     """A view, and a sentence for each name of a part that there is not.
 
     Args:
@@ -68,17 +70,23 @@ def parse(lists: Mapping[str, Sequence[str]], panels: Sequence[str], *, embed: b
         embed: as `View` has it.
     """
     known = dict(zip(LISTS, (_controls(), panels, tuple(FIGURES)), strict=True))
-    sentences = [f"{part}: {shown(name)} is not one of {_few(known[part])}"
-                 for part, names in lists.items() for name in names if name not in known[part]]
-    visible = {part: tuple(name for name in names if name in known[part]) for part, names in lists.items()}
+    sentences = [
+        f"{part}: {shown(name)} is not one of {_few(known[part])}"
+        for part, names in lists.items()
+        for name in names
+        if name not in known[part]
+    ]
+    visible = {
+        part: tuple(name for name in names if name in known[part]) for part, names in lists.items()
+    }
     return View(**visible, embed=embed), sentences
 
 
 def parts(panels: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The parts of the page that a link can show: `{list: {title, parts, none}}`.
 
-    A part is `[name, words, other name]`. The words `none` stand for the choice of no part; they are empty where a link
-    cannot hide every part.
+    A part is `[name, words, other name]`. The words `none` stand for the choice of no part; they
+    are empty where a link cannot hide every part.
 
     Args:
         panels: titles by name.
@@ -86,10 +94,16 @@ def parts(panels: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     controls = [[item.name, item.about.label, label(item)] for item in Config.specs().values()]
     return {
         "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()], "none": ""},
-        "charts": {"title": "Charts", "parts": [[row.name, row.title] for row in FIGURES.values()],
-                   "none": "No charts"},
-        "show": {"title": "Controls", "parts": [[DESIGN, "Model or design"], *controls],
-                 "none": "No controls: the design is fixed"},
+        "charts": {
+            "title": "Charts",
+            "parts": [[row.name, row.title] for row in FIGURES.values()],
+            "none": "No charts",
+        },
+        "show": {
+            "title": "Controls",
+            "parts": [[DESIGN, "Model or design"], *controls],
+            "none": "No controls: the design is fixed",
+        },
     }
 
 

@@ -1,7 +1,8 @@
-"""The panel Your model: the profile of a model that a person measured at home, beside what theory expects of its twin.
+"""The panel Your model: the profile of a model that a person measured at home, beside what theory
+expects of its twin.
 
-The page never runs a visitor's code: it takes the numbers that `ex.probe` made of it. Until then it shows an example.
-"""
+The page never runs a visitor's code: it takes the numbers that `ex.probe` made of it. Until then it
+shows an example."""
 
 from __future__ import annotations
 
@@ -37,8 +38,14 @@ class ProfileFile(FileEntry):
     """
 
     def __init__(self, show: Callable[[Profile | None, str], None]) -> None:
-        super().__init__(label="Profile", about="Profile of your model, as JSON", accept=".json,application/json",
-                         other="Show the example", now=EXAMPLE, most=LARGEST_BYTES)
+        super().__init__(
+            label="Profile",
+            about="Profile of your model, as JSON",
+            accept=".json,application/json",
+            other="Show the example",
+            now=EXAMPLE,
+            most=LARGEST_BYTES,
+        )
         self._show = show
 
     def receive(self, name: str, raw: bytes) -> None:
@@ -101,22 +108,36 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         diagnose: findings of a measured profile.
     """
 
-    def __init__(self, example: Callable[[], Profile], predict: Callable[..., Profile],
-                 diagnose: Callable[[Profile], Sequence[Finding]]) -> None:
+    def __init__(
+        self,
+        example: Callable[[], Profile],
+        predict: Callable[..., Profile],
+        diagnose: Callable[[Profile], Sequence[Finding]],
+    ) -> None:
         self._example, self._predict, self._diagnose = example, predict, diagnose
         super().__init__(capacity=1)
         self.verdict = Verdict()
-        self.charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in ROWS}
+        self.charts = {
+            row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in ROWS
+        }
         self.file = ProfileFile(self._ask)
         self.about = Words().add_class("ex-words").add_class("ex-beware")
-        self.cells = {name: Part([chart]).add_class("ex-cell") for name, chart in self.charts.items()}
+        self.cells = {
+            name: Part([chart]).add_class("ex-cell") for name, chart in self.charts.items()
+        }
         grid = Part([*self.cells.values()]).add_class("ex-charts")
-        main = Part([self.file, self.verdict, self.about, grid]).add_class("ex-main").add_class("ex-beside")
+        main = (
+            Part([self.file, self.verdict, self.about, grid])
+            .add_class("ex-main")
+            .add_class("ex-beside")
+        )
         self.children = [prose(HOW, "ex-lead"), main, self.status]
         self._ask(None, EXAMPLE)
 
     def _ask(self, profile: Profile | None, words: str) -> None:
-        self._enter(Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0)
+        self._enter(
+            Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0
+        )
         self.worker.submit(Job(profile, words))
 
     def _work(self, job: Job, _: Stop, __: Progress) -> tuple[Profile, Profile | None]:
@@ -138,21 +159,30 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None
         for row in ROWS:
             chart = self.charts[row.name]
-            drawn = [profile for profile in profiles if not row.statistic or row.statistic in profile] or [measured]
+            drawn = [
+                profile for profile in profiles if not row.statistic or row.statistic in profile
+            ] or [measured]
             has_row = row.statistic in measured if row.statistic else measured.pattern is not None
             self.cells[row.name].hidden = not has_row
             with together():
                 chart.show(row.draw(drawn))
                 chart.marks = " · ".join(marks(drawn))
                 compared = predicted is not None and row.statistic in predicted
-                chart.annotate(row.caption, row.statistic, predicted, measured if compared else None)
+                chart.annotate(
+                    row.caption, row.statistic, predicted, measured if compared else None
+                )
 
 
 def _about(profile: Profile) -> str:
-    """One line on the model, its type and its twin; every name came from elsewhere and is escaped."""
+    """One line on the model, its type and its twin; every name came from elsewhere and is
+    escaped."""
     names = profile.layers
     blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""
-    lines = f"The lines are its twin's: {design_words(profile.twin)}" if profile.twin else "No theory: it has no twin"
+    lines = (
+        f"The lines are its twin's: {design_words(profile.twin)}"
+        if profile.twin
+        else "No theory: it has no twin"
+    )
     lines += "".join(f"; {remark}" for remark in profile.remarks)
     kind = profile.dtype or "numbers of unknown type"
     return html.escape(f"{profile.model or 'A model'}, in {kind}.{blocks} {lines}.")

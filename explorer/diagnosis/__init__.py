@@ -1,9 +1,10 @@
-"""Findings in words: each rule reads a profile and, if it applies, names the evidence and the remedy.
+"""Findings in words: each rule reads a profile and, if it applies, names the evidence and the
+remedy.
 
-A rule is a function of a profile, and of no config: it judges the theory's profiles, ours, and those of a torch model
-alike. Its sentences stand in `verdicts.toml`, its change is one of `remedies`: a change of the config for a model of
-ours, a line of torch for any other. The tests apply each of the former and measure again.
-"""
+A rule is a function of a profile, and of no config: it judges the theory's profiles, ours, and
+those of a torch model alike. Its sentences stand in `verdicts.toml`, its change is one of
+`remedies`: a change of the config for a model of ours, a line of torch for any other. The tests
+apply each of the former and measure again."""
 
 from __future__ import annotations
 
@@ -20,61 +21,129 @@ from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
 from explorer.display import must_be
 from explorer.profile import STUCK, Profile
 
-__all__ = ["LEAST_DIFFERENCE", "RULES", "Finding", "Findings", "Quantity", "Severity", "alike", "diagnose",
-           "token_difference"]
+__all__ = [
+    "LEAST_DIFFERENCE",
+    "RULES",
+    "Finding",
+    "Findings",
+    "Quantity",
+    "Severity",
+    "alike",
+    "diagnose",
+    "token_difference",
+]
 
 Rule = Callable[[Profile], Finding | None]
 
 SHARED: tuple[Rule, ...] = (
-    every_layer.wrong_softmax, every_layer.sees_target, every_layer.lost_stream, every_layer.wrong_rotary,
-    every_layer.undivided, every_layer.one_module,
+    every_layer.wrong_softmax,
+    every_layer.sees_target,
+    every_layer.lost_stream,
+    every_layer.wrong_rotary,
+    every_layer.undivided,
+    every_layer.one_module,
 )
-"""Mistakes that all layers of a model share, read from its code: they come before those of one layer."""
+"""Mistakes that all layers of a model share, read from its code: they come before those of one
+layer."""
 CAUSES: tuple[Rule, ...] = (
-    *faults.FAULTS, *SHARED,
-    structure.odd_design, weights.odd_weights, weights.wrong_fan_in, weights.copies, weights.odd_logits,
-    weights.undivided, structure.no_residual, structure.no_norm_on_sum, structure.dead_branch, structure.unmoved,
-    weights.odd_branch, *learning.CAUSES,
+    *faults.FAULTS,
+    *SHARED,
+    structure.odd_design,
+    weights.odd_weights,
+    weights.wrong_fan_in,
+    weights.copies,
+    weights.odd_logits,
+    weights.undivided,
+    structure.no_residual,
+    structure.no_norm_on_sum,
+    structure.dead_branch,
+    structure.unmoved,
+    weights.odd_branch,
+    *learning.CAUSES,
 )
-"""Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and come first."""
-INFERRED: tuple[Rule, ...] = (weights.odd_logits, weights.undivided, structure.no_residual, structure.no_norm_on_sum,
-                              weights.odd_branch)
-"""Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read the code itself."""
-CONSEQUENCES: tuple[Rule, ...] = (*INFERRED, structure.unmoved, weights.odd_weights, weights.copies, signal.lost,
-                                  agreement.departs_from_twin)
+"""Mistakes in a model that is not ours. Where its signal suffers as well, they are as serious, and
+come first."""
+INFERRED: tuple[Rule, ...] = (
+    weights.odd_logits,
+    weights.undivided,
+    structure.no_residual,
+    structure.no_norm_on_sum,
+    weights.odd_branch,
+)
+"""Rules that infer the code from its signal, and are silent on a layer where `odd_design` has read
+the code itself."""
+CONSEQUENCES: tuple[Rule, ...] = (
+    *INFERRED,
+    structure.unmoved,
+    weights.odd_weights,
+    weights.copies,
+    signal.lost,
+    agreement.departs_from_twin,
+)
 """Rules that are silent on a layer with a fault, and on all layers where a value is not finite."""
-RULES: tuple[Rule, ...] = (signal.runs_away, signal.not_finite, signal.nothing_learns, signal.one_hot,
-                           signal.gradient_steep, signal.mean_alone, signal.zero_token, alike, signal.silent)
-"""Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before the symptom."""
-NOTES: tuple[Rule, ...] = (signal.large_loss, signal.headroom, signal.lost, signal.outliers, signal.logit_growth,
-                           agreement.departs_from_twin, *learning.UNUSED, learning.stepwise)
+RULES: tuple[Rule, ...] = (
+    signal.runs_away,
+    signal.not_finite,
+    signal.nothing_learns,
+    signal.one_hot,
+    signal.gradient_steep,
+    signal.mean_alone,
+    signal.zero_token,
+    alike,
+    signal.silent,
+)
+"""Rules on the signal of any model. A signal that died out ends in 0 / 0: the cause comes before
+the symptom."""
+NOTES: tuple[Rule, ...] = (
+    signal.large_loss,
+    signal.headroom,
+    signal.lost,
+    signal.outliers,
+    signal.logit_growth,
+    agreement.departs_from_twin,
+    *learning.UNUSED,
+    learning.stepwise,
+)
 """Rules on a model that is not ours: effects of its type, its training or its code."""
 LAST: tuple[Rule, ...] = (agreement.unlike_twin, *learning.NOTES, structure.several_kinds)
-"""Rules whose sentences are no judgement of a model that is not ours, and stand after it: a design without lines may
-be sound."""
-EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType({
-    every_layer.wrong_softmax: (alike, signal.one_hot, agreement.unlike_twin),
-    **dict.fromkeys((every_layer.lost_stream, faults.doubled),
-                    (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin)),
-    **dict.fromkeys((every_layer.sees_target, every_layer.wrong_rotary, every_layer.one_module),
-                    (agreement.unlike_twin,)),
-    every_layer.undivided: (signal.one_hot, agreement.unlike_twin),
-})
-"""A mistake that all layers share, and what follows from it: said after it, and without a remedy of its own. That no
-design is like the model is not said then."""
+"""Rules whose sentences are no judgement of a model that is not ours, and stand after it: a design
+without lines may be sound."""
+EXPLAINED: Mapping[Rule, tuple[Rule, ...]] = MappingProxyType(
+    {
+        every_layer.wrong_softmax: (alike, signal.one_hot, agreement.unlike_twin),
+        **dict.fromkeys(
+            (every_layer.lost_stream, faults.doubled),
+            (alike, signal.runs_away, signal.gradient_steep, agreement.unlike_twin),
+        ),
+        **dict.fromkeys(
+            (every_layer.sees_target, every_layer.wrong_rotary, every_layer.one_module),
+            (agreement.unlike_twin,),
+        ),
+        every_layer.undivided: (signal.one_hot, agreement.unlike_twin),
+    }
+)
+"""A mistake that all layers share, and what follows from it: said after it, and without a remedy of
+its own. That no design is like the model is not said then."""
 
 
 def diagnose(profile: Profile) -> Findings:
-    """Findings about a profile, most serious first; never empty. TypeError for anything but a profile."""
+    """Findings about a profile, most serious first; never empty. TypeError for anything but a
+    profile."""
     must_be(Profile, "profile", profile)
-    # a config makes all its layers by one rule, so that what one of them has of its own is chance or design
+    # a config makes all its layers by one rule, so that what one of them has of its own is chance
+    # or design
     foreign = profile.config is None
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
         if (nothing := faults.zero_model(profile)) is not None:
             return Findings([replace(nothing, numbers=signal.quantities(profile))])
-        causes, others = ([finding for rule in rules if (finding := rule(profile)) is not None
-                           and not _follows(profile, rule, finding)]
-                          for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ())))
+        causes, others = (
+            [
+                finding
+                for rule in rules
+                if (finding := rule(profile)) is not None and not _follows(profile, rule, finding)
+            ]
+            for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ()))
+        )
         if any(finding.severity == "bad" for finding in others):
             causes = [replace(finding, severity="bad") for finding in causes]
         others = _after_causes(profile, others)
@@ -83,21 +152,32 @@ def diagnose(profile: Profile) -> Findings:
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
-        notes = [finding for rule in LAST if foreign and (finding := rule(profile)) is not None
-                 and not _follows(profile, rule, finding)]
+        notes = [
+            finding
+            for rule in LAST
+            if foreign
+            and (finding := rule(profile)) is not None
+            and not _follows(profile, rule, finding)
+        ]
         notes = _after_causes(profile, notes)
         return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
 
 
 def _after_causes(profile: Profile, others: list[Finding]) -> list[Finding]:
-    """Findings beside the causes, where a cause that all layers share takes the remedy of what follows from it."""
+    """Findings beside the causes, where a cause that all layers share takes the remedy of what
+    follows from it."""
     if profile.config is not None:
         return others
-    rules = [rule for cause, rules in EXPLAINED.items() if cause(profile) is not None for rule in rules]
+    rules = [
+        rule for cause, rules in EXPLAINED.items() if cause(profile) is not None for rule in rules
+    ]
     follow = {finding.meaning for rule in rules if (finding := rule(profile)) is not None}
     unlike = agreement.unlike_twin(profile) if agreement.unlike_twin in rules else None
-    return [replace(finding, remedy="", code="") if finding.meaning in follow else finding for finding in others
-            if unlike is None or finding.meaning != unlike.meaning]
+    return [
+        replace(finding, remedy="", code="") if finding.meaning in follow else finding
+        for finding in others
+        if unlike is None or finding.meaning != unlike.meaning
+    ]
 
 
 def _explains_learning(profile: Profile) -> bool:
@@ -106,12 +186,15 @@ def _explains_learning(profile: Profile) -> bool:
         return True
     if not any(fault(profile) for fault in faults.FAULTS):
         return False
-    late = {layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers}
+    late = {
+        layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers
+    }
     return bool(late) and late <= faults.explained(profile) | faults.zero_matrices(profile).keys()
 
 
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
-    """Whether a finding is about a layer whose code is known to differ, or follows from a fault that was read."""
+    """Whether a finding is about a layer whose code is known to differ, or follows from a fault
+    that was read."""
     layers: set[int] = set()
     if rule in (*learning.CAUSES, learning.stepwise):
         return _explains_learning(profile)
@@ -129,4 +212,8 @@ def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
     if rule is signal.nothing_learns:
         layers |= faults.explained(profile)
     words = finding.meaning + finding.evidence
-    return any(f"{word} {numbered(profile, layer)}" in words for word in ("layer", "Layer", "them") for layer in layers)
+    return any(
+        f"{word} {numbered(profile, layer)}" in words
+        for word in ("layer", "Layer", "them")
+        for layer in layers
+    )

@@ -1,4 +1,5 @@
-"""Distance of a measurement from its prediction, in numbers and in words, and the first layer off theory's line."""
+"""Distance of a measurement from its prediction, in numbers and in words, and the first layer off
+theory's line."""
 
 from __future__ import annotations
 
@@ -10,24 +11,49 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from explorer.diagnosis.finding import Finding, finding, text
-from explorer.diagnosis.reading import by_layer, comparable, numbered, path, spread, start, stated, unlike, worst
+from explorer.diagnosis.reading import (
+    by_layer,
+    comparable,
+    numbered,
+    path,
+    spread,
+    start,
+    stated,
+    unlike,
+    worst,
+)
 from explorer.diagnosis.remedies import fix
-from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, Array, Key, Profile, Statistic, index_of
+from explorer.profile import (
+    BRANCHES,
+    SITE_WORDS,
+    STATISTICS,
+    Array,
+    Key,
+    Profile,
+    Statistic,
+    index_of,
+)
 from explorer.theory import predict
 
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""
 ERRORS, CHANCE = 3.0, 0.05
-"""Standard errors up to which more than that still agrees; and the share of sets of seeds in which chance alone may
-call one of all the values that are compared off theory."""
-PLACES = (("logit_std", "attn_scores"), ("second_moment", "attn_out"), ("second_moment", "resid_mid"),
-          ("second_moment", "mlp_out"), ("second_moment", "resid_post"))
+"""Standard errors up to which more than that still agrees; and the share of sets of seeds in which
+chance alone may call one of all the values that are compared off theory."""
+PLACES = (
+    ("logit_std", "attn_scores"),
+    ("second_moment", "attn_out"),
+    ("second_moment", "resid_mid"),
+    ("second_moment", "mlp_out"),
+    ("second_moment", "resid_post"),
+)
 """Statistics that are compared, with their sites, in the order of the forward pass."""
 SUMS = ("resid_mid", "resid_post")
 
 
 class Agreement(NamedTuple):
-    """A verdict on one statistic: a few words, whether they are good news, and the worst error over depth."""
+    """A verdict on one statistic: a few words, whether they are good news, and the worst error over
+    depth."""
 
     words: str
     tone: Literal["good", "warn", ""]
@@ -37,38 +63,61 @@ class Agreement(NamedTuple):
 
 
 def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int = 0) -> Agreement:
-    """Compares the mean over seeds and heads with the prediction, at every site that both have, in standard errors.
+    """Compares the mean over seeds and heads with the prediction, at every site that both have, in
+    standard errors.
 
-    A root mean square is compared where that is predicted. The worst error is a difference for statistics between 0
-    and 1, a ratio less one for all others; nan where the theory covers nothing. Where it stops half-way, the words say
-    which layers were compared. What is fixed by definition does not count as agreement. Of a statistic by position one
-    layer is compared, from 1; 0 is the last.
-    """
+    A root mean square is compared where that is predicted. The worst error is a difference for
+    statistics between 0 and 1, a ratio less one for all others; nan where the theory covers
+    nothing. Where it stops half-way, the words say which layers were compared. What is fixed by
+    definition does not count as agreement. Of a statistic by position one layer is compared, from
+    1; 0 is the last."""
     row, seeds = STATISTICS[statistic], 1
     parts: list[Array] = [np.empty((6, 0))]
     missing: list[float] = []
     for key, theory in predicted.values.items():
         # Beside the stream, branches are part of the record but not of the line that is drawn.
-        if key[0] != statistic or key not in measured.values or (row.on_stream and key[1] in BRANCHES):
+        if (
+            key[0] != statistic
+            or key not in measured.values
+            or (row.on_stream and key[1] in BRANCHES)
+        ):
             continue
-        draws, (expected, *_) = (part[:, index_of(layer, part.shape[1])] if row.by_position else
-                                 row.mean(part, tuple(range(2, part.ndim))) if part.ndim > 2 else part
-                                 for part in (measured.values[key], theory))
+        draws, (expected, *_) = (
+            part[:, index_of(layer, part.shape[1])]
+            if row.by_position
+            else row.mean(part, tuple(range(2, part.ndim)))
+            if part.ndim > 2
+            else part
+            for part in (measured.values[key], theory)
+        )
         free, scatters = ~_fixed(predicted, key, layer), ~_exact(predicted, key, layer)
         depth = np.arange(1.0, len(free) + 1) if row.by_position else predicted.depth(key[1])
-        covered = np.isfinite(expected) & ~np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
-        error, standard = _error(row.mean(draws), expected, row.bounded), _standard(row, draws, expected)
+        covered = np.isfinite(expected) & ~np.isin(
+            np.arange(1, len(expected) + 1), measured.absent.get(key, ())
+        )
+        error, standard = (
+            _error(row.mean(draws), expected, row.bounded),
+            _standard(row, draws, expected),
+        )
         standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
-        compared = np.array([error, standard, _at_least(row, draws, expected, standard), depth, free, scatters])
+        compared = np.array(
+            [error, standard, _at_least(row, draws, expected, standard), depth, free, scatters]
+        )
         seeds = len(draws)
         parts.append(compared[:, covered])
         missing += depth[~covered].tolist()
     error, standard, least, depth, free, scatters = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
         nothing = text("agreement", "fixed") if len(error) and not missing else ""
-        note = predicted.notes.get(statistic, "")  # its reason stands in the caption where a part of it is drawn
-        return Agreement(nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan"))
-    if predicted.carried_by_few(statistic):  # neither near the mean nor far from it says anything of the line
+        note = predicted.notes.get(
+            statistic, ""
+        )  # its reason stands in the caption where a part of it is drawn
+        return Agreement(
+            nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan")
+        )
+    if predicted.carried_by_few(
+        statistic
+    ):  # neither near the mean nor far from it says anything of the line
         return Agreement(text("agreement", "few_carry"), "", float(error.max()))
     count = int(scatters.sum()) or len(error)
     limit = most_errors(seeds, count)
@@ -80,14 +129,16 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
 def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
     """Standard errors beyond which the worst of so many values is off theory.
 
-    Student's t, as the standard error is estimated from the seeds, at a chance shared by all values (Bonferroni).
-    """
+    Student's t, as the standard error is estimated from the seeds, at a chance shared by all values
+    (Bonferroni)."""
     return max(ERRORS, float(stdtrit(seeds - 1, 1 - chance / 2 / count))) if seeds > 1 else ERRORS
 
 
-def _judged(error: Array, standard: Array, least: Array, depth: Array, limit: float, row: Statistic
-            ) -> tuple[str, Literal["good", "warn", ""]]:
-    """Words and tone: of the worst value that is off, else of the worst that may be, else of the worst."""
+def _judged(
+    error: Array, standard: Array, least: Array, depth: Array, limit: float, row: Statistic
+) -> tuple[str, Literal["good", "warn", ""]]:
+    """Words and tone: of the worst value that is off, else of the worst that may be, else of the
+    worst."""
     far = ~(error <= CLOSE[row.bounded])
     off, unclear = far & ((least > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
@@ -103,15 +154,33 @@ def _judged(error: Array, standard: Array, least: Array, depth: Array, limit: fl
         key, tone = "within_errors" if far.any() else "within", "good"
     phrase = "at_token" if row.by_position else "at_layer" if depth[worst] else "at_input"
     place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))
-    errors = text("agreement", "errors" if standard[worst] < 100 else "many_errors", count=float(standard[worst]))
-    return text("agreement", key, size=_size(max(error[worst], 0.001), row.bounded), place=place, errors=errors), tone
+    errors = text(
+        "agreement",
+        "errors" if standard[worst] < 100 else "many_errors",
+        count=float(standard[worst]),
+    )
+    return text(
+        "agreement",
+        key,
+        size=_size(max(error[worst], 0.001), row.bounded),
+        place=place,
+        errors=errors,
+    ), tone
 
 
 def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
     """The tone's rule, in one sentence."""
     close = f"{CLOSE[True]:g}" if bounded else f"{100 * CLOSE[False]:g} %"
-    return text("agreement", "rule_seed" if seeds == 1 else "rule", close=close, errors=ERRORS, limit=limit,
-                count=count, chance=100 * CHANCE, seeds=seeds)
+    return text(
+        "agreement",
+        "rule_seed" if seeds == 1 else "rule",
+        close=close,
+        errors=ERRORS,
+        limit=limit,
+        count=count,
+        chance=100 * CHANCE,
+        seeds=seeds,
+    )
 
 
 def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
@@ -123,11 +192,11 @@ def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
 
 
 def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) -> Array:
-    """The standard error, as `_standard`, but with the scatter that draws of the expected size would have.
+    """The standard error, as `_standard`, but with the scatter that draws of the expected size
+    would have.
 
-    Numbers above 0 scatter in proportion to their size. A few draws that all happen to be small, far below a mean that
-    larger ones carry, seem to scatter too little.
-    """
+    Numbers above 0 scatter in proportion to their size. A few draws that all happen to be small,
+    far below a mean that larger ones carry, seem to scatter too little."""
     if row.bounded:
         return standard
     with np.errstate(all="ignore"):
@@ -139,8 +208,8 @@ def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) ->
 
 
 def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
-    """Mask of the values that agree by definition, `[layer]`: those of `_exact`, the input, which is set, and what
-    stands half a layer before the reference, and can hardly be elsewhere."""
+    """Mask of the values that agree by definition, `[layer]`: those of `_exact`, the input, which
+    is set, and what stands half a layer before the reference, and can hardly be elsewhere."""
     statistic, site = key
     reference, fixed = STATISTICS[statistic].reference, _exact(profile, key, layer)
     if reference == "last layer":
@@ -149,21 +218,23 @@ def _fixed(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
 
 
 def _exact(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
-    """Mask of the values that are the same in every draw, `[layer]`: the reference, and those right after a norm.
+    """Mask of the values that are the same in every draw, `[layer]`: the reference, and those right
+    after a norm.
 
-    Others that agree by definition scatter all the same: the input's tokens are drawn. Of one layer `[position]` where
-    the statistic has positions.
-    """
+    Others that agree by definition scatter all the same: the input's tokens are drawn. Of one layer
+    `[position]` where the statistic has positions."""
     statistic, site = key
     places = profile.config.design.sublayers if profile.config else ()
     if STATISTICS[statistic].by_position:
         normed = bool(places) and places[1::2][index_of(layer, len(places) // 2)].has("sum")
-        return np.full(profile.values[key].shape[2], normed and statistic == "second_moment_by_position")
+        return np.full(
+            profile.values[key].shape[2], normed and statistic == "second_moment_by_position"
+        )
     depth = profile.depth(site)
     if STATISTICS[statistic].reference == "last layer":
         return np.asarray(depth == max(profile.depth("resid_post")))
     if statistic == "second_moment" and site in SUMS and places:
-        return np.array([place.has("sum") for place in places[site == SUMS[1]::2]])
+        return np.array([place.has("sum") for place in places[site == SUMS[1] :: 2]])
     return np.zeros(len(depth), dtype=bool)
 
 
@@ -202,7 +273,11 @@ def _up(value: float) -> float:
 def _error(measured: Array, expected: Array, bounded: bool) -> Array:
     """Difference, or distance as a ratio either way less one: half and double are equally wrong."""
     with np.errstate(all="ignore"):
-        error = np.abs(measured - expected) if bounded else np.maximum(measured / expected, expected / measured) - 1
+        error = (
+            np.abs(measured - expected)
+            if bounded
+            else np.maximum(measured / expected, expected / measured) - 1
+        )
     return np.where(measured == expected, 0.0, error)  # two zeros agree
 
 
@@ -214,29 +289,45 @@ def departs_from_twin(profile: Profile) -> Finding | None:
 
 
 def unlike_twin(profile: Profile) -> Finding | None:
-    """A model that was not read to its end, or behaves otherwise than the nearest design: why there are no lines."""
+    """A model that was not read to its end, or behaves otherwise than the nearest design: why there
+    are no lines."""
     if profile.twin is not None or profile.config is not None or not profile.remarks:
         return None
     reasons = "; ".join(profile.remarks[-3:])  # where they part comes last
-    return finding("good", "unlike_twin", "meaning", "evidence", "more" if len(profile.remarks) > 3 else "",
-                   reasons=f"{reasons[:1].upper()}{reasons[1:]}", more=len(profile.remarks) - 3)
+    return finding(
+        "good",
+        "unlike_twin",
+        "meaning",
+        "evidence",
+        "more" if len(profile.remarks) > 3 else "",
+        reasons=f"{reasons[:1].upper()}{reasons[1:]}",
+        more=len(profile.remarks) - 3,
+    )
 
 
 def departs(profile: Profile, expected: Profile) -> Finding | None:
-    """The layer whose ratio to the prediction is most unlike the other layers', and its first such site.
+    """The layer whose ratio to the prediction is most unlike the other layers', and its first such
+    site.
 
-    A twin is near, not the same, and a model of finite width scatters: what all layers have in common, and what drifts
-    over depth, is not held against any of them. Of the stream its growth is compared, layer by layer.
-    """
-    ratios = {f"{statistic} {site}": ratio for statistic, site in PLACES
-              if len(ratio := _ratio(profile, expected, statistic, site))}
+    A twin is near, not the same, and a model of finite width scatters: what all layers have in
+    common, and what drifts over depth, is not held against any of them. Of the stream its growth is
+    compared, layer by layer."""
+    ratios = {
+        f"{statistic} {site}": ratio
+        for statistic, site in PLACES
+        if len(ratio := _ratio(profile, expected, statistic, site))
+    }
     outliers = unlike(ratios, spread(profile), profile.kinds)
     if start(profile):  # the first layer reads a stream of another size than all others
-        outliers = {name: rest for name, layers in outliers.items()
-                    if (rest := {layer: ratio for layer, ratio in layers.items() if layer > 1})}
+        outliers = {
+            name: rest
+            for name, layers in outliers.items()
+            if (rest := {layer: ratio for layer, ratio in layers.items() if layer > 1})
+        }
     if not outliers:
         return None
-    # beside a layer that is far off, its neighbor may look odd as well: the farthest layer, and there the first site
+    # beside a layer that is far off, its neighbor may look odd as well: the farthest layer, and
+    # there the first site
     layer, _ = worst(outliers)
     name = next(name for name in ratios if layer in outliers.get(name, ()))
     statistic, site = name.split()
@@ -245,10 +336,18 @@ def departs(profile: Profile, expected: Profile) -> Finding | None:
     if not comparable(measured, theory):
         evidence = "no_ratio"
     return finding(
-        "warning", "departs", "meaning", evidence,
-        remedy=fix(profile, "compared", block=path(profile, layer)), layer=numbered(profile, layer),
-        statistic=STATISTICS[statistic].label.lower(), site=SITE_WORDS[site], measured=stated(measured, theory),
-        expected=stated(theory, measured), ratio=outliers[name][layer])
+        "warning",
+        "departs",
+        "meaning",
+        evidence,
+        remedy=fix(profile, "compared", block=path(profile, layer)),
+        layer=numbered(profile, layer),
+        statistic=STATISTICS[statistic].label.lower(),
+        site=SITE_WORDS[site],
+        measured=stated(measured, theory),
+        expected=stated(theory, measured),
+        ratio=outliers[name][layer],
+    )
 
 
 def _ratio(profile: Profile, expected: Profile, statistic: str, site: str) -> Array:

@@ -1,4 +1,5 @@
-"""`compare`: the layer and the site at which two profiles part, beyond what the scatter of their draws explains."""
+"""`compare`: the layer and the site at which two profiles part, beyond what the scatter of their
+draws explains."""
 
 from __future__ import annotations
 
@@ -28,32 +29,44 @@ PATH = tuple(name for site in FORWARD for name in (*FEEDS.get(site, ()), site))
 
 
 class Difference(NamedTuple):
-    """One statistic at one site of two profiles: at the first layer where they part, else where they are farthest."""
+    """One statistic at one site of two profiles: at the first layer where they part, else where
+    they are farthest."""
 
     statistic: str
     site: str
     layer: int
-    """From 1; 0 is the input. "First" is along the signal's way: of gradients the last layer comes first."""
+    """From 1; 0 is the input. "First" is along the signal's way: of gradients the last layer comes
+    first."""
     parts: bool
     first: float
     """Mean over seeds and heads of the first profile in that layer."""
     second: float
     distance: float
-    """|ln(second / first)|, or |second − first| of a statistic between two bounds; inf beside what is not finite."""
+    """|ln(second / first)|, or |second − first| of a statistic between two bounds; inf beside what
+    is not finite."""
 
     @property
     def factor(self) -> float:
-        """Second over first; nan of a statistic between two bounds, and where it is no finite number."""
+        """Second over first; nan of a statistic between two bounds, and where it is no finite
+        number."""
         with np.errstate(all="ignore"):
             factor = float(np.float64(self.second) / self.first)
-        return math.nan if VOCABULARY[self.statistic].bounded or not math.isfinite(factor) or not factor else factor
+        return (
+            math.nan
+            if VOCABULARY[self.statistic].bounded or not math.isfinite(factor) or not factor
+            else factor
+        )
 
     @property
     def words(self) -> str:
         """Statistic, site, both values, and the factor where there is one."""
         row, site = VOCABULARY[self.statistic], SITE_WORDS.get(self.site, "")
-        known = {"statistic": row.label[:1].lower() + row.label[1:], "site": f"the {site}" if site else self.site,
-                 "first": stated(self.first, self.second), "second": stated(self.second, self.first)}
+        known = {
+            "statistic": row.label[:1].lower() + row.label[1:],
+            "site": f"the {site}" if site else self.site,
+            "first": stated(self.first, self.second),
+            "second": stated(self.second, self.first),
+        }
         ratio = comparable(self.first, self.second) and not math.isnan(self.factor)
         return text("comparison", "ratio" if ratio else "values", **known, factor=self.factor)
 
@@ -65,8 +78,9 @@ class Comparison(Copied):
     Args:
         first, second: the profiles.
         tolerance: share, or difference between bounds, by which values may differ.
-        differences: one for each statistic and site that both have. Those that part come first, in the order of the
-            signal: the forward pass from the input on, layer by layer, then the gradients from the last layer back.
+        differences: one for each statistic and site that both have. Those that part come first, in
+            the order of the signal: the forward pass from the input on, layer by layer, then the
+            gradients from the last layer back.
     """
 
     first: Profile
@@ -87,17 +101,23 @@ class Comparison(Copied):
     def __str__(self) -> str:
         partings, count = self.partings, len(self.differences)
         row = partings[0] if partings else max(self.differences, key=lambda row: row.distance)
-        known = {"place": self.place(row), "words": row.words, "tolerance": self.tolerance, "count": count}
+        known = {
+            "place": self.place(row),
+            "words": row.words,
+            "tolerance": self.tolerance,
+            "count": count,
+        }
         key = "parts" if partings else "nowhere" if row.distance else "same"
         return text("comparison", key, **known, parted=len(partings))
 
     __repr__ = __str__
 
     def frame(self) -> pd.DataFrame:
-        """A statistic and site a row: statistic, site, layer, parts, first, second, distance, factor.
+        """A statistic and site a row: statistic, site, layer, parts, first, second, distance,
+        factor.
 
-        `layer` is where the two first part, or, where `parts` is False, where they are farthest from each other.
-        """
+        `layer` is where the two first part, or, where `parts` is False, where they are farthest
+        from each other."""
         import pandas as pd
 
         return pd.DataFrame([{**row._asdict(), "factor": row.factor} for row in self.differences])
@@ -118,44 +138,75 @@ class Comparison(Copied):
 
     def _repr_html_(self) -> str:
         header = ("Statistic", "Site", "Parts", "First", "Second", "Factor")
-        return table(str(self), header, [
-            (VOCABULARY[row.statistic].label, SITE_WORDS.get(row.site, row.site), self.place(row) if row.parts else "–",
-             row.first, row.second, "" if math.isnan(row.factor) else row.factor) for row in self.differences])
+        return table(
+            str(self),
+            header,
+            [
+                (
+                    VOCABULARY[row.statistic].label,
+                    SITE_WORDS.get(row.site, row.site),
+                    self.place(row) if row.parts else "–",
+                    row.first,
+                    row.second,
+                    "" if math.isnan(row.factor) else row.factor,
+                )
+                for row in self.differences
+            ],
+        )
 
 
-def compare(first: Profile, second: Profile, tolerance: float = TOLERANCE, chance: float = CHANCE) -> Comparison:
+def compare(
+    first: Profile, second: Profile, tolerance: float = TOLERANCE, chance: float = CHANCE
+) -> Comparison:
     """Where two profiles first part: measured or predicted, of a model of ours or of anybody's.
 
-    At each layer the means over seeds and heads are compared, of every statistic and site that both have. They part
-    where they differ by more than the tolerance, and by more than chance explains: 3 standard errors of the two, or
-    more where so many values are compared that one of them exceeds 3 by chance. The scatter of a profile of one seed is
-    taken from the other; a prediction has none, and where neither has two seeds the tolerance alone decides. A value
-    that is not finite differs from any that is. One head unlike the others is not seen.
+    At each layer the means over seeds and heads are compared, of every statistic and site that both
+    have. They part where they differ by more than the tolerance, and by more than chance explains:
+    3 standard errors of the two, or more where so many values are compared that one of them exceeds
+    3 by chance. The scatter of a profile of one seed is taken from the other; a prediction has
+    none, and where neither has two seeds the tolerance alone decides. A value that is not finite
+    differs from any that is. One head unlike the others is not seen.
 
     Args:
         first: what is compared with, such as a prediction.
         second: a profile of as many layers.
-        tolerance: 0.1: values may differ by a tenth, and those between two bounds, such as a correlation, by 0.1.
+        tolerance: 0.1: values may differ by a tenth, and those between two bounds, such as a
+            correlation, by 0.1.
         chance: share of comparisons of profiles of one design that may part all the same.
     Raises:
         TypeError: one of the two is no profile.
-        ValueError: they have different numbers of layers or nothing in common, or a number is out of range.
+        ValueError: they have different numbers of layers or nothing in common, or a number is out
+            of range.
     """
     pair = must_be(Profile, "first", first), must_be(Profile, "second", second)
     for name, value, most in (("tolerance", tolerance, 1e6), ("chance", chance, 1.0)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
-            raise ValueError(f"{name} must be a number above 0, of at most {most:g}; got {shown(value)}")
+            raise ValueError(
+                f"{name} must be a number above 0, of at most {most:g}; got {shown(value)}"
+            )
     gaps = []
-    for name, site in ((name, site) for name, row in VOCABULARY.items() if not row.by_position
-                       for site in row.sites):
-        lengths = [profile.values[name, site].shape[1] for profile in pair if (name, site) in profile.values]
+    for name, site in (
+        (name, site)
+        for name, row in VOCABULARY.items()
+        if not row.by_position
+        for site in row.sites
+    ):
+        lengths = [
+            profile.values[name, site].shape[1]
+            for profile in pair
+            if (name, site) in profile.values
+        ]
         if len({*lengths}) > 1:
-            raise ValueError(f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of {name} "
-                             f"at {site}")
+            raise ValueError(
+                f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of {name} "
+                f"at {site}"
+            )
         if len(lengths) == 2 and (gap := _Gap.of(*pair, (name, site))).known.any():
             gaps.append(gap)
     if not gaps:
-        raise ValueError(f"second must share a statistic with first; got {second!r} beside {first!r}")
+        raise ValueError(
+            f"second must share a statistic with first; got {second!r} beside {first!r}"
+        )
     count = sum(int(gap.known.sum()) for gap in gaps)
     rows = [gap.difference(tolerance, chance / count) for gap in gaps]
     return Comparison(first, second, float(tolerance), tuple(sorted(rows, key=_order)))
@@ -189,14 +240,20 @@ class _Gap(NamedTuple):
             with np.errstate(all="ignore"):
                 draws.append(values if values.ndim == 2 else row.mean(values, 2))
             known = known & ~np.isin(np.arange(1, values.shape[1] + 1), profile.absent.get(key, ()))
-            if profile.origin == "predicted" and key[0] in profile.notes:  # the theory does not cover it
+            if (
+                profile.origin == "predicted" and key[0] in profile.notes
+            ):  # the theory does not cover it
                 known &= np.isfinite(draws[-1][0])
         with np.errstate(all="ignore"):
             before, after = row.mean(draws[0]), row.mean(draws[1])
             far = np.abs(after - before if row.bounded else np.log(after / before))
         same = (before == after) | (np.isnan(before) & np.isnan(after))
         distance = np.where(same, 0.0, np.where(np.isfinite(far), far, math.inf))
-        drawn = [part for profile, part in zip((first, second), draws, strict=True) if profile.origin == "measured"]
+        drawn = [
+            part
+            for profile, part in zip((first, second), draws, strict=True)
+            if profile.origin == "measured"
+        ]
         return cls(key, (before, after), distance, *_scatter(row, drawn), known)
 
     def difference(self, tolerance: float, chance: float) -> Difference:
@@ -205,31 +262,42 @@ class _Gap(NamedTuple):
         most = most_errors(self.freedom * len(self.distance) + 1, 1, chance)
         limit = np.maximum(tolerance if row.bounded else math.log1p(tolerance), most * self.error)
         off = np.flatnonzero(self.known & (self.distance > limit))
-        index = int(off[-1 if row.backward else 0]) if len(off) else int(
-            np.argmax(np.where(self.known, self.distance, -1.0)))
+        index = (
+            int(off[-1 if row.backward else 0])
+            if len(off)
+            else int(np.argmax(np.where(self.known, self.distance, -1.0)))
+        )
         layer = index + (self.key[1] != "embed")
         first, second = (float(part[index]) for part in self.means)
-        return Difference(*self.key, layer, bool(len(off)), first, second, float(self.distance[index]))
+        return Difference(
+            *self.key, layer, bool(len(off)), first, second, float(self.distance[index])
+        )
 
 
 def _scatter(row: Statistic, draws: Sequence[Array]) -> tuple[Array, int]:
     """Standard error of the distance of two means, `[layer]`, and its degrees of freedom.
 
-    A few seeds say little of one layer's scatter: it is at least that of the site's layers on average.
-    """
+    A few seeds say little of one layer's scatter: it is at least that of the site's layers on
+    average."""
     spread = [_variance(row, part) if len(part) > 1 else None for part in draws]
     known = [part for part in spread if part is not None]
     if not known:
         return np.zeros(1), 0
-    total = sum(((known[0] if own is None else own) / len(part) for own, part in zip(spread, draws, strict=True)),
-                np.zeros(1))
+    total = sum(
+        (
+            (known[0] if own is None else own) / len(part)
+            for own, part in zip(spread, draws, strict=True)
+        ),
+        np.zeros(1),
+    )
     finite = total[np.isfinite(total)]
     least = float(finite.mean()) if len(finite) else 0.0
     return np.sqrt(np.fmax(total, least)), sum(len(part) - 1 for part in draws)
 
 
 def _variance(row: Statistic, draws: Array) -> Array:
-    """Variance of a draw, `[layer]`; relative to the mean where values are compared by their ratio."""
+    """Variance of a draw, `[layer]`; relative to the mean where values are compared by their
+    ratio."""
     with np.errstate(all="ignore"):
         error = row.standard_error(draws)
         return np.asarray(len(draws) * np.square(error if row.bounded else error / row.mean(draws)))

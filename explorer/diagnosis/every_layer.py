@@ -1,4 +1,5 @@
-"""Rules on mistakes that all layers share: no layer stands out, so the design itself is read, from `Profile.facts`."""
+"""Rules on mistakes that all layers share: no layer stands out, so the design itself is read, from
+`Profile.facts`."""
 
 from __future__ import annotations
 
@@ -21,53 +22,83 @@ ROTARY = ("heads", "one_place", "restart", "queries", "keys", "apart")
 
 
 def wrong_softmax(profile: Profile) -> Finding | None:
-    """Weights that sum to 1 over another axis than that of the keys, over which values are added up."""
+    """Weights that sum to 1 over another axis than that of the keys, over which values are added
+    up."""
     axis = profile.facts.get("softmax", "keys")
     if axis == "keys":
         return None
-    return finding("bad", "wrong_softmax", "meaning", "evidence", remedy=fix(profile, "over_keys"), axis=axis)
+    return finding(
+        "bad", "wrong_softmax", "meaning", "evidence", remedy=fix(profile, "over_keys"), axis=axis
+    )
 
 
 def sees_target(profile: Profile) -> Finding | None:
-    """A model that predicts the next token and sees it, or that is asked for another token than the next.
+    """A model that predicts the next token and sees it, or that is asked for another token than the
+    next.
 
-    Without a loss that asks for the next tokens, a missing mask alone is named: a mask of another kind may have a
-    prefix.
-    """
+    Without a loss that asks for the next tokens, a missing mask alone is named: a mask of another
+    kind may have a prefix."""
     kind, mask, sees = (profile.facts.get(name) for name in ("target", "mask", "ahead"))
     if kind is None or wrong_softmax(profile) is not None:  # which is the cause of what it sees
         return None
     if not sees:
         if kind != "second":
             return None
-        return finding("warning", "sees_target", "second", "second_evidence", remedy=fix(profile, "shifted_once"))
+        return finding(
+            "warning",
+            "sees_target",
+            "second",
+            "second_evidence",
+            remedy=fix(profile, "shifted_once"),
+        )
     if kind == "own":
-        return finding("bad", "sees_target", "own", "own_evidence", "share", remedy=fix(profile, "shifted"), share=sees)
+        return finding(
+            "bad",
+            "sees_target",
+            "own",
+            "own_evidence",
+            "share",
+            remedy=fix(profile, "shifted"),
+            share=sees,
+        )
     certain = kind in CAUSAL
     if not certain and mask != "none":
         return None
     key = str(mask) if mask in ("none", "reversed", "ahead") else "elsewhere"
     if key == "none" and not certain:
         key = "none_class" if kind == "class" else "none_token"
-    evidence = {"none_class": "class_evidence", "none_token": "token_evidence"}.get(key, "next_evidence")
+    evidence = {"none_class": "class_evidence", "none_token": "token_evidence"}.get(
+        key, "next_evidence"
+    )
     attention = "elsewhere_evidence" if mask == "causal" else ""
     cure = "hidden" if key == "elsewhere" else "causal"
-    return finding("bad" if certain else "warning", "sees_target", key, evidence, "share", attention,
-                   remedy=fix(profile, cure), share=sees, model=profile.model)
+    return finding(
+        "bad" if certain else "warning",
+        "sees_target",
+        key,
+        evidence,
+        "share",
+        attention,
+        remedy=fix(profile, cure),
+        share=sees,
+        model=profile.model,
+    )
 
 
 def lost_stream(profile: Profile) -> Finding | None:
-    """A branch that takes the stream's place in all layers, where the other is added; or attention added to nothing.
+    """A branch that takes the stream's place in all layers, where the other is added; or attention
+    added to nothing.
 
-    Where neither branch is added to a stream the design has none. A branch that is added to itself is a fault of its
-    own.
-    """
+    Where neither branch is added to a stream the design has none. A branch that is added to itself
+    is a fault of its own."""
     if held(profile, "doubled"):
         return None
     if profile.facts.get("attention_added") == "no":
         if attention_learns(profile, range(1, len(profile.layers) + 1)):
             return None  # its output reaches the loss in another way, as through a mix of several streams
-        return finding("bad", "lost_stream", "unused", "unused_evidence", remedy=fix(profile, "residual"))
+        return finding(
+            "bad", "lost_stream", "unused", "unused_evidence", remedy=fix(profile, "residual")
+        )
     skips = [profile.facts.get(f"{name}_skip") for name in ("attention", "mlp")]
     if None in skips or (skips[0] == 0) == (skips[1] == 0):
         return None
@@ -76,23 +107,35 @@ def lost_stream(profile: Profile) -> Finding | None:
 
 
 def wrong_rotary(profile: Profile) -> Finding | None:
-    """Rotary positions that do not make logits depend on the distance of two tokens, and on that alone."""
+    """Rotary positions that do not make logits depend on the distance of two tokens, and on that
+    alone."""
     kind, mask = profile.facts.get("rotary"), profile.facts.get("mask")
-    if kind not in ROTARY or (kind == "restart" and mask not in ("none", "causal")):  # packed texts hide each other
+    if kind not in ROTARY or (
+        kind == "restart" and mask not in ("none", "causal")
+    ):  # packed texts hide each other
         return None
-    return finding("warning", "wrong_rotary", str(kind), "evidence",
-                   remedy=fix(profile, "whole_positions" if kind == "restart" else "rotated"),
-                   token=profile.facts.get("restart", 0))
+    return finding(
+        "warning",
+        "wrong_rotary",
+        str(kind),
+        "evidence",
+        remedy=fix(profile, "whole_positions" if kind == "restart" else "rotated"),
+        token=profile.facts.get("restart", 0),
+    )
 
 
 def undivided(profile: Profile) -> Finding | None:
     """Logits that are divided by less than √d in all layers, where nothing makes up for it.
 
-    Sound without the divisor: normalized queries or keys; matrices drawn smaller, as T5 does; gains below 1.
-    """
+    Sound without the divisor: normalized queries or keys; matrices drawn smaller, as T5 does; gains
+    below 1."""
     facts = profile.facts
     divisor, d_head = facts.get("divisor"), facts.get("d_head")
-    if not isinstance(divisor, float) or not isinstance(d_head, float) or facts.get("qk_norm") != "no":
+    if (
+        not isinstance(divisor, float)
+        or not isinstance(d_head, float)
+        or facts.get("qk_norm") != "no"
+    ):
         return None
     root = math.sqrt(d_head)
     if not 0 < divisor < root / LIKE or _drawn_smaller(profile, root):
@@ -101,14 +144,28 @@ def undivided(profile: Profile) -> Finding | None:
     if not len(gain) or not np.median(gain) > root / divisor / LIKE:
         return None
     key = "none" if abs(divisor - 1) < LIKE - 1 else "less"
-    return finding("warning", "undivided", key, "read_evidence", remedy=fix(profile, "divided"), divisor=divisor,
-                   width=d_head, root=root, ratio=root / divisor, spread=np.median(spread))
+    return finding(
+        "warning",
+        "undivided",
+        key,
+        "read_evidence",
+        remedy=fix(profile, "divided"),
+        divisor=divisor,
+        width=d_head,
+        root=root,
+        ratio=root / divisor,
+        spread=np.median(spread),
+    )
 
 
 def _drawn_smaller(profile: Profile, root: float) -> bool:
-    """Whether W_Q and W_K are so much smaller than W_V that their product makes up for half of √d, or more."""
-    sizes = [float(np.median(values)) for name in ("W_Q", "W_K", "W_V")
-             if len(values := by_layer(profile, "weight_variance", name))]
+    """Whether W_Q and W_K are so much smaller than W_V that their product makes up for half of √d,
+    or more."""
+    sizes = [
+        float(np.median(values))
+        for name in ("W_Q", "W_K", "W_V")
+        if len(values := by_layer(profile, "weight_variance", name))
+    ]
     if len(sizes) < 3 or not min(sizes) > 0:
         return True
     queries, keys, mixed = sizes
@@ -120,5 +177,12 @@ def one_module(profile: Profile) -> Finding | None:
     count, entries = (profile.facts.get(name) for name in ("modules", "entries"))
     if not isinstance(count, float) or not isinstance(entries, float):
         return None
-    return finding("warning", "one_module", "one" if count == 1 else "several", "evidence",
-                   remedy=fix(profile, "built_anew"), modules=int(count), entries=int(entries))
+    return finding(
+        "warning",
+        "one_module",
+        "one" if count == 1 else "several",
+        "evidence",
+        remedy=fix(profile, "built_anew"),
+        modules=int(count),
+        entries=int(entries),
+    )

@@ -1,7 +1,8 @@
-"""Rules on what is wrong in itself: weights that are zero, constant or not finite, gains, and the first NaN.
+"""Rules on what is wrong in itself: weights that are zero, constant or not finite, gains, and the
+first NaN.
 
-A fault was read where it is, in a parameter or an operation, so that its remedy names it. It comes before what it does.
-"""
+A fault was read where it is, in a parameter or an operation, so that its remedy names it. It comes
+before what it does."""
 
 from __future__ import annotations
 
@@ -14,8 +15,18 @@ from explorer.profile import MATRICES, SITE_WORDS, Fault, Profile
 
 AFTER = ("the norm after attention", "the norm after the MLP")
 """Norms whose gains may start at 0 by design, in every layer: the stream then starts as it is."""
-ORIGINS = ("batch", "input", "empty_row", "divided_by_zero", "undefined", "leaf", "overflow", "loss")
-"""Kinds of faults that a value which is not finite begins with, beside weights that are not finite themselves."""
+ORIGINS = (
+    "batch",
+    "input",
+    "empty_row",
+    "divided_by_zero",
+    "undefined",
+    "leaf",
+    "overflow",
+    "loss",
+)
+"""Kinds of faults that a value which is not finite begins with, beside weights that are not finite
+themselves."""
 
 
 def held(profile: Profile, *kinds: str) -> list[Fault]:
@@ -32,7 +43,11 @@ def some(names: list[str]) -> str:
     if not names:
         return ""
     more = len(names) - MOST
-    return listed(names) if more <= 0 else text("phrase", "and_more", names=", ".join(names[:MOST]), more=more)
+    return (
+        listed(names)
+        if more <= 0
+        else text("phrase", "and_more", names=", ".join(names[:MOST]), more=more)
+    )
 
 
 def zero_model(profile: Profile) -> Finding | None:
@@ -40,8 +55,15 @@ def zero_model(profile: Profile) -> Finding | None:
     faults = held(profile, "zero_all")
     if not faults:
         return None
-    return finding("bad", "zero_model", "meaning", "evidence", remedy=fix(profile, "drawn"), extent=faults[0].place,
-                   count=int(faults[0].value))
+    return finding(
+        "bad",
+        "zero_model",
+        "meaning",
+        "evidence",
+        remedy=fix(profile, "drawn"),
+        extent=faults[0].place,
+        count=int(faults[0].value),
+    )
 
 
 def weight_not_finite(profile: Profile) -> Finding | None:
@@ -51,9 +73,17 @@ def weight_not_finite(profile: Profile) -> Finding | None:
         return None
     first, *others = faults
     return finding(
-        "bad", "weight_not_finite", "one" if first.value == 1 else "meaning", _where(first),
-        "others" if others else "whole", remedy=fix(profile, "anew", name=first.name), name=first.name,
-        count=int(first.value), **_at(profile, first), names=some([other.name for other in others]))
+        "bad",
+        "weight_not_finite",
+        "one" if first.value == 1 else "meaning",
+        _where(first),
+        "others" if others else "whole",
+        remedy=fix(profile, "anew", name=first.name),
+        name=first.name,
+        count=int(first.value),
+        **_at(profile, first),
+        names=some([other.name for other in others]),
+    )
 
 
 def weight_huge(profile: Profile) -> Finding | None:
@@ -64,40 +94,72 @@ def weight_huge(profile: Profile) -> Finding | None:
     first, *others = faults
     gains = first.place.startswith("the gains")
     return finding(
-        "bad", "weight_huge", "gains" if gains and first.layer else "meaning",
-        "name" if gains and first.layer else _where(first), "others" if others else "usual",
-        remedy=fix(profile, "gains" if gains else "anew", name=first.name), name=first.name, size=first.value,
-        **_at(profile, first), names=some([other.name for other in others]))
+        "bad",
+        "weight_huge",
+        "gains" if gains and first.layer else "meaning",
+        "name" if gains and first.layer else _where(first),
+        "others" if others else "usual",
+        remedy=fix(profile, "gains" if gains else "anew", name=first.name),
+        name=first.name,
+        size=first.value,
+        **_at(profile, first),
+        names=some([other.name for other in others]),
+    )
 
 
 def zero_gain(profile: Profile) -> Finding | None:
     """Norms all of whose gains are 0, but those after branches where most layers start so."""
-    faults = [fault for fault in held(profile, "zero_gain")
-              if not _starts_so(profile, fault) and not layer_is_zero(profile, fault.layer)]
+    faults = [
+        fault
+        for fault in held(profile, "zero_gain")
+        if not _starts_so(profile, fault) and not layer_is_zero(profile, fault.layer)
+    ]
     if not faults:
         return None
     first = faults[0]
-    others = [fault for fault in faults[1:] if (fault.layer, fault.place) != (first.layer, first.place)]
-    names = [text("zero_gain", "other", place=fault.place, layer=numbered(profile, fault.layer)) for fault in others]
+    others = [
+        fault for fault in faults[1:] if (fault.layer, fault.place) != (first.layer, first.place)
+    ]
+    names = [
+        text("zero_gain", "other", place=fault.place, layer=numbered(profile, fault.layer))
+        for fault in others
+    ]
     return finding(
-        "warning", "zero_gain", "meaning" if first.layer else "outside", "evidence", "others" if others else "",
-        remedy=fix(profile, "gains", name=first.name), **_at(profile, first), count=int(first.value),
-        others=some(names))
+        "warning",
+        "zero_gain",
+        "meaning" if first.layer else "outside",
+        "evidence",
+        "others" if others else "",
+        remedy=fix(profile, "gains", name=first.name),
+        **_at(profile, first),
+        count=int(first.value),
+        others=some(names),
+    )
 
 
 def _starts_so(profile: Profile, fault: Fault) -> bool:
-    """Whether the gains are those of a norm after a branch, and as many layers have them as make a design."""
+    """Whether the gains are those of a norm after a branch, and as many layers have them as make a
+    design."""
     alike = [other for other in held(profile, "zero_gain") if other.place == fault.place]
     return fault.place in AFTER and len(alike) * FEW > len(profile.layers)
 
 
 def zero_weights(profile: Profile) -> Finding | None:
-    """Matrices that are zero in a few layers; where that makes a branch exactly 0, `dead_branch` says so."""
+    """Matrices that are zero in a few layers; where that makes a branch exactly 0, `dead_branch`
+    says so."""
     zero = zero_matrices(profile)
     whole = {layer for layer in zero if layer_is_zero(profile, layer)}
-    silent = {(layer, name) for site, names in LAST.items() for name in names for layer in zero
-              if layer not in whole and _nothing(profile, site, layer)}
-    left = {layer: [name for name in names if (layer, name) not in silent] for layer, names in zero.items()}
+    silent = {
+        (layer, name)
+        for site, names in LAST.items()
+        for name in names
+        for layer in zero
+        if layer not in whole and _nothing(profile, site, layer)
+    }
+    left = {
+        layer: [name for name in names if (layer, name) not in silent]
+        for layer, names in zero.items()
+    }
     left = {layer: names for layer, names in left.items() if names}
     if not left:
         return None
@@ -109,11 +171,27 @@ def zero_weights(profile: Profile) -> Finding | None:
     fan_in = profile.shapes[names[0]][0] if names[0] in profile.shapes else 0
     scale = f"{usual / fan_in:.3g}" if fan_in else f"{usual:.3g} / fan_in"
     words = text("zero_weights", "every") if layer in whole else listed(names)
-    return finding("warning", "zero_weights", key, "evidence", "others" if others else "",
-                   remedy=fix(profile, "not_zero_weights", matrices=words, matrix=names[0], scale=scale,
-                              number=layer, block=path(profile, layer)),
-                   matrices=listed(names), matrix=names[0], layer=numbered(profile, layer), usual=usual,
-                   layers=layer_names(profile, others))
+    return finding(
+        "warning",
+        "zero_weights",
+        key,
+        "evidence",
+        "others" if others else "",
+        remedy=fix(
+            profile,
+            "not_zero_weights",
+            matrices=words,
+            matrix=names[0],
+            scale=scale,
+            number=layer,
+            block=path(profile, layer),
+        ),
+        matrices=listed(names),
+        matrix=names[0],
+        layer=numbered(profile, layer),
+        usual=usual,
+        layers=layer_names(profile, others),
+    )
 
 
 LAST = {"attn_out": ("W_V", "W_G", "W_O"), "mlp_out": ("W_gate", "W_in", "W_out")}
@@ -133,9 +211,14 @@ def zero_matrices(profile: Profile) -> dict[int, list[str]]:
 
 
 def layer_is_zero(profile: Profile, layer: int) -> bool:
-    """Whether all matrices of a layer, counted from 1, are 0: those that it has, and several of them."""
+    """Whether all matrices of a layer, counted from 1, are 0: those that it has, and several of
+    them."""
     sizes = [by_layer(profile, "weight_variance", name) for name in MATRICES]
-    there = [size[layer - 1] for size in sizes if len(size) >= layer > 0 and not math.isnan(size[layer - 1])]
+    there = [
+        size[layer - 1]
+        for size in sizes
+        if len(size) >= layer > 0 and not math.isnan(size[layer - 1])
+    ]
     return len(there) > 1 and not any(there)
 
 
@@ -146,15 +229,27 @@ def _nothing(profile: Profile, site: str, layer: int) -> bool:
 
 
 def constant(profile: Profile) -> Finding | None:
-    """Matrices whose entries are all one number: their units compute the same, and get the same gradient."""
+    """Matrices whose entries are all one number: their units compute the same, and get the same
+    gradient."""
     faults = held(profile, "constant")
     if not faults:
         return None
     first, *others = faults
-    names = [text("constant", "other", matrix=other.place, layer=numbered(profile, other.layer)) for other in others]
-    return finding("warning", "constant", "meaning", "evidence", "others" if others else "",
-                   remedy=fix(profile, "unequal", matrix=first.place, block=path(profile, first.layer)),
-                   **_at(profile, first), size=first.value, others=some(names))
+    names = [
+        text("constant", "other", matrix=other.place, layer=numbered(profile, other.layer))
+        for other in others
+    ]
+    return finding(
+        "warning",
+        "constant",
+        "meaning",
+        "evidence",
+        "others" if others else "",
+        remedy=fix(profile, "unequal", matrix=first.place, block=path(profile, first.layer)),
+        **_at(profile, first),
+        size=first.value,
+        others=some(names),
+    )
 
 
 def dead_units(profile: Profile) -> Finding | None:
@@ -163,9 +258,17 @@ def dead_units(profile: Profile) -> Finding | None:
     if not faults:
         return None
     first, others = faults[0], [fault.layer for fault in faults[1:]]
-    return finding("warning", "dead_units", "meaning", "evidence", "others" if others else "",
-                   remedy=fix(profile, "alive"), **_at(profile, first), count=int(first.value),
-                   layers=layer_names(profile, others))
+    return finding(
+        "warning",
+        "dead_units",
+        "meaning",
+        "evidence",
+        "others" if others else "",
+        remedy=fix(profile, "alive"),
+        **_at(profile, first),
+        count=int(first.value),
+        layers=layer_names(profile, others),
+    )
 
 
 def doubled(profile: Profile) -> Finding | None:
@@ -175,11 +278,25 @@ def doubled(profile: Profile) -> Finding | None:
         return None
     first, others = faults[0], [fault.layer for fault in faults[1:]]
     if len(faults) == len(profile.layers):
-        return finding("bad", "doubled", "all_layers", "evidence", remedy=fix(profile, "residual"),
-                       site=SITE_WORDS[first.place])
-    return finding("warning", "doubled", "meaning", "evidence", "others" if others else "",
-                   remedy=fix(profile, "residual"), layer=numbered(profile, first.layer),
-                   site=SITE_WORDS[first.place], layers=layer_names(profile, others))
+        return finding(
+            "bad",
+            "doubled",
+            "all_layers",
+            "evidence",
+            remedy=fix(profile, "residual"),
+            site=SITE_WORDS[first.place],
+        )
+    return finding(
+        "warning",
+        "doubled",
+        "meaning",
+        "evidence",
+        "others" if others else "",
+        remedy=fix(profile, "residual"),
+        layer=numbered(profile, first.layer),
+        site=SITE_WORDS[first.place],
+        layers=layer_names(profile, others),
+    )
 
 
 def zero_input(profile: Profile) -> Finding | None:
@@ -201,20 +318,33 @@ def _at(profile: Profile, fault: Fault) -> dict[str, str]:
     return {"place": fault.place, "layer": numbered(profile, fault.layer)}
 
 
-FAULTS = (weight_not_finite, weight_huge, zero_input, constant, zero_weights, zero_gain, dead_units, doubled)
+FAULTS = (
+    weight_not_finite,
+    weight_huge,
+    zero_input,
+    constant,
+    zero_weights,
+    zero_gain,
+    dead_units,
+    doubled,
+)
 """Rules on faults, the most certain cause first."""
 SILENCING = ("zero_gain", "dead_units", "constant", "weight_huge")
 """Kinds of faults that may make a branch constant, or cut matrices off from the gradient."""
 
 
 def explained(profile: Profile) -> set[int]:
-    """Layers, from 1, in which a fault explains that a branch is 0 or that matrices get no gradient."""
+    """Layers, from 1, in which a fault explains that a branch is 0 or that matrices get no
+    gradient."""
     layers = {fault.layer for fault in held(profile, *SILENCING)}
-    return layers | {layer for layer in range(1, len(profile.layers) + 1) if layer_is_zero(profile, layer)}
+    return layers | {
+        layer for layer in range(1, len(profile.layers) + 1) if layer_is_zero(profile, layer)
+    }
 
 
 def origin(profile: Profile) -> Fault | None:
-    """The fault that the first value which is not finite begins with, where it is no parameter's."""
+    """The fault that the first value which is not finite begins with, where it is no
+    parameter's."""
     if held(profile, "weight_not_finite"):
         return None
     return next(iter(held(profile, *ORIGINS)), None)

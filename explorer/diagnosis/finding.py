@@ -1,7 +1,8 @@
-"""`Finding`: one thing to know about a profile, a list of them as a notebook shows it, and the sentences of both.
+"""`Finding`: one thing to know about a profile, a list of them as a notebook shows it, and the
+sentences of both.
 
-The sentences stand in `verdicts.toml`, a table for each rule. A rule names them and gives their placeholders' values.
-"""
+The sentences stand in `verdicts.toml`, a table for each rule. A rule names them and gives their
+placeholders' values."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ from explorer.display import Copied, table
 from explorer.numbers import filled
 
 Severity = Literal["good", "warning", "bad"]
-"""Severities speak of the trainings in `docs/training.csv`: models of width 32 with 6 to 48 layers on English text,
-Adam at rate 0.003, 200 steps. Bad: most did not leave the unigram level by 0.3 nats, with 100 steps of warm-up or
-without. Warning: only with it. `docs/trainability.md` says how right this is of random designs."""
+"""Severities speak of the trainings in `docs/training.csv`: models of width 32 with 6 to 48 layers
+on English text, Adam at rate 0.003, 200 steps. Bad: most did not leave the unigram level by 0.3
+nats, with 100 steps of warm-up or without. Warning: only with it. `docs/trainability.md` says how
+right this is of random designs."""
 ORDER: tuple[Severity, ...] = ("bad", "warning", "good")
 LONGEST = 14
 """Words of a finding's sentence."""
-VERDICTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("verdicts.toml").read_text(encoding="utf-8"))
+VERDICTS: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("verdicts.toml").read_text(encoding="utf-8")
+)
 """The tables of `verdicts.toml`."""
 
 
@@ -53,10 +57,11 @@ class Finding(Copied):
     """One thing to know about a profile.
 
     Args:
-        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad (few such models
-            train). See `Severity`.
+        severity: good; warning (trains with warm-up only, or a part is unlike its siblings); bad
+            (few such models train). See `Severity`.
         meaning: one sentence of at most 14 words, with the limit where there is one.
-        evidence: where the finding stands and what is known of models like it; empty where `numbers` say all.
+        evidence: where the finding stands and what is known of models like it; empty where
+            `numbers` say all.
         remedy: the change in words, short enough for a button; empty where there is none to offer.
         config_change: the same change as fields of `Config`, for a model of ours.
         code: the same change as a line of torch, for any other; names stand for those of the model.
@@ -77,7 +82,9 @@ class Finding(Copied):
     @property
     def details(self) -> str:
         """Evidence and numbers in one line."""
-        numbers = "; ".join(f"{number.name}: {number.value} (limit: {number.limit})" for number in self.numbers)
+        numbers = "; ".join(
+            f"{number.name}: {number.value} (limit: {number.limit})" for number in self.numbers
+        )
         return " ".join(filter(None, (self.evidence, numbers and f"{numbers}.")))
 
     def __str__(self) -> str:
@@ -93,8 +100,14 @@ class Findings(list[Finding]):
 
     def _repr_html_(self) -> str:
         header = ("", "Finding", "Evidence", "Remedy", "In torch")
-        return table("Findings", header, [
-            (finding.severity, finding.meaning, finding.details, finding.remedy, finding.code) for finding in self])
+        return table(
+            "Findings",
+            header,
+            [
+                (finding.severity, finding.meaning, finding.details, finding.remedy, finding.code)
+                for finding in self
+            ],
+        )
 
 
 def text(rule: str, key: str, /, **values: object) -> str:
@@ -102,15 +115,23 @@ def text(rule: str, key: str, /, **values: object) -> str:
     return filled(VERDICTS[rule][key], **values)
 
 
-def finding(severity: Severity, rule: str, meaning: str, /, *evidence: str, remedy: Remedy = NO_REMEDY,
-            **values: object) -> Finding:
+def finding(
+    severity: Severity,
+    rule: str,
+    meaning: str,
+    /,
+    *evidence: str,
+    remedy: Remedy = NO_REMEDY,
+    **values: object,
+) -> Finding:
     """A finding in the words of a rule's table.
 
     Args:
         severity: of the finding.
         rule: the name of the table.
         meaning: the key of the finding's sentence.
-        evidence: the keys of the evidence's sentences; empty ones are skipped, "other.key" is of another table.
+        evidence: the keys of the evidence's sentences; empty ones are skipped, "other.key" is of
+            another table.
         remedy: the change that is offered.
         values: of the placeholders.
     """
@@ -121,4 +142,9 @@ def finding(severity: Severity, rule: str, meaning: str, /, *evidence: str, reme
 
 def quantity(name: str, /, **values: object) -> Quantity:
     """A number beside its limits, in the words of the table `quantity`."""
-    return Quantity(**{part: filled(sentence, **values) for part, sentence in VERDICTS["quantity"][name].items()})
+    return Quantity(
+        **{
+            part: filled(sentence, **values)
+            for part, sentence in VERDICTS["quantity"][name].items()
+        }
+    )

@@ -1,4 +1,5 @@
-"""Rules on what learns in a model that is not ours: parameters without a gradient or an update, and zeros by design."""
+"""Rules on what learns in a model that is not ours: parameters without a gradient or an update, and
+zeros by design."""
 
 from __future__ import annotations
 
@@ -14,8 +15,16 @@ from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
 NAMES = 8
 """Names that a list has at most; how many more there are is said."""
 CURE: Mapping[State, str] = {
-    "unheld": "held", "no_rate": "", "unmoved": "", "checkpoint": "not_reentrant", "no_grad": "with_gradients",
-    "unreached": "reached", "zeros": "one_factor", "never": "reached", "uncalled": "", "unused": "",
+    "unheld": "held",
+    "no_rate": "",
+    "unmoved": "",
+    "checkpoint": "not_reentrant",
+    "no_grad": "with_gradients",
+    "unreached": "reached",
+    "zeros": "one_factor",
+    "never": "reached",
+    "uncalled": "",
+    "unused": "",
 }
 """The cure by the reason: none where the reason that was read has no change of its own."""
 BY_CODE: tuple[State, ...] = ("unused", "uncalled")
@@ -31,14 +40,16 @@ def nothing(profile: Profile) -> Finding | None:
     held = {state: parts for state in STUCK if (parts := learning.of(state))}
     most = max(held, key=lambda state: sum(part.parameters for part in held[state]))
     sentences = [_evidence(profile, state, parts) for state, parts in held.items()]
-    return Finding("bad", text("nothing_learns", "nothing"), " ".join(sentences), *_remedy(profile, most))
+    return Finding(
+        "bad", text("nothing_learns", "nothing"), " ".join(sentences), *_remedy(profile, most)
+    )
 
 
 def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Finding | None:
     """Parameters that do not learn for one reason, where that is of one of some severities.
 
-    It is serious where they are matrices of a layer, and a note where the loss need not reach all of the model.
-    """
+    It is serious where they are matrices of a layer, and a note where the loss need not reach all
+    of the model."""
     parts = [part for part in profile.learning.of(state) if not _told(profile, part)]
     severity = _severity(profile, state, parts)
     if not parts or severity not in severities or nothing(profile) is not None:
@@ -63,10 +74,11 @@ def _severity(profile: Profile, state: State, parts: Sequence[Part]) -> Severity
 
 
 def attention_learns(profile: Profile, layers: Iterable[int]) -> bool:
-    """Whether queries were read in some layers, from 1, and each matrix of attention that was read learns there.
+    """Whether queries were read in some layers, from 1, and each matrix of attention that was read
+    learns there.
 
-    A gradient of W_Q says that the scores matter; one of W_O alone would also be there where all tokens weigh the same.
-    """
+    A gradient of W_Q says that the scores matter; one of W_O alone would also be there where all
+    tokens weigh the same."""
     gradients = weight_gradients(profile)
     at = [layer - 1 for layer in layers]
     if not at or "W_Q" not in gradients:
@@ -86,10 +98,17 @@ def _evidence(profile: Profile, state: State, parts: Sequence[Part]) -> str:
     trained = learning.steps and f"{state}_steps" in VERDICTS["stuck"]
     reason = f"{state}_steps" if trained else f"{state}_evidence"
     which = "which" if count > 1 else "which_one"
-    return " ".join([
-        text("stuck", which, count=count, names=names(profile, parts)), text("stuck", reason, steps=learning.steps),
-        *([text("stuck", "projected")] if learning.projected and state in ("unreached", "unused", "never") else []),
-    ])
+    return " ".join(
+        [
+            text("stuck", which, count=count, names=names(profile, parts)),
+            text("stuck", reason, steps=learning.steps),
+            *(
+                [text("stuck", "projected")]
+                if learning.projected and state in ("unreached", "unused", "never")
+                else []
+            ),
+        ]
+    )
 
 
 def _remedy(profile: Profile, state: State) -> Remedy:
@@ -97,9 +116,12 @@ def _remedy(profile: Profile, state: State) -> Remedy:
 
 
 def stepwise(profile: Profile) -> Finding | None:
-    """Parameters whose gradient is 0 at first by design: the first step moves some, the next ones the rest."""
+    """Parameters whose gradient is 0 at first by design: the first step moves some, the next ones
+    the rest."""
     learning = profile.learning
-    first, second, later, waiting = (learning.of(state) for state in ("first", "second", "later", "waiting"))
+    first, second, later, waiting = (
+        learning.of(state) for state in ("first", "second", "later", "waiting")
+    )
     harm = [part for part in learning.of(*STUCK) if part.layers]
     if profile.step or not first or not (second or later or waiting) or harm:
         return None
@@ -112,9 +134,17 @@ def stepwise(profile: Profile) -> Finding | None:
         meaning = text("stepwise", which, names=_outline(first))
         if len(meaning.split()) > LONGEST:
             every = sum(part.parameters for parts in phases.values() for part in parts)
-            meaning = text("stepwise", f"{which}_many", count=sum(part.parameters for part in first), every=every)
-    evidence = [text("stepwise", f"{phase}_evidence", names=names(profile, parts)) for phase, parts in phases.items()
-                if parts]
+            meaning = text(
+                "stepwise",
+                f"{which}_many",
+                count=sum(part.parameters for part in first),
+                every=every,
+            )
+    evidence = [
+        text("stepwise", f"{phase}_evidence", names=names(profile, parts))
+        for phase, parts in phases.items()
+        if parts
+    ]
     return Finding("good", meaning, " ".join([*evidence, *learning.facts]))
 
 
@@ -131,9 +161,14 @@ def trains(profile: Profile) -> Finding | None:
         return None
     key = "idle" if not frozen else "trains" if learns else "frozen"
     counts = [sum(part.parameters for part in parts) for parts in (frozen, profile.learning.parts)]
-    evidence = [text("trains", f"{kind}_evidence", names=names(profile, parts)) for kind, parts in (
-        ("trains", learns), ("frozen", frozen), ("idle", idle)) if parts]
-    return Finding("good", text("trains", key, frozen=counts[0], every=counts[1]), " ".join(evidence))
+    evidence = [
+        text("trains", f"{kind}_evidence", names=names(profile, parts))
+        for kind, parts in (("trains", learns), ("frozen", frozen), ("idle", idle))
+        if parts
+    ]
+    return Finding(
+        "good", text("trains", key, frozen=counts[0], every=counts[1]), " ".join(evidence)
+    )
 
 
 def partly(profile: Profile) -> Finding | None:
@@ -157,8 +192,11 @@ def _of_layers(profile: Profile, layers: tuple[int, ...], inside: Sequence[str])
     if not layers:
         return listed(shown)
     where = layer_range(profile, layers)
-    return text("phrase", "all_of", layers=where) if "" in inside else text(
-        "phrase", "inside", names=listed(shown), layers=where)
+    return (
+        text("phrase", "all_of", layers=where)
+        if "" in inside
+        else text("phrase", "inside", names=listed(shown), layers=where)
+    )
 
 
 def layer_range(profile: Profile, layers: Sequence[int]) -> str:
@@ -171,15 +209,22 @@ def layer_range(profile: Profile, layers: Sequence[int]) -> str:
             runs[-1].append(layer)
         else:
             runs.append([layer])
-    ranges = [text("phrase", "range", first=run[0], last=run[-1]) if len(run) > 1 else str(run[0]) for run in runs]
+    ranges = [
+        text("phrase", "range", first=run[0], last=run[-1]) if len(run) > 1 else str(run[0])
+        for run in runs
+    ]
     return text("phrase", "layers", layers=listed(ranges))
 
 
 Rule = Callable[[Profile], Finding | None]
 HARM: tuple[Severity, ...] = ("bad", "warning")
-CAUSES: tuple[Rule, ...] = (nothing, *(partial(stuck, state, HARM) for state in STUCK if state not in BY_CODE))
+CAUSES: tuple[Rule, ...] = (
+    nothing,
+    *(partial(stuck, state, HARM) for state in STUCK if state not in BY_CODE),
+)
 """Rules on parameters that do not learn."""
 UNUSED: tuple[Rule, ...] = tuple(partial(stuck, state, HARM) for state in BY_CODE)
 """Rules on parameters that the code does not use."""
 NOTES: tuple[Rule, ...] = (*(partial(stuck, state, ("good",)) for state in STUCK), trains, partly)
-"""Rules on what is so on purpose, and on what was not read: they stand beside any other finding, also a healthy one."""
+"""Rules on what is so on purpose, and on what was not read: they stand beside any other finding,
+also a healthy one."""

@@ -1,7 +1,7 @@
 """Remedies: the changes that fix what the rules find, and which of them suit a design.
 
-A model of ours gets a change of its config, the `Step`s of `verdicts.toml`; any other gets a `Cure`, a line of torch.
-"""
+A model of ours gets a change of its config, the `Step`s of `verdicts.toml`; any other gets a
+`Cure`, a line of torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LARGE = 2.0
 
 
 class Step(NamedTuple):
-    """A change of one field of `Config`, with its words on a button; several changes are several sentences."""
+    """A change of one field of `Config`, with its words on a button; several changes are several
+    sentences."""
 
     field: str
     value: object
@@ -42,8 +43,13 @@ Candidates = Iterable[tuple[str, ...]]
 """Changes in the order of preference, each by the names of its steps."""
 
 
-def fix(profile: Profile, cure: str, candidates: Callable[[Config], Candidates] = lambda _: (), /, **values: object
-        ) -> Remedy:
+def fix(
+    profile: Profile,
+    cure: str,
+    candidates: Callable[[Config], Candidates] = lambda _: (),
+    /,
+    **values: object,
+) -> Remedy:
     """The remedy of a finding: a change of the config where there is one, else the cure.
 
     Args:
@@ -61,9 +67,14 @@ def fix(profile: Profile, cure: str, candidates: Callable[[Config], Candidates] 
 
 
 def remedy(config: Config, candidates: Callable[[Config], Candidates]) -> Remedy:
-    """The first candidate that changes the config to one that is accepted, in words and as fields; else empty."""
+    """The first candidate that changes the config to one that is accepted, in words and as fields;
+    else empty."""
     for names in candidates(config):
-        steps = [step for step in map(STEPS.__getitem__, names) if getattr(config, step.field) != step.value]
+        steps = [
+            step
+            for step in map(STEPS.__getitem__, names)
+            if getattr(config, step.field) != step.value
+        ]
         change = {step.field: step.value for step in steps}
         if change and config.accepts(**change):
             return Remedy(text("phrase", "then").join(step.words for step in steps), change)
@@ -78,7 +89,11 @@ def listed(names: Iterable[str]) -> str:
 
 def plain(config: Config) -> tuple[str, ...]:
     """Pre-LN with an unscaled stream; a multiplier on the stream would change what it carries."""
-    return ("pre_norm",) if config.design.adds_to_whole_stream else ("constant", "unit_alpha", "pre_norm")
+    return (
+        ("pre_norm",)
+        if config.design.adds_to_whole_stream
+        else ("constant", "unit_alpha", "pre_norm")
+    )
 
 
 def awake(config: Config) -> Candidates:
@@ -87,7 +102,8 @@ def awake(config: Config) -> Candidates:
 
 
 def calm(config: Config) -> Candidates:
-    """Changes that keep a signal from running away: a norm before each branch, and the size it was made for."""
+    """Changes that keep a signal from running away: a norm before each branch, and the size it was
+    made for."""
     return [(*plain(config), "unit_variance"), ("small_branches",)]
 
 
@@ -97,12 +113,16 @@ def distinct(config: Config) -> Candidates:
 
 
 def soft(config: Config, at_once: bool, grows: bool) -> Candidates:
-    """Changes that make the logits smaller: the √d divisor, or norms where the weights are too large for it.
+    """Changes that make the logits smaller: the √d divisor, or norms where the weights are too
+    large for it.
 
-    Where the first layer is within it and a later one is not, a stream that grows and reaches the logits without a norm
-    is to blame, or logits that add up over the layers.
-    """
-    if not at_once and grows and not any(place.has("input", "sum") for place in config.design.sublayers):
+    Where the first layer is within it and a later one is not, a stream that grows and reaches the
+    logits without a norm is to blame, or logits that add up over the layers."""
+    if (
+        not at_once
+        and grows
+        and not any(place.has("input", "sum") for place in config.design.sublayers)
+    ):
         return [(*plain(config), "unit_variance", "not_added")]
     if not at_once and config.design.inherits and not config.design.point:
         return [("not_added",)]

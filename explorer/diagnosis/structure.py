@@ -1,4 +1,5 @@
-"""Rules on the parts of a layer: built otherwise than its siblings, or without a residual, a norm or a branch."""
+"""Rules on the parts of a layer: built otherwise than its siblings, or without a residual, a norm
+or a branch."""
 
 from __future__ import annotations
 
@@ -24,51 +25,93 @@ from explorer.diagnosis.reading import (
 from explorer.diagnosis.remedies import fix, listed
 from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STUCK, Profile
 
-FEEDS = {"attn_scores": ("W_Q", "W_K"), "attn_out": ("W_V", "W_G", "W_O"), "mlp_out": ("W_gate", "W_in", "W_out")}
+FEEDS = {
+    "attn_scores": ("W_Q", "W_K"),
+    "attn_out": ("W_V", "W_G", "W_O"),
+    "mlp_out": ("W_gate", "W_in", "W_out"),
+}
 """A site, and the matrices that set its size."""
 SAME = 1e-5
-"""Relative difference up to which two second moments are of the same tensor: float32 over a few million numbers."""
+"""Relative difference up to which two second moments are of the same tensor: float32 over a few
+million numbers."""
 PARTS = {"attn_out": (*FEEDS["attn_scores"], *FEEDS["attn_out"]), "mlp_out": FEEDS["mlp_out"]}
 """A branch, and all matrices of it."""
 SIBLINGS = 3
 """Layers of a kind from which on the code of one is compared with that of the others."""
 LEVEL = 1e-3
-"""Relative spread up to which a second moment is held by a norm, whose ε and type move it a little."""
+"""Relative spread up to which a second moment is held by a norm, whose ε and type move it a
+little."""
 SEEN = 0.05
-"""Second moment of the stream over a branch's from which on their sum cannot have the branch's by chance: of 2,048
-numbers, twice the mean of the product scatters by 0.02 of the branch's."""
+"""Second moment of the stream over a branch's from which on their sum cannot have the branch's by
+chance: of 2,048 numbers, twice the mean of the product scatters by 0.02 of the branch's."""
 APART = 0.02
-"""Relative difference from which on the second moment of one layer is not held by the norm of the others, whose ε
-moves that of small sums by some tenths of a per cent."""
+"""Relative difference from which on the second moment of one layer is not held by the norm of the
+others, whose ε moves that of small sums by some tenths of a per cent."""
 
 
 def odd_design(profile: Profile) -> Finding | None:
-    """The first layer whose design is unlike that of its siblings, by its code; the evidence names the others."""
+    """The first layer whose design is unlike that of its siblings, by its code; the evidence names
+    the others."""
     if not profile.differences:
         return None
     layer, site, difference = profile.differences[0]
-    values = {"layer": numbered(profile, layer), "site": SITE_WORDS.get(site, site), "block": path(profile, layer)}
+    values = {
+        "layer": numbered(profile, layer),
+        "site": SITE_WORDS.get(site, site),
+        "block": path(profile, layer),
+    }
     siblings = ""
     if len(text("odd_design", "meaning", difference=difference, **values).split()) > LONGEST:
         difference, _, siblings = difference.partition(text("odd_design", "before_siblings"))
-    others = "; ".join(text("odd_design", "other", layer=numbered(profile, other), difference=words,
-                            site=SITE_WORDS.get(place, place)) for other, place, words in profile.differences[1:])
+    others = "; ".join(
+        text(
+            "odd_design",
+            "other",
+            layer=numbered(profile, other),
+            difference=words,
+            site=SITE_WORDS.get(place, place),
+        )
+        for other, place, words in profile.differences[1:]
+    )
     return finding(
-        "warning", "odd_design", "meaning", siblings and "siblings", "evidence", others and "others",
-        remedy=fix(profile, "like_siblings", **values), difference=difference, others=others,
-        siblings=siblings[:1].upper() + siblings[1:], **values)
+        "warning",
+        "odd_design",
+        "meaning",
+        siblings and "siblings",
+        "evidence",
+        others and "others",
+        remedy=fix(profile, "like_siblings", **values),
+        difference=difference,
+        others=others,
+        siblings=siblings[:1].upper() + siblings[1:],
+        **values,
+    )
 
 
 def several_kinds(profile: Profile) -> Finding | None:
     """Kinds of layers that a design mixes on purpose; none of a profile whose layers are of one."""
-    members = {name: depth.tolist() for name, depth in of_kinds(profile.kinds, len(profile.kinds)).items() if name}
+    members = {
+        name: depth.tolist()
+        for name, depth in of_kinds(profile.kinds, len(profile.kinds)).items()
+        if name
+    }
     if len(members) < 2:
         return None
-    words = "; ".join(text("several_kinds", "kind", name=name, layers=_listed(layers))
-                      for name, layers in members.items())
+    words = "; ".join(
+        text("several_kinds", "kind", name=name, layers=_listed(layers))
+        for name, layers in members.items()
+    )
     alone = any(len(layers) < SIBLINGS for layers in members.values())
-    return finding("good", "several_kinds", "meaning", "evidence", "alone" if alone else "", count=len(members),
-                   kinds=words, least=SIBLINGS)
+    return finding(
+        "good",
+        "several_kinds",
+        "meaning",
+        "evidence",
+        "alone" if alone else "",
+        count=len(members),
+        kinds=words,
+        least=SIBLINGS,
+    )
 
 
 def _listed(layers: Sequence[int]) -> str:
@@ -80,47 +123,75 @@ def _listed(layers: Sequence[int]) -> str:
         else:
             runs.append([layer])
     parts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    return text("phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0])
+    return text(
+        "phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0]
+    )
 
 
 def dead_branch(profile: Profile) -> Finding | None:
-    """A branch that adds exactly nothing in a few layers; where most do, they start so on purpose."""
+    """A branch that adds exactly nothing in a few layers; where most do, they start so on
+    purpose."""
     for site in BRANCHES:
         size = by_layer(profile, "second_moment", site)
         every = (np.flatnonzero(size == 0) + 1).tolist()
-        dead = [layer for layer in every if layer not in explained(profile) and not layer_is_zero(profile, layer)]
+        dead = [
+            layer
+            for layer in every
+            if layer not in explained(profile) and not layer_is_zero(profile, layer)
+        ]
         if not dead or 2 * len(every) >= len(size):
             continue
         weights = {name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]}
         at = np.array(dead) - 1
-        zero = [name for name, values in weights.items() if len(values) == len(size) and not values[at].any()]
+        zero = [
+            name
+            for name, values in weights.items()
+            if len(values) == len(size) and not values[at].any()
+        ]
         return finding(
-            "warning", "dead_branch", "meaning", "evidence_matrices" if zero else "evidence",
-            remedy=fix(profile, "not_zero" if zero else ""), layer=numbered(profile, dead[0]),
-            layers=layer_names(profile, dead), site=SITE_WORDS[site], matrices=", ".join(zero),
-            size=np.median(size[size > 0]))
+            "warning",
+            "dead_branch",
+            "meaning",
+            "evidence_matrices" if zero else "evidence",
+            remedy=fix(profile, "not_zero" if zero else ""),
+            layer=numbered(profile, dead[0]),
+            layers=layer_names(profile, dead),
+            site=SITE_WORDS[site],
+            matrices=", ".join(zero),
+            size=np.median(size[size > 0]),
+        )
     return None
 
 
 def unmoved(profile: Profile) -> Finding | None:
-    """Matrices whose gradient is exactly zero, though their branch adds to the stream: no optimizer moves them."""
+    """Matrices whose gradient is exactly zero, though their branch adds to the stream: no optimizer
+    moves them."""
     unmoved_by_layer = unmoved_layers(profile)
     if not unmoved_by_layer:
         return None
     layer, lost = min(unmoved_by_layer.items(), key=lambda item: (-len(item[1]), item[0]))
     others = layer_names(profile, [other for other in unmoved_by_layer if other != layer])
     word = "matrices" if len(lost) > 1 else "matrix"
-    return finding("bad", "unmoved", word, f"{word}_evidence", others and "others", remedy=fix(profile, "reached"),
-                   matrices=listed(lost), layer=numbered(profile, layer), layers=others)
+    return finding(
+        "bad",
+        "unmoved",
+        word,
+        f"{word}_evidence",
+        others and "others",
+        remedy=fix(profile, "reached"),
+        matrices=listed(lost),
+        layer=numbered(profile, layer),
+        layers=others,
+    )
 
 
 def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
     """Layers, from 1, to the matrices that `unmoved` speaks of.
 
-    None where all gradients are zero, where a factor of the branch is, which learns first, where the matrix itself has
-    a gradient after the first step, and where nothing of the layer learns, of which `learning` knows the reason. None
-    either where parts of the layer learn from the second step on and all others from the first.
-    """
+    None where all gradients are zero, where a factor of the branch is, which learns first, where
+    the matrix itself has a gradient after the first step, and where nothing of the layer learns, of
+    which `learning` knows the reason. None either where parts of the layer learn from the second
+    step on and all others from the first."""
     stuck = profile.learning.of(*STUCK)
     left_out = {layer for part in stuck if not part.name for layer in part.layers}
     waiting = {layer for part in profile.learning.of("second", "later") for layer in part.layers}
@@ -141,7 +212,8 @@ def unmoved_layers(profile: Profile) -> dict[int, list[str]]:
 
 
 def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Layers whose branch changes the stream; where that is not known, all, if some layers' gradients are not zero.
+    """Layers whose branch changes the stream; where that is not known, all, if some layers'
+    gradients are not zero.
 
     A norm on the sum holds the second moment; the largest coordinate changes all the same.
     """
@@ -156,9 +228,13 @@ def _adds(profile: Profile, site: str, moved: NDArray[np.bool_]) -> NDArray[np.b
 
 
 def no_residual(profile: Profile) -> Finding | None:
-    """A layer after which the stream is the branch's output and nothing else, while other layers add."""
+    """A layer after which the stream is the branch's output and nothing else, while other layers
+    add."""
     for site, sum_ in zip(BRANCHES, ("resid_mid", "resid_post"), strict=True):
-        branch, after = by_layer(profile, "second_moment", site), by_layer(profile, "second_moment", sum_)
+        branch, after = (
+            by_layer(profile, "second_moment", site),
+            by_layer(profile, "second_moment", sum_),
+        )
         if not len(branch) or len(branch) != len(after):
             continue
         before = stream_before(profile, site, len(branch))
@@ -167,37 +243,66 @@ def no_residual(profile: Profile) -> Finding | None:
             continue
         layer = int(np.argmax(bare)) + 1
         return finding(
-            "warning", "no_residual", "certain", "certain_evidence", remedy=fix(profile, "residual"),
-            layer=numbered(profile, layer), sum=SITE_WORDS[sum_], branch=SITE_WORDS[site], after=after[layer - 1],
-            before=before[layer - 1])
+            "warning",
+            "no_residual",
+            "certain",
+            "certain_evidence",
+            remedy=fix(profile, "residual"),
+            layer=numbered(profile, layer),
+            sum=SITE_WORDS[sum_],
+            branch=SITE_WORDS[site],
+            after=after[layer - 1],
+            before=before[layer - 1],
+        )
     return _blurred(profile)
 
 
 def _blurred(profile: Profile) -> Finding | None:
-    """A layer that removes more of the tokens' difference than its siblings: a norm may hide a missing residual."""
+    """A layer that removes more of the tokens' difference than its siblings: a norm may hide a
+    missing residual."""
     rho = line(profile, "token_correlation")
     with_middle = ("token_correlation", "resid_mid") in profile.values
     apart = 1 - rho.values
     kept = apart[1:] / apart[:-1]
-    series = {"resid_mid": kept[::2], "resid_post": kept[1::2]} if with_middle else {"resid_post": kept}
+    series = (
+        {"resid_mid": kept[::2], "resid_post": kept[1::2]} if with_middle else {"resid_post": kept}
+    )
     if not len(rho.depth) or rho.depth[0] != 0:
         return None
     # the first layer reads tokens that nothing has mixed
-    odd_sites = {site: less for site, values in series.items()
-             if (less := {layer + 1: ratio for layer, ratio in unlike(
-                 {site: values[1:]}, kinds=profile.kinds[1:]).get(site, {}).items()
-                          if ratio < 1 / FEW})}
+    odd_sites = {
+        site: less
+        for site, values in series.items()
+        if (
+            less := {
+                layer + 1: ratio
+                for layer, ratio in unlike({site: values[1:]}, kinds=profile.kinds[1:])
+                .get(site, {})
+                .items()
+                if ratio < 1 / FEW
+            }
+        )
+    }
     if not odd_sites:
         return None
     layer, odd = worst(odd_sites)
     site = min(odd, key=lambda name: odd[name])
     return finding(
-        "warning", "no_residual", "likely", "likely_evidence", remedy=fix(profile, "residual"),
-        layer=numbered(profile, layer), site=SITE_WORDS[site], kept=series[site][layer - 1], ratio=1 / odd[site])
+        "warning",
+        "no_residual",
+        "likely",
+        "likely_evidence",
+        remedy=fix(profile, "residual"),
+        layer=numbered(profile, layer),
+        site=SITE_WORDS[site],
+        kept=series[site][layer - 1],
+        ratio=1 / odd[site],
+    )
 
 
 def no_norm_on_sum(profile: Profile) -> Finding | None:
-    """A layer whose sum is not normalized while all others' are; the first may be so on purpose (Keel)."""
+    """A layer whose sum is not normalized while all others' are; the first may be so on purpose
+    (Keel)."""
     for site in ("resid_mid", "resid_post"):
         q = by_layer(profile, "second_moment", site)
         if len(q) < FEW:
@@ -210,6 +315,15 @@ def no_norm_on_sum(profile: Profile) -> Finding | None:
         index = int(others[0])
         is_near = abs(q[index] - usual) <= APART * usual
         if not is_near:
-            return finding("warning", "no_norm_on_sum", "meaning", "evidence", remedy=fix(profile, "post_norm"),
-                           layer=numbered(profile, index + 1), site=SITE_WORDS[site], size=q[index], usual=usual)
+            return finding(
+                "warning",
+                "no_norm_on_sum",
+                "meaning",
+                "evidence",
+                remedy=fix(profile, "post_norm"),
+                layer=numbered(profile, index + 1),
+                site=SITE_WORDS[site],
+                size=q[index],
+                usual=usual,
+            )
     return None

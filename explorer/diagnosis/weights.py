@@ -1,8 +1,7 @@
 """Rules on weights, and on logits and branches whose size no weights explain.
 
-One layer's matrices unlike its siblings', copies of one layer, a fan that was taken for the other; a division or a norm
-that was left out.
-"""
+One layer's matrices unlike its siblings', copies of one layer, a fan that was taken for the other;
+a division or a norm that was left out."""
 
 from __future__ import annotations
 
@@ -38,18 +37,20 @@ SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "sec
 WIDE = 2.0
 """Spread of the logits above which a missing division is reported where all layers lack it."""
 COPY = 0.99
-"""Cosine from which on matrices are copies. Independent ones of 4096 entries have 0.016 RMS, never more than 0.1; a
-copy rounded to bfloat16 keeps 0.99999."""
+"""Cosine from which on matrices are copies. Independent ones of 4096 entries have 0.016 RMS, never
+more than 0.1; a copy rounded to bfloat16 keeps 0.99999."""
 BY_FAN_IN = (1.0, 2.0, 1 / 3)
 """Variances times fan_in of the rules that divide by it: LeCun's, He's, torch's default."""
 EXACT = 0.05
-"""Relative difference up to which two weight variances have a given ratio: five times the sampling error, √(2/n) each,
-of a 64 × 64 and a 64 × 256 matrix, as the median over 12 layers."""
+"""Relative difference up to which two weight variances have a given ratio: five times the sampling
+error, √(2/n) each, of a 64 × 64 and a 64 × 256 matrix, as the median over 12 layers."""
 
 
 def odd_weights(profile: Profile) -> Finding | None:
     """Matrices of another size than the same ones of the other layers."""
-    odd_by_matrix = unlike({name: by_layer(profile, "weight_variance", name) for name in MATRICES}, kinds=profile.kinds)
+    odd_by_matrix = unlike(
+        {name: by_layer(profile, "weight_variance", name) for name in MATRICES}, kinds=profile.kinds
+    )
     if not odd_by_matrix:
         return None
     layer, odd = worst(odd_by_matrix)
@@ -58,22 +59,51 @@ def odd_weights(profile: Profile) -> Finding | None:
     fan_in = profile.shapes[name][0] if name in profile.shapes else 0
     scale = f"{theirs / fan_in:.3g}" if fan_in else f"{theirs:.3g} / fan_in"
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
-    return Finding("warning", text("odd_weights", "meaning", layer=numbered(profile, layer)), " ".join([
-        *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
-        *(list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]),
-        *([text("odd_weights", "others", layers=layer_names(profile, others))] if others else []),
-    ]), *fix(profile, "drawn_alike", matrix=name, number=layer, scale=scale, block=path(profile, layer)))
+    return Finding(
+        "warning",
+        text("odd_weights", "meaning", layer=numbered(profile, layer)),
+        " ".join(
+            [
+                *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
+                *(list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]),
+                *(
+                    [text("odd_weights", "others", layers=layer_names(profile, others))]
+                    if others
+                    else []
+                ),
+            ]
+        ),
+        *fix(
+            profile,
+            "drawn_alike",
+            matrix=name,
+            number=layer,
+            scale=scale,
+            block=path(profile, layer),
+        ),
+    )
 
 
 def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
-    """How a matrix differs: "W_out is 1.66 × wider than its siblings (weight variance 2.76, theirs 1)."."""
+    """How a matrix differs: "W_out is 1.66 × wider than its siblings (weight variance 2.76, theirs
+    1)."."""
     size, factor = by_layer(profile, "weight_variance", name), math.sqrt(ratio)
     fan_in, fan_out = profile.shapes.get(name, (1, 1))
     sides = fan_in / fan_out
-    swapped = abs(math.log(sides)) > math.log(LIKE) and abs(math.log(ratio / sides)) < math.log(LIKE) / 2
+    swapped = (
+        abs(math.log(sides)) > math.log(LIKE) and abs(math.log(ratio / sides)) < math.log(LIKE) / 2
+    )
     usual = beside(size, layer, profile.kinds)
-    return text("odd_weights", f"{'wider' if factor > 1 else 'narrower'}{'_swapped' if swapped else ''}", matrix=name,
-                factor=max(factor, 1 / factor), own=size[layer - 1], usual=usual, fan_in=fan_in, fan_out=fan_out)
+    return text(
+        "odd_weights",
+        f"{'wider' if factor > 1 else 'narrower'}{'_swapped' if swapped else ''}",
+        matrix=name,
+        factor=max(factor, 1 / factor),
+        own=size[layer - 1],
+        usual=usual,
+        fan_in=fan_in,
+        fan_out=fan_out,
+    )
 
 
 def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator[str]:
@@ -87,51 +117,86 @@ def _effects(profile: Profile, layer: int, odd: Mapping[str, float]) -> Iterator
 
 
 def copies(profile: Profile) -> Finding | None:
-    """Layers that start as copies of one another; layers that share their weights are one block, and a design."""
-    likeness = [values for name in MATRICES if len(values := by_layer(profile, "weight_likeness", name))]
+    """Layers that start as copies of one another; layers that share their weights are one block,
+    and a design."""
+    likeness = [
+        values for name in MATRICES if len(values := by_layer(profile, "weight_likeness", name))
+    ]
     if not likeness:
         return None
-    known = np.where(np.isfinite(likeness), likeness, np.inf)  # a matrix of zeros is like nothing and unlike nothing
+    known = np.where(
+        np.isfinite(likeness), likeness, np.inf
+    )  # a matrix of zeros is like nothing and unlike nothing
     least = known.min(axis=0)
     shared = Counter(profile.layers)
-    alike = [layer for layer in range(1, len(least) + 1)
-             if COPY <= least[layer - 1] < np.inf
-             and not (len(profile.layers) == len(least) and shared[profile.layers[layer - 1]] > 1)]
+    alike = [
+        layer
+        for layer in range(1, len(least) + 1)
+        if COPY <= least[layer - 1] < np.inf
+        and not (len(profile.layers) == len(least) and shared[profile.layers[layer - 1]] > 1)
+    ]
     if len(alike) < 2:
         return None
     rho = by_layer(profile, "token_correlation", "resid_post")
     which = "all" if len(alike) == len(least) else "some"
     return finding(
-        "warning", "copies", which, f"{which}_evidence", "effect", "correlation" if len(rho) else "",
-        remedy=fix(profile, "apart"), copies=len(alike), layers=len(least), cosine=least[alike[0] - 1],
-        names=layer_names(profile, alike), correlation=rho[-1] if len(rho) else None)
+        "warning",
+        "copies",
+        which,
+        f"{which}_evidence",
+        "effect",
+        "correlation" if len(rho) else "",
+        remedy=fix(profile, "apart"),
+        copies=len(alike),
+        layers=len(least),
+        cosine=least[alike[0] - 1],
+        names=layer_names(profile, alike),
+        correlation=rho[-1] if len(rho) else None,
+    )
 
 
 def wrong_fan_in(profile: Profile) -> Finding | None:
     """An MLP matrix drawn by the other one's fan_in.
 
-    W_in is at fault where it alone is off by the ratio of the widths: no rule draws so. W_out of the same size as W_in
-    is what a constant std gives, too: it is named only where the signal suffers, and the other matrices follow a rule.
-    """
+    W_in is at fault where it alone is off by the ratio of the widths: no rule draws so. W_out of
+    the same size as W_in is what a constant std gives, too: it is named only where the signal
+    suffers, and the other matrices follow a rule."""
     shape = profile.shapes.get("W_in")
-    size = {name: float(np.median(values)) for name in ("W_V", "W_O", "W_in", "W_out")
-            if len(values := by_layer(profile, "weight_variance", name))}
+    size = {
+        name: float(np.median(values))
+        for name in ("W_V", "W_O", "W_in", "W_out")
+        if len(values := by_layer(profile, "weight_variance", name))
+    }
     if shape is None or len(size) < 4 or min(size.values()) <= 0 or shape[1] / shape[0] < LIKE:
         return None
     wide = shape[1] / shape[0]
     first, last = size["W_in"] / size["W_V"], size["W_out"] / size["W_O"]
     if _is(last, 1.0) and _is(first, 1 / wide):
         name, other, ratio, (fan_in, fan_out) = "W_in", "W_V", first, shape
-    elif _is(first, 1.0) and _is(last, wide) and _suffers(profile) and any(
-            _is(size["W_O"], gain) for gain in BY_FAN_IN):
+    elif (
+        _is(first, 1.0)
+        and _is(last, wide)
+        and _suffers(profile)
+        and any(_is(size["W_O"], gain) for gain in BY_FAN_IN)
+    ):
         name, other, ratio, (fan_out, fan_in) = "W_out", "W_O", last, shape
     else:
         return None
     branch = by_layer(profile, "second_moment", "mlp_out")
     return finding(
-        "warning", "wrong_fan_in", "meaning", "evidence", "output" if len(branch) else "",
-        remedy=fix(profile, "fan_in"), matrix=name, other=other, ratio=ratio, fan_in=fan_in, fan_out=fan_out,
-        size=np.median(branch) if len(branch) else None)
+        "warning",
+        "wrong_fan_in",
+        "meaning",
+        "evidence",
+        "output" if len(branch) else "",
+        remedy=fix(profile, "fan_in"),
+        matrix=name,
+        other=other,
+        ratio=ratio,
+        fan_in=fan_in,
+        fan_out=fan_out,
+        size=np.median(branch) if len(branch) else None,
+    )
 
 
 def _is(ratio: float, expected: float) -> bool:
@@ -140,16 +205,24 @@ def _is(ratio: float, expected: float) -> bool:
 
 def _suffers(profile: Profile) -> bool:
     """Whether the signal does not pass through."""
-    return any(rule(profile) is not None for rule in (runs_away, not_finite, gradient_steep, one_hot, alike))
+    return any(
+        rule(profile) is not None
+        for rule in (runs_away, not_finite, gradient_steep, one_hot, alike)
+    )
 
 
 def odd_logits(profile: Profile) -> Finding | None:
     """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
     width = head_width(profile)
     odd_ratios = _wide(profile, width) | _odd(profile, "attn_scores")
-    # the first layer may read a stream of another size than all others, if not one that is √d larger
-    odd_ratios = {layer: ratio for layer, ratio in odd_ratios.items() if layer > 1 or (
-        width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))}
+    # the first layer may read a stream of another size than all others, if not one that is √d
+    # larger
+    odd_ratios = {
+        layer: ratio
+        for layer, ratio in odd_ratios.items()
+        if layer > 1
+        or (width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))
+    }
     if not odd_ratios:
         return None
     layer, odd = worst({"attn_scores": odd_ratios})
@@ -158,35 +231,64 @@ def odd_logits(profile: Profile) -> Finding | None:
     # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
     nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
     mlp = by_layer(profile, "second_moment", "mlp_out")
-    bare = len(mlp) > 0 and _near(float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds),
-                                  _read(profile, "mlp_out", layer))
+    bare = len(mlp) > 0 and _near(
+        float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds), _read(profile, "mlp_out", layer)
+    )
     unread = _near(ratio, norm) and (nearer or bare)
     cause, cure = "otherwise", "compared"
     if width and _near(ratio**2, width) and not unread:
         cause, cure = "undivided", "divided"
     elif _near(ratio, norm):
         cause, cure = "no_norm", "read_norm"
-    return finding("warning", "odd_logits", cause, f"{cause}_evidence", ratio=ratio,
-                   remedy=fix(profile, cure, block=path(profile, layer)), layer=numbered(profile, layer), width=width,
-                   root=math.sqrt(width), norm=norm)
+    return finding(
+        "warning",
+        "odd_logits",
+        cause,
+        f"{cause}_evidence",
+        ratio=ratio,
+        remedy=fix(profile, cure, block=path(profile, layer)),
+        layer=numbered(profile, layer),
+        width=width,
+        root=math.sqrt(width),
+        norm=norm,
+    )
 
 
 def undivided(profile: Profile) -> Finding | None:
-    """Logits that are as wide as undivided ones in all layers, where the divisor itself was not read."""
+    """Logits that are as wide as undivided ones in all layers, where the divisor itself was not
+    read."""
     if "divisor" in profile.facts:
         return None
-    spread, gain, width = by_layer(profile, "logit_std", "attn_scores"), logit_gain(profile), head_width(profile)
+    spread, gain, width = (
+        by_layer(profile, "logit_std", "attn_scores"),
+        logit_gain(profile),
+        head_width(profile),
+    )
     ratio = float(np.median(gain)) if len(gain) else 0.0
     if not width or not np.median(spread) > WIDE or not ratio > 0 or not _near(ratio**2, width):
         return None
-    return finding("warning", "undivided", "meaning", "evidence", remedy=fix(profile, "divided"), ratio=ratio,
-                   spread=np.median(spread), expected=np.median(spread / gain), width=width, root=math.sqrt(width))
+    return finding(
+        "warning",
+        "undivided",
+        "meaning",
+        "evidence",
+        remedy=fix(profile, "divided"),
+        ratio=ratio,
+        spread=np.median(spread),
+        expected=np.median(spread / gain),
+        width=width,
+        root=math.sqrt(width),
+    )
 
 
 def odd_branch(profile: Profile) -> Finding | None:
-    """A branch's output of another size than its siblings', where the matrices are as everywhere."""
+    """A branch's output of another size than its siblings', where the matrices are as
+    everywhere."""
     # the first layer reads tokens that nothing has mixed, and a stream that may be of any size
-    odd_sites = {site: {layer: ratio for layer, ratio in _odd(profile, site).items() if layer > 1} for site in BRANCHES}
+    odd_sites = {
+        site: {layer: ratio for layer, ratio in _odd(profile, site).items() if layer > 1}
+        for site in BRANCHES
+    }
     odd_sites = {site: layers for site, layers in odd_sites.items() if layers}
     if not odd_sites:
         return None
@@ -194,13 +296,23 @@ def odd_branch(profile: Profile) -> Finding | None:
     site, ratio = max(odd.items(), key=lambda item: abs(math.log(item[1])))
     norm = _read(profile, site, layer)
     cause, cure = ("no_norm", "read_norm") if _near(ratio, norm) else ("otherwise", "like_branches")
-    return finding("warning", "odd_branch", cause, f"{cause}_evidence", ratio=ratio, norm=norm, site=SITE_WORDS[site],
-                   layer=numbered(profile, layer), remedy=fix(profile, cure, block=path(profile, layer)))
+    return finding(
+        "warning",
+        "odd_branch",
+        cause,
+        f"{cause}_evidence",
+        ratio=ratio,
+        norm=norm,
+        site=SITE_WORDS[site],
+        layer=numbered(profile, layer),
+        remedy=fix(profile, cure, block=path(profile, layer)),
+    )
 
 
 def logit_gain(profile: Profile) -> Array:
-    """Spread of the logits over that which W_Q, W_K and the tokens' correlation give a stream of second moment 1 after
-    the division by √d, `[layer]`: 1, or √d without it. Empty where a part is not known."""
+    """Spread of the logits over that which W_Q, W_K and the tokens' correlation give a stream of
+    second moment 1 after the division by √d, `[layer]`: 1, or √d without it. Empty where a part is
+    not known."""
     spread, rho = _spread(profile), line(profile, "token_correlation")
     sizes = [by_layer(profile, "weight_variance", name) for name in FEEDS["attn_scores"]]
     known = len(rho.depth) > 0 and all(len(size) == len(spread) > 0 for size in sizes)
@@ -208,7 +320,8 @@ def logit_gain(profile: Profile) -> Array:
 
 
 def _spread(profile: Profile) -> Array:
-    """Spread of the logits of unrelated tokens, `[layer]`: alike ones, whose correlation is ρ, have √(1 − ρ) of it."""
+    """Spread of the logits of unrelated tokens, `[layer]`: alike ones, whose correlation is ρ, have
+    √(1 − ρ) of it."""
     spread, rho = by_layer(profile, "logit_std", "attn_scores"), line(profile, "token_correlation")
     if not len(rho.depth):
         return spread
@@ -216,12 +329,17 @@ def _spread(profile: Profile) -> Array:
 
 
 def _wide(profile: Profile, width: int) -> dict[int, float]:
-    """The one layer whose logits are √d wider than the others', by what its own weights and tokens give."""
+    """The one layer whose logits are √d wider than the others', by what its own weights and tokens
+    give."""
     gain = logit_gain(profile)
     if not width or len(gain) < 3 or not np.all(gain > 0):
         return {}
     ratio, least = gain / np.median(gain), spread(profile)
-    at = [layer + 1 for layer in range(len(gain)) if _near(float(ratio[layer]) ** 2, width) and ratio[layer] > least]
+    at = [
+        layer + 1
+        for layer in range(len(gain))
+        if _near(float(ratio[layer]) ** 2, width) and ratio[layer] > least
+    ]
     if len(at) != 1 or _near(float(ratio[at[0] - 1]), _read(profile, "attn_scores", at[0])):
         return {}
     return {at[0]: float(ratio[at[0] - 1])}
@@ -230,9 +348,18 @@ def _wide(profile: Profile, width: int) -> dict[int, float]:
 def _odd(profile: Profile, site: str) -> dict[int, float]:
     """Layers whose output at a site stands out, and no matrix that sets its size does."""
     sizes = {at: by_layer(profile, SIZE[at], at) for at in BRANCHES}
-    odd = unlike({**sizes, "attn_scores": _spread(profile)}, spread(profile), profile.kinds).get(site, {})
-    blamed = unlike({name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]}, kinds=profile.kinds)
-    return {layer: ratio for layer, ratio in odd.items() if not any(layer in layers for layers in blamed.values())}
+    odd = unlike({**sizes, "attn_scores": _spread(profile)}, spread(profile), profile.kinds).get(
+        site, {}
+    )
+    blamed = unlike(
+        {name: by_layer(profile, "weight_variance", name) for name in FEEDS[site]},
+        kinds=profile.kinds,
+    )
+    return {
+        layer: ratio
+        for layer, ratio in odd.items()
+        if not any(layer in layers for layers in blamed.values())
+    }
 
 
 def _near(ratio: float, cause: float) -> bool:
@@ -241,6 +368,7 @@ def _near(ratio: float, cause: float) -> bool:
 
 
 def _read(profile: Profile, site: str, layer: int) -> float:
-    """Second moment of the stream that a branch reads where it has no norm; 1 where it is not known."""
+    """Second moment of the stream that a branch reads where it has no norm; 1 where it is not
+    known."""
     value = float(stream_before(profile, site, layer)[layer - 1])
     return value if math.isfinite(value) and value > 0 else 1.0

@@ -1,7 +1,8 @@
-"""Formulas of the schemes' rows, and the layers' forward pass, as Python text over the constants of an exported file.
+"""Formulas of the schemes' rows, and the layers' forward pass, as Python text over the constants of
+an exported file.
 
-A row that has no formula here stands as its number. Activations and distributions are functions and need their text.
-"""
+A row that has no formula here stands as its number. Activations and distributions are functions and
+need their text."""
 
 from __future__ import annotations
 
@@ -34,10 +35,13 @@ DEVIATIONS: Mapping[str, str] = {
 BY_MATRIX: Mapping[str, Mapping[str, str]] = {
     "gpt2": dict.fromkeys(LAST, "(2 * N_LAYERS) ** -0.5"),
     "t5": {"W_Q": "D_HEAD ** -0.5"},
-    "torch_transformer": dict.fromkeys(PACKED, "((D_MODEL + {rows}) / (D_MODEL + 3 * {rows})) ** 0.5"),
+    "torch_transformer": dict.fromkeys(
+        PACKED, "((D_MODEL + {rows}) / (D_MODEL + 3 * {rows})) ** 0.5"
+    ),
     "torch_default": dict.fromkeys(PACKED, "(6 * D_MODEL / (D_MODEL + {packed})) ** 0.5"),
 }
-"""By scale rule and matrix: the factor on that; `rows` are the matrix's own, `packed` those of Q, K and V together."""
+"""By scale rule and matrix: the factor on that; `rows` are the matrix's own, `packed` those of Q, K
+and V together."""
 LAST_BY_LAYER: Mapping[str, str] = dict.fromkeys(("mitchell", "torchtitan"), "(2 * number) ** -0.5")
 """By scale rule: one more factor on W_O and W_out in layer `number`, from 1."""
 DRAWN: Mapping[str, str] = {
@@ -49,7 +53,8 @@ DRAWN: Mapping[str, str] = {
     "deepnorm_encoder": "0.87 * N_LAYERS ** (-5 / 16)",
     "deepnorm_decoder": "(12 * N_LAYERS) ** -0.25",
 }
-"""By residual rule: one more factor on some matrices; `share` is ½ over the number of matrices that read alike."""
+"""By residual rule: one more factor on some matrices; `share` is ½ over the number of matrices that
+read alike."""
 SKIPS: Mapping[str, str] = {
     "deepnorm": "(2 * N_LAYERS) ** 0.25",
     "deepnorm_encoder": "0.81 * N_LAYERS ** (5 / 16)",
@@ -70,11 +75,16 @@ READOUTS: Mapping[tuple[str, float], str] = {
     ("tied", 0.0): "{character}",
     ("tied_scaled", 0.0): "{character} * D_MODEL ** -0.5",
 }
-"""By readout and the power of the width in its variance: the standard deviation; `character` is that in the stream."""
+"""By readout and the power of the width in its variance: the standard deviation; `character` is
+that in the stream."""
 EMBEDDINGS: Mapping[str, str] = {"tied_scaled": "math.sqrt(D_MODEL)"}
-"""By readout that is the embedding: the factor on the embedded characters, where it follows from the row."""
+"""By readout that is the embedding: the factor on the embedded characters, where it follows from
+the row."""
 DIVISORS: Mapping[str, str] = {
-    "sqrt_d": "math.sqrt(D_HEAD)", "none": "", "d": "D_HEAD", "ssmax": "math.sqrt(D_HEAD)",
+    "sqrt_d": "math.sqrt(D_HEAD)",
+    "none": "",
+    "d": "D_HEAD",
+    "ssmax": "math.sqrt(D_HEAD)",
 }
 """By attention scale: the divisor of the logits."""
 WIDENED = CUT_VARIANCE**-0.5
@@ -82,7 +92,7 @@ NOISE: Mapping[str, str] = {
     "normal": "torch.randn(fan_out, fan_in)",
     "uniform": "torch.empty(fan_out, fan_in).uniform_(-math.sqrt(3), math.sqrt(3))",
     "truncated_normal": "nn.init.trunc_normal_(torch.empty(fan_out, fan_in), 0.0, "
-                        f"{WIDENED:.12g}, {-CUT * WIDENED:.12g}, {CUT * WIDENED:.12g})",
+    f"{WIDENED:.12g}, {-CUT * WIDENED:.12g}, {CUT * WIDENED:.12g})",
 }
 """By distribution: a matrix of unit variance."""
 ACTIVATIONS: Mapping[str, str] = {
@@ -126,8 +136,10 @@ def text_of(config: Config, field: str, formulas: Mapping[str, str]) -> str:
     """
     row = getattr(config, field)
     if row not in formulas:
-        raise config.refusal(f"{{{field}}} must be one of {', '.join(formulas)}, to be written as torch; "
-                             f"got {{{field}=}}")
+        raise config.refusal(
+            f"{{{field}}} must be one of {', '.join(formulas)}, to be written as torch; "
+            f"got {{{field}=}}"
+        )
     return formulas[row]
 
 
@@ -138,9 +150,14 @@ def written_shapes(config: Config) -> dict[str, tuple[str, str]]:
     per_head = design.gates // config.n_heads
     gate = {1: "N_HEADS", config.d_head: "N_HEADS * D_HEAD"}.get(per_head, f"N_HEADS * {per_head}")
     written = {
-        "W_Q": ("N_HEADS * D_HEAD", "D_MODEL"), "W_K": (f"{kv} * D_HEAD", "D_MODEL"),
-        "W_V": (f"{kv} * D_HEAD", "D_MODEL"), "W_G": (gate, "D_MODEL"), "W_O": ("D_MODEL", "N_HEADS * D_HEAD"),
-        "W_gate": ("D_MLP", "D_MODEL"), "W_in": ("D_MLP", "D_MODEL"), "W_out": ("D_MODEL", "D_MLP"),
+        "W_Q": ("N_HEADS * D_HEAD", "D_MODEL"),
+        "W_K": (f"{kv} * D_HEAD", "D_MODEL"),
+        "W_V": (f"{kv} * D_HEAD", "D_MODEL"),
+        "W_G": (gate, "D_MODEL"),
+        "W_O": ("D_MODEL", "N_HEADS * D_HEAD"),
+        "W_gate": ("D_MLP", "D_MODEL"),
+        "W_in": ("D_MLP", "D_MODEL"),
+        "W_out": ("D_MODEL", "D_MLP"),
     }
     return {matrix: written[matrix] for matrix in design.shapes}
 
@@ -149,10 +166,17 @@ def matrix_factor(config: Config, matrix: str) -> str:
     """The factor of a matrix on the scale rule's usual standard deviation; empty where it is 1."""
     design = config.design
     packed = "3 * N_HEADS" if config.kv_heads == config.n_heads else "(N_HEADS + 2 * N_KV_HEADS)"
-    rule = BY_MATRIX.get(config.scale_rule, {}).get(matrix, "").format(
-        rows=written_shapes(config)[matrix][0], packed=f"{packed} * D_HEAD")
+    rule = (
+        BY_MATRIX.get(config.scale_rule, {})
+        .get(matrix, "")
+        .format(rows=written_shapes(config)[matrix][0], packed=f"{packed} * D_HEAD")
+    )
     if config.scale_rule not in DEVIATIONS:
-        rule = number(math.sqrt(SCALE_RULES[config.scale_rule].variance(config, matrix, *design.shapes[matrix])))
+        rule = number(
+            math.sqrt(
+                SCALE_RULES[config.scale_rule].variance(config, matrix, *design.shapes[matrix])
+            )
+        )
     in_mlp, residual = matrix in (*design.readers, "W_out"), design.rule.drawn.get(matrix, 1.0)
     share = 0.5 / (len(design.readers) if in_mlp else 1)
     formula = DRAWN.get(config.residual, number(residual)).format(share=share)
@@ -174,19 +198,26 @@ def branch_factor(config: Config, sublayer: int) -> str:
     by_depth = power_of_size(config, PARAMETRIZATIONS[config.parametrization].branch)
     loops = "N_LAYERS" if design.copied and design.unique == 1 else config.n_layers // design.unique
     alpha = "" if config.alpha == 1 else f"{number(config.alpha)} * "
-    return product(BRANCHES.get(config.residual, number(beside)).format(alpha=alpha, loops=loops), by_depth)
+    return product(
+        BRANCHES.get(config.residual, number(beside)).format(alpha=alpha, loops=loops), by_depth
+    )
 
 
 def power_of_size(config: Config, power: Power) -> str:
-    """Width over base width and depth over base depth, each to its power; empty where both are 0."""
-    width = {0.0: "", -1.0: f"{BASE_WIDTH} / D_MODEL"}.get(power.width, f"(D_MODEL / {BASE_WIDTH}) ** {power.width}")
+    """Width over base width and depth over base depth, each to its power; empty where both are
+    0."""
+    width = {0.0: "", -1.0: f"{BASE_WIDTH} / D_MODEL"}.get(
+        power.width, f"(D_MODEL / {BASE_WIDTH}) ** {power.width}"
+    )
     depth = {0.0: "", -1.0: f"{config.base_depth} / N_LAYERS"}.get(
-        power.depth, f"(N_LAYERS / {config.base_depth}) ** {power.depth}")
+        power.depth, f"(N_LAYERS / {config.base_depth}) ** {power.depth}"
+    )
     return product(width, depth)
 
 
 def readout_deviation(config: Config) -> str:
-    """The standard deviation of the readout's entries, which are the embedding's where that is the readout."""
+    """The standard deviation of the readout's entries, which are the embedding's where that is the
+    readout."""
     design = config.design
     power = PARAMETRIZATIONS[config.parametrization].powers["output"].variance.width
     written = READOUTS.get((config.readout, power), number(math.sqrt(design.readout_variance)))
@@ -194,7 +225,8 @@ def readout_deviation(config: Config) -> str:
 
 
 def embedding_factor(config: Config) -> str:
-    """The factor on the embedded characters: what the embedding's own variance leaves of the input's."""
+    """The factor on the embedded characters: what the embedding's own variance leaves of the
+    input's."""
     design = config.design
     size = config.input_second_moment * design.token_part
     if not design.tied:
@@ -231,7 +263,8 @@ def scales_by_number(config: Config) -> bool:
     """Whether the norms in layer l are divided by √l."""
     scales = [place.scale for place in config.design.sublayers]
     return min(scales) < 1 and all(
-        math.isclose(scale, (sublayer // 2 + 1) ** -0.5) for sublayer, scale in enumerate(scales))
+        math.isclose(scale, (sublayer // 2 + 1) ** -0.5) for sublayer, scale in enumerate(scales)
+    )
 
 
 @lru_cache(maxsize=8)
@@ -239,7 +272,11 @@ def named_factors(config: Config) -> dict[str, str]:
     """The factors that depend on the depth, which get a name, SKIP or BRANCH."""
     names: dict[str, str] = {}
     for name, factor in (("SKIP", skip_factor), ("BRANCH", branch_factor)):
-        by_depth = {text for index in range(2 * config.n_layers) if "N_LAYERS" in (text := factor(config, index))}
+        by_depth = {
+            text
+            for index in range(2 * config.n_layers)
+            if "N_LAYERS" in (text := factor(config, index))
+        }
         names |= dict.fromkeys(by_depth, name) if len(by_depth) == 1 else {}
     return names
 
@@ -255,19 +292,24 @@ def layer_classes(config: Config) -> list[LayerClass]:
         names = ["FirstLayer", "Layer"] if spans[0][1] == 1 else ["EarlyLayer", "LateLayer"]
     if len(spans) == 1:
         names = ["Layer"]
-    return [LayerClass(name, _numbers(config, *ends), _made(config, name, *ends), lines)
-            for name, (*ends, lines) in zip(names, spans, strict=True)]
+    return [
+        LayerClass(name, _numbers(config, *ends), _made(config, name, *ends), lines)
+        for name, (*ends, lines) in zip(names, spans, strict=True)
+    ]
 
 
 def _numbers(config: Config, before: int, last: int) -> str:
     """The layers of a class in words: those after `before` layers, up to the `last` one."""
     if last - before == config.n_layers:
         return ""
-    return f"Layer {before + 1}" + (" and on" if last == config.n_layers else f" to {last}") * (last > before + 1)
+    return f"Layer {before + 1}" + (" and on" if last == config.n_layers else f" to {last}") * (
+        last > before + 1
+    )
 
 
 def _made(config: Config, name: str, before: int, last: int) -> str:
-    """The layers of a class; its last class goes on to the last layer, however many the file is changed to have."""
+    """The layers of a class; its last class goes on to the last layer, however many the file is
+    changed to have."""
     to_the_end = last == config.n_layers
     if scales_by_number(config):
         every = f"{name}(number) for number in range({before + 1}, {'N_LAYERS + 1' if to_the_end else last + 1})"
@@ -286,10 +328,16 @@ def steps(config: Config, layer: int) -> list[str]:
     sublayers = range(2 * layer - 2 + (not design.attends), 2 * layer)
     inputs = [_input(config, sublayer) for sublayer in sublayers]
     if not design.stream.parallel:
-        return [line for sublayer, x in zip(sublayers, inputs, strict=True)
-                for line in _added(config, sublayer, *_branch(config, sublayer, x))]
+        return [
+            line
+            for sublayer, x in zip(sublayers, inputs, strict=True)
+            for line in _added(config, sublayer, *_branch(config, sublayer, x))
+        ]
     shared = len(set(inputs)) == 1 < len(inputs) and inputs[0] != "x"
-    branches = [_branch(config, sublayer, "h" if shared else x) for sublayer, x in zip(sublayers, inputs, strict=True)]
+    branches = [
+        _branch(config, sublayer, "h" if shared else x)
+        for sublayer, x in zip(sublayers, inputs, strict=True)
+    ]
     lines = [f"h = {inputs[0]}"] * shared + [line for before, _ in branches for line in before]
     return [*lines, f"x = {' + '.join(('x', *(term for _, term in branches)))}"]
 
@@ -302,7 +350,8 @@ def _input(config: Config, sublayer: int) -> str:
 
 
 def _branch(config: Config, sublayer: int, x: str) -> tuple[list[str], str]:
-    """A branch's term of the sum; and before it the line that calls it, where attention gives more than its output."""
+    """A branch's term of the sum; and before it the line that calls it, where attention gives more
+    than its output."""
     design = config.design
     passed, shape = ", ".join(carried(config)), design.alpha_shape
     lines, out = [], f"self.{'mlp' if sublayer % 2 else 'attention'}({x})"
@@ -319,7 +368,12 @@ def _added(config: Config, sublayer: int, lines: list[str], term: str) -> list[s
     """The lines that add a branch to the stream."""
     design = config.design
     skip = skip_factor(config, sublayer)
-    total = f"{product(named_factors(config).get(skip, skip), 'x')} + {term}" if skip != "0.0" else term
+    total = (
+        f"{product(named_factors(config).get(skip, skip), 'x')} + {term}" if skip != "0.0" else term
+    )
     if design.profiled:
         total = f"self.join(x, {term}, {sublayer % 2}, moments)"
-    return [*lines, f"x = norm({total})" if "sum" in design.sublayers[sublayer].norms else f"x = {total}"]
+    return [
+        *lines,
+        f"x = norm({total})" if "sum" in design.sublayers[sublayer].norms else f"x = {total}",
+    ]

@@ -1,4 +1,5 @@
-"""`torch_code`: a design as a file of torch, by itself. The file's text is `torch_model.py.jinja`."""
+"""`torch_code`: a design as a file of torch, by itself. The file's text is
+`torch_model.py.jinja`."""
 
 from __future__ import annotations
 
@@ -36,44 +37,65 @@ ELSEWHERE = ("Size", "Input and loss")
 
 
 def torch_code(config: Config) -> str:
-    """A design as the text of one Python file that needs only torch, to be read as nanoGPT's model.py is.
+    """A design as the text of one Python file that needs only torch, to be read as nanoGPT's
+    model.py is.
 
-    Norms, factors and sizes are written out for this design; nothing that it does not use is there. The file has a
-    class `Transformer()` whose `forward` takes what the config's input is: embedded tokens `[batch, token, d_model]`
-    of the config's second moment, or ids `[batch, token]` where it is text. It returns the last stream
-    `[batch, token, d_model]`, or logits `[batch, token, vocabulary]` where the loss is that of the next character.
-    Weights are drawn by the config's rules; parameters are named as those of `explorer.model.Transformer`, so that
-    either loads the other's `state_dict()` and then gives the same output.
+    Norms, factors and sizes are written out for this design; nothing that it does not use is there.
+    The file has a class `Transformer()` whose `forward` takes what the config's input is: embedded
+    tokens `[batch, token, d_model]` of the config's second moment, or ids `[batch, token]` where it
+    is text. It returns the last stream `[batch, token, d_model]`, or logits `[batch, token,
+    vocabulary]` where the loss is that of the next character. Weights are drawn by the config's
+    rules; parameters are named as those of `explorer.model.Transformer`, so that either loads the
+    other's `state_dict()` and then gives the same output.
 
     Raises:
         TypeError: the config is none.
-        ConfigError: the design mixes several streams, or the outputs of all earlier branches; or it has a row that
-            `formulas` cannot write, which no row of today's tables is.
+        ConfigError: the design mixes several streams, or the outputs of all earlier branches; or it
+            has a row that `formulas` cannot write, which no row of today's tables is.
     """
     design = must_be(Config, "config", config).design
     if design.stream.mixes:
         able = " or ".join(name for name, row in STREAMS.items() if not row.mixes)
-        raise config.refusal(f"{{stream}} must be {able} to be written as torch, because the file has one residual "
-                             "stream; got {stream=}")
+        raise config.refusal(
+            f"{{stream}} must be {able} to be written as torch, because the file has one residual "
+            "stream; got {stream=}"
+        )
     for places in (design.sublayers[::2], design.sublayers[1::2]):
         if len({place.within for place in places}) > 1:
-            raise config.refusal("{norm_placement} must have the same norms within the branches of all layers, to be "
-                                 "written as torch; got {norm_placement=}")
-    written = template().render(config=config, design=design, **_weights(config), **_functions(config),
-                                **_attention(config), **_layers(config), **_ends(config))
+            raise config.refusal(
+                "{norm_placement} must have the same norms within the branches of all layers, to be "
+                "written as torch; got {norm_placement=}"
+            )
+    written = template().render(
+        config=config,
+        design=design,
+        **_weights(config),
+        **_functions(config),
+        **_attention(config),
+        **_layers(config),
+        **_ends(config),
+    )
     return written if "math." in written else written.replace("import math\n\n", "", 1)
 
 
 @cache
 def template() -> Template:
-    """The text of the file; jinja2 is imported when the first file is written, for the page starts without."""
+    """The text of the file; jinja2 is imported when the first file is written, for the page starts
+    without."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True,
-        trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 - Python, not HTML
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701
+    )
     environment.filters["number"] = number
-    environment.globals.update(title=title, choices=choices, attention_words=attention_words, layer_words=layer_words)
+    environment.globals.update(
+        title=title, choices=choices, attention_words=attention_words, layer_words=layer_words
+    )
     return environment.get_template("torch_model.py.jinja")
 
 
@@ -84,14 +106,24 @@ def _weights(config: Config) -> dict[str, Any]:
     users: dict[str, list[str]] = {}
     for name, factor in factors.items():
         users.setdefault(factor, []).append(name.removeprefix("W_").upper())
-    named = {factor: f"FACTOR_{'_'.join(names)}" for factor, names in users.items() if len(factor) > LONGEST}
+    named = {
+        factor: f"FACTOR_{'_'.join(names)}"
+        for factor, names in users.items()
+        if len(factor) > LONGEST
+    }
     return {
-        "matrices": {name: {"shape": ", ".join(shape), "factor": named.get(factors[name], factors[name])}
-                     for name, shape in formulas.written_shapes(config).items()},
-        "matrix_factors": named, "factors": any(factors.values()), "biases": set(design.biases),
+        "matrices": {
+            name: {"shape": ", ".join(shape), "factor": named.get(factors[name], factors[name])}
+            for name, shape in formulas.written_shapes(config).items()
+        },
+        "matrix_factors": named,
+        "factors": any(factors.values()),
+        "biases": set(design.biases),
         "deviation": formulas.DEVIATIONS.get(config.scale_rule, ""),
         "scale_words": described(SCALE_RULES[config.scale_rule]),
-        "last_by_layer": text_of(config, "scale_rule", formulas.LAST_BY_LAYER) if design.differs_by_layer else "",
+        "last_by_layer": text_of(config, "scale_rule", formulas.LAST_BY_LAYER)
+        if design.differs_by_layer
+        else "",
         "noise": text_of(config, "distribution", formulas.NOISE),
         "distribution": DISTRIBUTIONS[config.distribution].formula,
     }
@@ -101,19 +133,27 @@ def _functions(config: Config) -> dict[str, Any]:
     """Norm, activation and MLP."""
     design = config.design
     kind, phi = MLPS[config.mlp], ACTIVATIONS[config.activation]
-    rescaling = number(second_moment(config.activation) ** -0.5) if config.activation_rescaled else "1.0"
+    rescaling = (
+        number(second_moment(config.activation) ** -0.5) if config.activation_rescaled else "1.0"
+    )
     rescaled = not math.isclose(float(rescaling), 1, rel_tol=1e-7)
     value = text_of(config, "activation", formulas.ACTIVATIONS)
     inlined = not rescaled and value.count("{x}") == 1
     sublayers = design.sublayers if design.attends else design.sublayers[1::2]
-    norms = design.final_norm or any(place.norms for place in sublayers) or (design.attends and config.qk_norm)
+    norms = (
+        design.final_norm
+        or any(place.norms for place in sublayers)
+        or (design.attends and config.qk_norm)
+    )
     return {
-        "norm": _norm(config) if norms else "", "norm_words": described(NORMS[config.norm]),
+        "norm": _norm(config) if norms else "",
+        "norm_words": described(NORMS[config.norm]),
         "activation": "" if inlined else value.format(x="x") + f" * {rescaling}" * rescaled,
         "activated": value if inlined else "activation({x})",
         "activation_words": described(phi)
         + ", times what gives it a unit second moment for x ~ N(0, 1)" * rescaled,
-        "mlp": kind, "mlp_words": f"{described(kind)}; φ is {phi.formula}",
+        "mlp": kind,
+        "mlp_words": f"{described(kind)}; φ is {phi.formula}",
     }
 
 
@@ -129,16 +169,26 @@ def _attention(config: Config) -> dict[str, Any]:
     """Flags and numbers of the attention sublayer."""
     design = config.design
     written = formulas.DIVISORS.get(config.attention_scale, number(design.divisor))
-    needs_logits = design.sink.logit is not None or design.slopes or config.logit_cap or design.inherits == "scores"
+    needs_logits = (
+        design.sink.logit is not None
+        or design.slopes
+        or config.logit_cap
+        or design.inherits == "scores"
+    )
     scale = {"math.sqrt(D_HEAD)": "", "": ", scale=1.0"}.get(written, f", scale=1 / {written}")
     grouped = config.kv_heads != config.n_heads
-    turned = "D_HEAD" if config.rope_fraction == 1 else f"round({number(config.rope_fraction)} * D_HEAD)"
+    turned = (
+        "D_HEAD" if config.rope_fraction == 1 else f"round({number(config.rope_fraction)} * D_HEAD)"
+    )
     return {
         "grouped": grouped,
         "normalizes_heads": design.normalizes_heads and not design.joins,
-        "rotates_part": design.rotated < config.d_head, "half": f"{turned} // 2",
-        "divisor": written, "row_factor": _row_factor(config),
-        "slopes": _slopes(config), "fused": not needs_logits,
+        "rotates_part": design.rotated < config.d_head,
+        "half": f"{turned} // 2",
+        "divisor": written,
+        "row_factor": _row_factor(config),
+        "slopes": _slopes(config),
+        "fused": not needs_logits,
         "fused_options": ", is_causal=True" * config.causal + scale + ", enable_gqa=True" * grouped,
     }
 
@@ -160,9 +210,13 @@ def _row_factor(config: Config) -> str:
         return ""
     row = DIVISORS[config.attention_scale]
     if "ssmax_scale" not in row.uses:
-        raise config.refusal("{attention_scale} must have a factor of 1 or s ln n on each row, to be written as torch; "
-                             "got {attention_scale=}")
-    keys = "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"
+        raise config.refusal(
+            "{attention_scale} must have a factor of 1 or s ln n on each row, to be written as torch; "
+            "got {attention_scale=}"
+        )
+    keys = (
+        "torch.arange(1, T + 1, device=x.device).log()[:, None]" if config.causal else "math.log(T)"
+    )
     return f"{number(config.ssmax_scale)} * {keys}"
 
 
@@ -170,13 +224,21 @@ def _layers(config: Config) -> dict[str, Any]:
     """The classes of the layers, and what passes from one to the next."""
     design = config.design
     shape, passed = design.alpha_shape, formulas.carried(config)
-    alpha = "" if shape is None else (
-        f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(design.branches[0])})")
+    alpha = (
+        ""
+        if shape is None
+        else (
+            f"torch.full({('()', '(2,)', '(2, D_MODEL)')[len(shape)]}, {number(design.branches[0])})"
+        )
+    )
     return {
-        "layers": formulas.layer_classes(config), "layer_factors": formulas.named_factors(config),
-        "scales_by_number": formulas.scales_by_number(config), "alpha": alpha,
+        "layers": formulas.layer_classes(config),
+        "layer_factors": formulas.named_factors(config),
+        "scales_by_number": formulas.scales_by_number(config),
+        "alpha": alpha,
         "learned": ["attention"] * design.attends + ["mlp"] + ["alpha"] * bool(alpha),
-        "carried": list(passed), "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
+        "carried": list(passed),
+        "start": ", ".join("None" if name == "v1" else "0.0" for name in passed),
     }
 
 
@@ -185,16 +247,23 @@ def _ends(config: Config) -> dict[str, Any]:
     design = config.design
     ratio, row = number(config.mlp_ratio), PARAMETRIZATIONS[config.parametrization]
     own = design.token_part
-    rates = {kind: [formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)]
-             for kind, powers in row.powers.items()}
+    rates = {
+        kind: [
+            formulas.power_of_size(config, power) or "1" for power in (powers.adam, powers.epsilon)
+        ]
+        for kind, powers in row.powers.items()
+    }
     return {
         "d_mlp": f"{ratio[:-2]} * D_MODEL" if ratio.endswith(".0") else f"round({ratio} * D_MODEL)",
         "vocabulary": len(text.prose().vocabulary) if design.reads_text else 0,
         "input_size": _times(number(math.sqrt(config.input_second_moment))),
         "embedding_size": _times(formulas.embedding_factor(config)),
         "token_size": _times("" if design.reads_text else root(own)),
-        "place_size": _times(root(config.input_second_moment * (1 - own))) if design.embeds_positions else "",
-        "readout": formulas.readout_deviation(config), "rate_words": described(row),
+        "place_size": _times(root(config.input_second_moment * (1 - own)))
+        if design.embeds_positions
+        else "",
+        "readout": formulas.readout_deviation(config),
+        "rate_words": described(row),
         "rates": rates if any(rate != ["1", "1"] for rate in rates.values()) else {},
     }
 
@@ -213,7 +282,10 @@ def title(config: Config) -> list[str]:
     if not name:
         return ["A Transformer of this design:"]
     row = PRESETS[name]
-    return [f"{row.title}: {row.words}", f"Source: {row.source}." + (f" {row.differs}" if row.differs else "")]
+    return [
+        f"{row.title}: {row.words}",
+        f"Source: {row.source}." + (f" {row.differs}" if row.differs else ""),
+    ]
 
 
 def described(row: Option) -> str:
@@ -236,16 +308,24 @@ def choices(config: Config) -> list[str]:
 def attention_words(config: Config) -> str:
     """The formulas that differ from plain attention, and their sources."""
     design = config.design
-    fields = ["residual_attention", "sink", "attention_gate"] + ["position"] * bool(design.slopes or design.rotates)
+    fields = ["residual_attention", "sink", "attention_gate"] + ["position"] * bool(
+        design.slopes or design.rotates
+    )
     specs = Config.specs()
-    chosen = [specs[name].about.options[getattr(config, name)] for name in fields
-              if getattr(config, name) != specs[name].default]
+    chosen = [
+        specs[name].about.options[getattr(config, name)]
+        for name in fields
+        if getattr(config, name) != specs[name].default
+    ]
     rows = [DIVISORS[config.attention_scale], *chosen]
-    return f"Self-attention{', causal' if config.causal else ''}: {'; '.join(map(described, rows))}."
+    return (
+        f"Self-attention{', causal' if config.causal else ''}: {'; '.join(map(described, rows))}."
+    )
 
 
 def layer_words(config: Config, layer: LayerClass) -> str:
-    """The numbers of a class's layers, if not all, and the formulas of norm placement, stream and residual."""
+    """The numbers of a class's layers, if not all, and the formulas of norm placement, stream and
+    residual."""
     design = config.design
     rows = [PLACEMENTS[config.norm_placement], *([design.stream] if design.stream.parallel else [])]
     if not RESIDUALS[config.residual].plain:

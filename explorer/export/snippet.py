@@ -26,8 +26,14 @@ def design(config: Config) -> str:
 
 def _presets(config: Config) -> list[str]:
     bases = {name: preset(name) for name in PRESETS}
-    return [call("ex.preset", {field: value for field, value in config if value != getattr(base, field)}, written(name))
-            for name, base in bases.items()]
+    return [
+        call(
+            "ex.preset",
+            {field: value for field, value in config if value != getattr(base, field)},
+            written(name),
+        )
+        for name, base in bases.items()
+    ]
 
 
 def changes(choices: Choices) -> dict[str, object]:
@@ -55,8 +61,13 @@ def listed(begin: str, parts: Sequence[str], end: str) -> str:
     return "\n".join([begin, *(indent(f"{part},", "    ") for part in parts), end])
 
 
-def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second_moment",
-            pattern_of: tuple[int, int] = (1, 0), layer: int = 0) -> str:
+def explore(
+    config: Config,
+    pins: Mapping[str, Config],
+    statistic: str = "second_moment",
+    pattern_of: tuple[int, int] = (1, 0),
+    layer: int = 0,
+) -> str:
     """The script of the Explore page: its design and its pins, measured, predicted and drawn.
 
     Args:
@@ -66,19 +77,38 @@ def explore(config: Config, pins: Mapping[str, Config], statistic: str = "second
         layer: whose tokens are drawn, of a statistic by position; 0 is the last one.
     """
     kept = f", pattern_of={pattern_of}" if pattern_of != (1, 0) else ""
-    lines = ["import explorer as ex", "", f"design = {design(config)}", f"measured = ex.measure(design{kept})",
-             "predicted = ex.predict(design)", "print(ex.diagnose(measured))"]
+    lines = [
+        "import explorer as ex",
+        "",
+        f"design = {design(config)}",
+        f"measured = ex.measure(design{kept})",
+        "predicted = ex.predict(design)",
+        "print(ex.diagnose(measured))",
+    ]
     others, shown = "", f", layer={layer}" if layer and STATISTICS[statistic].by_position else ""
     if pins:
         entries = [f"{written(name)}: {design(pin)}" for name, pin in pins.items()]
-        lines += ["", f"pins = {listed('{', entries, '}')}",
-                  "pinned = {name: ex.measure(pin) for name, pin in pins.items()}"]
+        lines += [
+            "",
+            f"pins = {listed('{', entries, '}')}",
+            "pinned = {name: ex.measure(pin) for name, pin in pins.items()}",
+        ]
         others = ", *pinned.values()"
-    return "\n".join([*lines, "", f"measured.plot({written(statistic)}, predicted{others}{shown}).show()", ""])
+    return "\n".join(
+        [*lines, "", f"measured.plot({written(statistic)}, predicted{others}{shown}).show()", ""]
+    )
 
 
-def race(contenders: Sequence[tuple[str, Config, Recipe]], task: Task, steps: int, every: int, *,
-         own_text: bool = False, spectra: bool = False, positions: bool = False) -> str:
+def race(
+    contenders: Sequence[tuple[str, Config, Recipe]],
+    task: Task,
+    steps: int,
+    every: int,
+    *,
+    own_text: bool = False,
+    spectra: bool = False,
+    positions: bool = False,
+) -> str:
     """The script of a race, from its first step.
 
     Args:
@@ -87,20 +117,48 @@ def race(contenders: Sequence[tuple[str, Config, Recipe]], task: Task, steps: in
         spectra: whether singular values of the updates are read, too.
         positions: whether statistics by token position are read, too.
     """
-    runs = [listed("ex.Contender(", [written(name), design(config), call("ex.Recipe", changes(recipe))], ")")
-            for name, config, recipe in contenders]
-    rest = [f"task={call('ex.Task', changes(task))}", f"steps={steps}", f"every={every}", *(["text=text"] * own_text),
-            *(["spectra=True"] * spectra), *(["positions=True"] * positions)]
-    text = ["from explorer.text import load", "", 'text = load("the file that was learned.txt")'] if own_text else [""]
+    runs = [
+        listed(
+            "ex.Contender(",
+            [written(name), design(config), call("ex.Recipe", changes(recipe))],
+            ")",
+        )
+        for name, config, recipe in contenders
+    ]
+    rest = [
+        f"task={call('ex.Task', changes(task))}",
+        f"steps={steps}",
+        f"every={every}",
+        *(["text=text"] * own_text),
+        *(["spectra=True"] * spectra),
+        *(["positions=True"] * positions),
+    ]
+    text = (
+        ["from explorer.text import load", "", 'text = load("the file that was learned.txt")']
+        if own_text
+        else [""]
+    )
     whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
-    return "\n".join([
-        "import explorer as ex", *text, whole, "for outcome in race.verdict():", "    print(outcome)",
-        'race.plot("held_out_loss").show()', "",
-    ])
+    return "\n".join(
+        [
+            "import explorer as ex",
+            *text,
+            whole,
+            "for outcome in race.verdict():",
+            "    print(outcome)",
+            'race.plot("held_out_loss").show()',
+            "",
+        ]
+    )
 
 
-def sweep(config: Config, over: Mapping[str, Sequence[float]], statistics: Sequence[str], origins: Sequence[str],
-          steps: int | None = None) -> str:
+def sweep(
+    config: Config,
+    over: Mapping[str, Sequence[float]],
+    statistics: Sequence[str],
+    origins: Sequence[str],
+    steps: int | None = None,
+) -> str:
     """The script of a map.
 
     Args:
@@ -109,9 +167,18 @@ def sweep(config: Config, over: Mapping[str, Sequence[float]], statistics: Seque
         origins: where the cells' numbers come from.
         steps: of training; None where nothing is trained.
     """
-    axes = listed("{", [f"{written(name)}: {listed('[', [*map(written, values)], ']')}"
-                        for name, values in over.items()], "}")
-    rest = [*([f"statistics={listed('[', [*map(written, statistics)], ']')}"] if statistics else []),
-            f"origins={listed('[', [*map(written, origins)], ']')}", *([] if steps is None else [f"steps={steps}"])]
+    axes = listed(
+        "{",
+        [
+            f"{written(name)}: {listed('[', [*map(written, values)], ']')}"
+            for name, values in over.items()
+        ],
+        "}",
+    )
+    rest = [
+        *([f"statistics={listed('[', [*map(written, statistics)], ']')}"] if statistics else []),
+        f"origins={listed('[', [*map(written, origins)], ']')}",
+        *([] if steps is None else [f"steps={steps}"]),
+    ]
     whole = listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")")
     return "\n".join(["import explorer as ex", "", whole, "print(cells)", ""])

@@ -1,9 +1,9 @@
 """Pictures of profiles: pure functions from Profiles to plotly figures.
 
-Dots are measured, lines are predicted, bands go from the smallest to the largest of the seeds. A design keeps its hue,
-symbol and dash in every figure. Figures carry no theme: a page, or a reader, gives paper and text their colors.
-`FIGURES` holds one row a figure; iterate over it to draw them all.
-"""
+Dots are measured, lines are predicted, bands go from the smallest to the largest of the seeds. A
+design keeps its hue, symbol and dash in every figure. Figures carry no theme: a page, or a reader,
+gives paper and text their colors. `FIGURES` holds one row a figure; iterate over it to draw them
+all."""
 
 from __future__ import annotations
 
@@ -19,19 +19,36 @@ from explorer.diagnosis.comparing import Comparison
 from explorer.display import must_be
 from explorer.figures.data import Plain
 from explorer.figures.kit import Axis, alone, broken_off, depth_axis
-from explorer.figures.layers import attention_pattern, by_layer, by_position, gradient_by_matrix, weights_by_matrix
+from explorer.figures.layers import (
+    attention_pattern,
+    by_layer,
+    by_position,
+    gradient_by_matrix,
+    weights_by_matrix,
+)
 from explorer.figures.palette import NEUTRAL, LegendEntry, designs
 from explorer.figures.why import Why, why
 from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
 
 __all__ = [
-    "BY_CHOICE", "FIGURES", "Draw", "LegendEntry", "Row", "attention_pattern", "by_layer", "designs",
-    "gradient_by_matrix", "plot", "plot_comparison", "row_of",
+    "BY_CHOICE",
+    "FIGURES",
+    "Draw",
+    "LegendEntry",
+    "Row",
+    "attention_pattern",
+    "by_layer",
+    "designs",
+    "gradient_by_matrix",
+    "plot",
+    "plot_comparison",
+    "row_of",
 ]
 
 
 class Draw(Protocol):
-    """From profiles to a figure as plain data; `looks` is the design of each, where the caller keeps their marks."""
+    """From profiles to a figure as plain data; `looks` is the design of each, where the caller
+    keeps their marks."""
 
     def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain: ...
 
@@ -58,11 +75,14 @@ class Row(NamedTuple):
 
 
 def _pattern_of_first(
-    profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()  # noqa: ARG001 - a heat map has no hue of a design
+    profiles: Sequence[Profile],
+    looks: Sequence[LegendEntry] = (),  # noqa: ARG001 - a heat map has no hue of a design
 ) -> Plain:
     """A pattern belongs to one profile: the first that kept one, and the last where none did."""
     having = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern.plain((having or profiles[-1:] or [Profile(origin="measured", values={})])[0])
+    return attention_pattern.plain(
+        (having or profiles[-1:] or [Profile(origin="measured", values={})])[0]
+    )
 
 
 def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
@@ -71,40 +91,62 @@ def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
     caption = row.caption or f"{row.definition[0].upper()}{row.definition[1:]}."
     if row.by_position:
         words = f"layer {layer}" if layer else "the last layer"
-        return Row(name or statistic, row.label, caption.format(layer=words),
-                   partial(by_position.plain, statistic, layer=layer), statistic)
+        return Row(
+            name or statistic,
+            row.label,
+            caption.format(layer=words),
+            partial(by_position.plain, statistic, layer=layer),
+            statistic,
+        )
     draw = weights_by_matrix if statistic in WEIGHT_STATISTICS and not row.by_head else by_layer
     return Row(name or statistic, row.label, caption, partial(draw.plain, statistic), statistic)
 
 
-FIGURES: Mapping[str, Row] = MappingProxyType({
-    row.name: row
-    for row in (
-        _layers("second_moment"),
-        _layers("activation_gradient", "gradient_by_layer"),
-        _layers("attention_entropy_normalized", "attention_entropy"),
-        _layers("token_correlation"),
-        Row("gradient_by_matrix", "Gradient by matrix",
-            "Size of ∂L/∂W: what the first step moves most.", gradient_by_matrix.plain, "parameter_gradient",
-            together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most."),
-        Row("attention_pattern", "Attention pattern",
-            "A row is one token's attention: bright is where it looks. 1/n is uniform.", _pattern_of_first,
-            together="A row is one token's attention, in the current design. 1/n is uniform."),
-    )
-})
+FIGURES: Mapping[str, Row] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            _layers("second_moment"),
+            _layers("activation_gradient", "gradient_by_layer"),
+            _layers("attention_entropy_normalized", "attention_entropy"),
+            _layers("token_correlation"),
+            Row(
+                "gradient_by_matrix",
+                "Gradient by matrix",
+                "Size of ∂L/∂W: what the first step moves most.",
+                gradient_by_matrix.plain,
+                "parameter_gradient",
+                together="Size of ∂L/∂W, by layer or by matrix: what the first step moves most.",
+            ),
+            Row(
+                "attention_pattern",
+                "Attention pattern",
+                "A row is one token's attention: bright is where it looks. 1/n is uniform.",
+                _pattern_of_first,
+                together="A row is one token's attention, in the current design. 1/n is uniform.",
+            ),
+        )
+    }
+)
 """The figures of the page."""
-BY_CHOICE: Mapping[str, Row] = MappingProxyType({"second_moment": FIGURES["second_moment"]} | {
-    name: _layers(name) for name, row in STATISTICS.items()
-    if row.caption and name not in {figure.statistic for figure in FIGURES.values()}
-})
-"""The statistics that the list below the first chart offers: those with a caption that have no chart of their own."""
+BY_CHOICE: Mapping[str, Row] = MappingProxyType(
+    {"second_moment": FIGURES["second_moment"]}
+    | {
+        name: _layers(name)
+        for name, row in STATISTICS.items()
+        if row.caption and name not in {figure.statistic for figure in FIGURES.values()}
+    }
+)
+"""The statistics that the list below the first chart offers: those with a caption that have no
+chart of their own."""
 
 
 def row_of(name: str, layer: int = 0) -> Row:
     """The figure of any statistic of the vocabulary, or of the page.
 
     Args:
-        layer: from 1, of a statistic by position; 0 is the last one. Of others all layers are drawn.
+        layer: from 1, of a statistic by position; 0 is the last one. Of others all layers are
+        drawn.
     Raises:
         ValueError: there is no such statistic or figure; names those there are.
     """
@@ -117,11 +159,17 @@ def row_of(name: str, layer: int = 0) -> Row:
     return drawn.get(name) or FIGURES[name]
 
 
-def plot(profile: Profile, statistic: str = "second_moment", *others: Profile, layer: int = 0) -> go.Figure:
+def plot(
+    profile: Profile, statistic: str = "second_moment", *others: Profile, layer: int = 0
+) -> go.Figure:
     """One figure by itself, with a title and a legend: see `Profile.plot`."""
     row = row_of(statistic, must_be(int, "layer", layer))
-    if layer < 0 or (layer and (row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position)):
-        raise ValueError(f"layer must be 0 or more, and 0 for {statistic} unless that is by position; got {layer}")
+    if layer < 0 or (
+        layer and (row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position)
+    ):
+        raise ValueError(
+            f"layer must be 0 or more, and 0 for {statistic} unless that is by position; got {layer}"
+        )
     for number, other in enumerate(others):
         must_be(Profile, f"others[{number}]", other)
     return alone(row.draw([profile, *others]), row.title, row.caption)
@@ -136,6 +184,15 @@ def plot_comparison(comparison: Comparison, statistic: str = "") -> go.Figure:
         depths, limits = comparison.second.depth(part.site), figure.layout.yaxis
         height = Axis("", tuple(limits.range), log=limits.type == "log")
         words = f"{comparison.place(part)}: {SITE_WORDS.get(part.site, part.site)}"
-        figure.add_trace(broken_off(float(depths[part.layer - (part.site != "embed")]), words, depth_axis(depths),
-                                    height, NEUTRAL, 0.05, name="They part"))
+        figure.add_trace(
+            broken_off(
+                float(depths[part.layer - (part.site != "embed")]),
+                words,
+                depth_axis(depths),
+                height,
+                NEUTRAL,
+                0.05,
+                name="They part",
+            )
+        )
     return alone(figure, row.title, str(comparison))

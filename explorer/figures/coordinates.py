@@ -1,4 +1,5 @@
-"""The picture of a coordinate check: changes over width or depth, each over its own at the smallest size."""
+"""The picture of a coordinate check: changes over width or depth, each over its own at the smallest
+size."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def plot(check: CoordCheck, axis: Axis = "width") -> go.Figure:
-    """Changes after the last step, geometric means over seeds; the dotted line is what μP and CompleteP ask for.
+    """Changes after the last step, geometric means over seeds; the dotted line is what μP and
+    CompleteP ask for.
 
     Args:
         check: what was measured.
@@ -34,13 +36,26 @@ def plot(check: CoordCheck, axis: Axis = "width") -> go.Figure:
         points = check.points(name, axis, last)
         sizes = sorted({getattr(row, axis) for row in points})
         with np.errstate(all="ignore"):
-            logs = [np.mean(np.log([row.change for row in points if getattr(row, axis) == size])) for size in sizes]
+            logs = [
+                np.mean(np.log([row.change for row in points if getattr(row, axis) == size]))
+                for size in sizes
+            ]
             shapes.append((html.escape(name), sizes, np.exp(np.array(logs) - logs[0])))
     across = kit.axis(axis, [sizes for _, sizes, _ in shapes], log=True)
-    height = kit.axis("change, over that at the smallest", [[1.0], *(y for *_, y in shapes)], log=True, least=1.0)
-    dots = [kit.dots(x, y, Look(index), name, kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}"), log=True, size=6)
-            | {"mode": "lines+markers", "line": {"color": Look(index).hue}}
-            for index, (name, x, y) in enumerate(shapes)]
-    figure = kit.picture([*dots, kit.level(1.0, "asked for", across, height)], across, height,
-                         kit.described(f"Changes over {axis}", dots))
+    height = kit.axis(
+        "change, over that at the smallest", [[1.0], *(y for *_, y in shapes)], log=True, least=1.0
+    )
+    dots = [
+        kit.dots(
+            x, y, Look(index), name, kit.hover(name, f"{axis} %{{x}}: %{{y:.3g}}"), log=True, size=6
+        )
+        | {"mode": "lines+markers", "line": {"color": Look(index).hue}}
+        for index, (name, x, y) in enumerate(shapes)
+    ]
+    figure = kit.picture(
+        [*dots, kit.level(1.0, "asked for", across, height)],
+        across,
+        height,
+        kit.described(f"Changes over {axis}", dots),
+    )
     return kit.alone(figure, "Coordinate check", f"changes after {last} steps, over {axis}")

@@ -1,8 +1,7 @@
 """Figures as data: drawn so, packed for a browser, and their numbers as a table.
 
-`plotly.graph_objects.Figure` checks each of its properties, which takes a page longer than all else that it draws. The
-page therefore packs what was drawn as it is; the tests have plotly check it.
-"""
+`plotly.graph_objects.Figure` checks each of its properties, which takes a page longer than all else
+that it draws. The page therefore packs what was drawn as it is; the tests have plotly check it."""
 
 from __future__ import annotations
 
@@ -27,11 +26,13 @@ DTYPES = {"i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"}
 FORMULA = tuple("=+-@＝＋－＠")
 """Characters that start a formula in a spreadsheet, the wide forms too."""
 HIDDEN = "band"
-"""Kind of a trace whose numbers stand in another one: a band's ends are its dots' lowest and highest."""
+"""Kind of a trace whose numbers stand in another one: a band's ends are its dots' lowest and
+highest."""
 
 
 class Picture(Generic[Drawn]):
-    """A function that gives a figure, which plotly has checked; its `plain` gives the same as plain data.
+    """A function that gives a figure, which plotly has checked; its `plain` gives the same as plain
+    data.
 
     Args:
         draw: gives the figure as plain data.
@@ -47,7 +48,8 @@ class Picture(Generic[Drawn]):
 
 
 def packed(part: Any) -> Any:
-    """A drawn part, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also `shape`."""
+    """A drawn part, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also
+    `shape`."""
     if part is None or isinstance(part, str | bool | int):
         return part
     if isinstance(part, dict):
@@ -55,8 +57,13 @@ def packed(part: Any) -> Any:
     if isinstance(part, list | tuple):
         return [packed(value) for value in part]
     if isinstance(part, np.ndarray):
-        kind, data = f"{part.dtype.kind}{part.dtype.itemsize}", base64.b64encode(part.tobytes()).decode()
-        return {"dtype": kind, "bdata": data} | ({"shape": ", ".join(map(str, part.shape))} if part.ndim > 1 else {})
+        kind, data = (
+            f"{part.dtype.kind}{part.dtype.itemsize}",
+            base64.b64encode(part.tobytes()).decode(),
+        )
+        return {"dtype": kind, "bdata": data} | (
+            {"shape": ", ".join(map(str, part.shape))} if part.ndim > 1 else {}
+        )
     return part.item() if isinstance(part, np.generic) else part
 
 
@@ -64,7 +71,8 @@ def packed(part: Any) -> Any:
 
 
 class Point(NamedTuple):
-    """One number of a figure, as a row of the table; None stands for a field that its trace lacks."""
+    """One number of a figure, as a row of the table; None stands for a field that its trace
+    lacks."""
 
     series: str
     kind: str
@@ -79,7 +87,8 @@ class Point(NamedTuple):
 
 
 def to_csv(figure: Mapping[str, Any]) -> str:
-    """The numbers of a figure as CSV, with no cell that a spreadsheet takes for a formula; see `table`."""
+    """The numbers of a figure as CSV, with no cell that a spreadsheet takes for a formula; see
+    `table`."""
     names, rows = table(figure)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -89,7 +98,8 @@ def to_csv(figure: Mapping[str, Any]) -> str:
 
 
 def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
-    """Headings and rows of a figure's numbers: its axis titles with their units; nan and infinities are kept.
+    """Headings and rows of a figure's numbers: its axis titles with their units; nan and infinities
+    are kept.
 
     Args:
         figure: as `plotly.graph_objects.Figure.to_dict` gives it, typed arrays and all.
@@ -98,17 +108,23 @@ def table(figure: Mapping[str, Any]) -> tuple[list[str], list[list[object]]]:
     """
     drawn = [point for trace in figure.get("data", ()) for point in points(trace)]
     names = ["series", "kind", *headings(figure), "lowest", "highest", "standard error"]
-    kept = [place for place, name in enumerate(Point._fields)
-            if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in drawn)]
+    kept = [
+        place
+        for place, name in enumerate(Point._fields)
+        if name in ("series", "kind", "x", "y") or any(point[place] is not None for point in drawn)
+    ]
     return [names[place] for place in kept], [[point[place] for place in kept] for point in drawn]
 
 
 def headings(figure: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Titles of the two axes and the color, each with its unit; x, y, z where traces have several axes."""
+    """Titles of the two axes and the color, each with its unit; x, y, z where traces have several
+    axes."""
     layout, data = figure.get("layout", {}), figure.get("data", ())
     titles = []
     for name in ("x", "y"):
-        axes = {str(trace.get(f"{name}axis", name)).replace(name, f"{name}axis", 1) for trace in data}
+        axes = {
+            str(trace.get(f"{name}axis", name)).replace(name, f"{name}axis", 1) for trace in data
+        }
         titled = {_title(layout.get(axis, {})) for axis in axes or {f"{name}axis"}}
         titles.append(titled.pop() if len(titled) == 1 else "")
     bars = [_title(trace.get("colorbar", {})) for trace in data if trace.get("type") == "heatmap"]
@@ -125,16 +141,30 @@ def points(trace: Mapping[str, Any]) -> Iterator[Point]:
         return
     x, y, words = (unpacked(trace.get(key, ())) for key in ("x", "y", "text"))
     own, meta = unpacked(trace.get("customdata", ())), trace.get("meta") or {}
-    ends = _ends(trace, y) or ([row[:meta["ends"]] for row in own] if meta.get("ends") else [])
+    ends = _ends(trace, y) or ([row[: meta["ends"]] for row in own] if meta.get("ends") else [])
     if "exact" in meta:  # values that have no place on the axis
         y = [row[meta["exact"]] if isinstance(row, list) else row for row in own]
-    for across, up, word, (low, high, *error) in zip_longest(x, y, words, ends or [(None, None)] * len(y)):
-        if not (kind == "mark" and (word or across is None)):  # a word stands where there is room, not at a number
-            yield Point(name, kind, _untagged(across), "nan" if up is None else _untagged(up), None, low, high, *error)
+    for across, up, word, (low, high, *error) in zip_longest(
+        x, y, words, ends or [(None, None)] * len(y)
+    ):
+        if not (
+            kind == "mark" and (word or across is None)
+        ):  # a word stands where there is room, not at a number
+            yield Point(
+                name,
+                kind,
+                _untagged(across),
+                "nan" if up is None else _untagged(up),
+                None,
+                low,
+                high,
+                *error,
+            )
 
 
 def kind_of(trace: Mapping[str, Any]) -> str:
-    """Whether a trace was measured or is theory: it says so itself, or else dots are measured, lines are theory."""
+    """Whether a trace was measured or is theory: it says so itself, or else dots are measured,
+    lines are theory."""
     kind, mode = (trace.get("meta") or {}).get("kind"), str(trace.get("mode", "lines"))
     if kind:
         return str(kind)
@@ -146,10 +176,11 @@ def kind_of(trace: Mapping[str, Any]) -> str:
 
 
 def _cells(trace: Mapping[str, Any], name: str, kind: str) -> Iterator[Point]:
-    """The cells of a heat map; where they show a logarithm, `customdata` has the numbers themselves.
+    """The cells of a heat map; where they show a logarithm, `customdata` has the numbers
+    themselves.
 
-    Of several numbers a cell the first is its own, and where `meta` says `ends`, the next two are its spread.
-    """
+    Of several numbers a cell the first is its own, and where `meta` says `ends`, the next two are
+    its spread."""
     rows = unpacked(trace.get("customdata", trace.get("z", ())))
     x, y = (unpacked(trace[key]) if key in trace else None for key in ("x", "y"))
     ends = bool((trace.get("meta") or {}).get("ends"))
@@ -157,8 +188,15 @@ def _cells(trace: Mapping[str, Any], name: str, kind: str) -> Iterator[Point]:
         for across, held in enumerate(row):
             value, *more = list(np.atleast_1d(held))
             low, high = more[:2] if ends else (None, None)
-            yield Point(name, kind, _place(trace, "x", x, across), _place(trace, "y", y, down),
-                        "nan" if value is None else value, low, high)
+            yield Point(
+                name,
+                kind,
+                _place(trace, "x", x, across),
+                _place(trace, "y", y, down),
+                "nan" if value is None else value,
+                low,
+                high,
+            )
 
 
 def _place(trace: Mapping[str, Any], key: str, given: Sequence[Any] | None, number: int) -> object:
@@ -177,7 +215,11 @@ def _ends(trace: Mapping[str, Any], y: Sequence[Any]) -> list[tuple[Any, Any]]:
     bars = trace.get("error_y") or {}
     up = unpacked(bars.get("array", ()))
     down = unpacked(bars["arrayminus"]) if "arrayminus" in bars else up
-    return [(value - below, value + above) for value, below, above in zip(y, down, up, strict=True)] if up else []
+    return (
+        [(value - below, value + above) for value, below, above in zip(y, down, up, strict=True)]
+        if up
+        else []
+    )
 
 
 def _title(part: Mapping[str, Any]) -> str:
@@ -186,7 +228,8 @@ def _title(part: Mapping[str, Any]) -> str:
 
 
 def unpacked(values: Any) -> list[Any]:
-    """A list of numbers or texts, nested where there are rows, from a list or from one of plotly's typed arrays.
+    """A list of numbers or texts, nested where there are rows, from a list or from one of plotly's
+    typed arrays.
 
     Raises:
         ValueError: it is packed in a way that plotly has not.
@@ -194,7 +237,9 @@ def unpacked(values: Any) -> list[Any]:
     if not isinstance(values, Mapping):
         return [list(row) if isinstance(row, list | tuple) else row for row in values]
     if values["dtype"] not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(sorted(DTYPES))}; got {values['dtype']!r}")
+        raise ValueError(
+            f"dtype must be one of {', '.join(sorted(DTYPES))}; got {values['dtype']!r}"
+        )
     array = np.frombuffer(base64.b64decode(values["bdata"]), dtype=f"<{values['dtype']}")
     shape = [int(size) for size in str(values.get("shape", len(array))).split(",")]
     rows = array.reshape(shape)
@@ -202,13 +247,16 @@ def unpacked(values: Any) -> list[Any]:
 
 
 def cell(value: object) -> object:
-    """A number with every digit that its type has, a text that no spreadsheet takes for a formula, "" for None."""
+    """A number with every digit that its type has, a text that no spreadsheet takes for a formula,
+    "" for None."""
     return guarded(value) if isinstance(value, str) else "" if value is None else str(value)
 
 
 def guarded(text: str) -> str:
     """A text with an apostrophe before it where a spreadsheet would compute it."""
-    return f"'{text}" if text[:1] in ("\t", "\r", "\n") or text.lstrip().startswith(FORMULA) else text
+    return (
+        f"'{text}" if text[:1] in ("\t", "\r", "\n") or text.lstrip().startswith(FORMULA) else text
+    )
 
 
 def untagged(markup: str) -> str:

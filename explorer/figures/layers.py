@@ -1,4 +1,5 @@
-"""Charts of profiles: a statistic by layer, by position or by matrix, as its row says; the attention pattern.
+"""Charts of profiles: a statistic by layer, by position or by matrix, as its row says; the
+attention pattern.
 
 Also a chart about which a question is asked: empty while it stands, then with the guess.
 """
@@ -34,7 +35,15 @@ from explorer.figures.series import (
     spread,
 )
 from explorer.figures.words import typeset
-from explorer.profile import ROWS, VOCABULARY, WEIGHT_STATISTICS, Array, Profile, Statistic, index_of
+from explorer.profile import (
+    ROWS,
+    VOCABULARY,
+    WEIGHT_STATISTICS,
+    Array,
+    Profile,
+    Statistic,
+    index_of,
+)
 
 STATISTIC = "parameter_gradient"
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
@@ -48,7 +57,8 @@ MOST_CELLS = 256
 """Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
 
 MOST_LETTERS, LONGEST_PART = 12, 6
-"""Characters of a sentence that have a label each where they have room on a phone, and those of a part of a word."""
+"""Characters of a sentence that have a label each where they have room on a phone, and those of a
+part of a word."""
 SPACE = "␣"
 """Stands for a space where characters have a label each."""
 
@@ -62,14 +72,18 @@ GUESS = "your guess"
 
 
 @Picture
-def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
-    """A statistic along the residual stream, or of its sites by layer, with its marks, on a log axis if it has one.
+def by_layer(
+    statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()
+) -> Plain:
+    """A statistic along the residual stream, or of its sites by layer, with its marks, on a log
+    axis if it has one.
 
     Dots: mean over seeds, or median over heads and seeds. Band: lowest to highest.
 
     Args:
         statistic: its name in the vocabulary.
-        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
+        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has
+            it.
     """
     row = VOCABULARY[statistic]
     if words := _never(row, profiles):
@@ -80,20 +94,30 @@ def by_layer(statistic: str, profiles: Sequence[Profile], looks: Sequence[Legend
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
     whose_value = "the median head's" if row.by_head else "the"
     sentence = f"{where}<br>{whose_value} {row.label.lower()} is %{{y:.3g}} {row.compared}".rstrip()
-    return _over_depth(named, height, rows([curve for _, curve in named], height.log, sentence), row.marks, "right",
-                       f"{row.label}, residual stream" if row.on_stream else row.label)
+    return _over_depth(
+        named,
+        height,
+        rows([curve for _, curve in named], height.log, sentence),
+        row.marks,
+        "right",
+        f"{row.label}, residual stream" if row.on_stream else row.label,
+    )
 
 
 @Picture
-def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), layer: int = 0
-                ) -> Plain:
-    """A statistic of one layer over the position of a token, from 1, both axes as the statistic's row has them.
+def by_position(
+    statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), layer: int = 0
+) -> Plain:
+    """A statistic of one layer over the position of a token, from 1, both axes as the statistic's
+    row has them.
 
-    Dots: mean over seeds. Band: lowest to highest seed. Where values are not finite an upright stands.
+    Dots: mean over seeds. Band: lowest to highest seed. Where values are not finite an upright
+    stands.
 
     Args:
         statistic: a row of the vocabulary that has values by position.
-        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has it.
+        looks: the design of each profile where the caller keeps the marks, as `palette.designs` has
+            it.
         layer: from 1; 0 is the last, and so is one that a design does not have.
     """
     row = VOCABULARY[statistic]
@@ -112,20 +136,32 @@ def by_position(statistic: str, profiles: Sequence[Profile], looks: Sequence[Leg
     if not series:
         return kit.blank.plain(NO_POSITIONS)
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
-    across = kit.axis("token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True)
-    sentence = f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
+    across = kit.axis(
+        "token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True
+    )
+    sentence = (
+        f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
+    )
     curves = rows(series, height.log, sentence)
-    ends = [(float(curve.depth[bad[0]]), curve.design.hue) for curve in series
-            if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))]
+    ends = [
+        (float(curve.depth[bad[0]]), curve.design.hue)
+        for curve in series
+        if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))
+    ]
     height = height.with_room(kit.room_for_words(len(ends)))
     levels = [kit.level(value, words, across, height) for value, words in row.marks.items()]
-    lost = [kit.capped(end, "not finite", across, height, hue, number)
-            for number, (end, hue) in enumerate(ends, start=1)]
-    return kit.picture.plain([*levels, *curves, *lost], across, height, kit.described(row.label, curves))
+    lost = [
+        kit.capped(end, "not finite", across, height, hue, number)
+        for number, (end, hue) in enumerate(ends, start=1)
+    ]
+    return kit.picture.plain(
+        [*levels, *curves, *lost], across, height, kit.described(row.label, curves)
+    )
 
 
 def _never(row: Statistic, profiles: Sequence[Profile]) -> str:
-    """The sentence in place of a statistic that none of the designs can have; empty where one may have it."""
+    """The sentence in place of a statistic that none of the designs can have; empty where one may
+    have it."""
     configs = [config for config in {profile.config for profile in profiles} if config]
     if not configs or any(profile.config is None for profile in profiles):
         return ""
@@ -137,53 +173,97 @@ def _never(row: Statistic, profiles: Sequence[Profile]) -> str:
 
 def statistic_axis(row: Statistic, held: Sequence[ArrayLike], symbol: str = "") -> kit.Axis:
     """The axis of a statistic: it holds the given values, the statistic's bounds and marks."""
-    bounds = [] if row.name in WEIGHT_STATISTICS else [end for end in row.bounds if np.isfinite(end)]
-    return kit.axis(f"{symbol or row.symbol} ({row.unit})", [list(row.marks), bounds, *held], log=row.log,
-                least=kit.LEAST if row.log else 0.0, top=kit.TOP)
+    bounds = (
+        [] if row.name in WEIGHT_STATISTICS else [end for end in row.bounds if np.isfinite(end)]
+    )
+    return kit.axis(
+        f"{symbol or row.symbol} ({row.unit})",
+        [list(row.marks), bounds, *held],
+        log=row.log,
+        least=kit.LEAST if row.log else 0.0,
+        top=kit.TOP,
+    )
 
 
-def _over_depth(named: Sequence[tuple[str, Series]], height: kit.Axis, curves: Sequence[kit.Trace],
-                marks: Mapping[float, str], side: str, subject: str) -> Plain:
-    """A chart over depth: levels, curves, and the marks of zeros and of values that are not finite."""
+def _over_depth(
+    named: Sequence[tuple[str, Series]],
+    height: kit.Axis,
+    curves: Sequence[kit.Trace],
+    marks: Mapping[float, str],
+    side: str,
+    subject: str,
+) -> Plain:
+    """A chart over depth: levels, curves, and the marks of zeros and of values that are not
+    finite."""
     series = [row for _, row in named]
     across = kit.depth_axis(*(row.depth for row in series))
     lost = breakdowns(series)
     height = height.with_room(room_for_breaks(lost))
     levels = [kit.level(value, words, across, height, side) for value, words in marks.items()]
-    traces = [*levels, *curves, *(floor(named, height) if height.log else []), *broken(lost, across, height)]
+    traces = [
+        *levels,
+        *curves,
+        *(floor(named, height) if height.log else []),
+        *broken(lost, across, height),
+    ]
     return kit.picture.plain(traces, across, height, describe(subject, named))
 
 
 @Picture
-def gradient_by_matrix(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), matrix: str = "") -> Plain:
+def gradient_by_matrix(
+    profiles: Sequence[Profile], looks: Sequence[LegendEntry] = (), matrix: str = ""
+) -> Plain:
     """Frobenius norm of the loss gradient by each weight matrix of each layer, on a log axis.
 
-    One design: marks and a hue a matrix, with a legend. Several: each in its own marks, of one `matrix`,
-    or, where none is chosen, of a layer's whole gradient. The dotted level is the geometric mean: flat would lie on it.
-    """
+    One design: marks and a hue a matrix, with a legend. Several: each in its own marks, of one
+    `matrix`, or, where none is chosen, of a layer's whole gradient. The dotted level is the
+    geometric mean: flat would lie on it."""
     looks = designs(profiles, looks)
     alone = len({design.index for design in looks}) < 2
     if alone:
-        named = [(name, row) for name in MATRIX_MARKS for row in by_depth(profiles, STATISTIC, name, looks)]
+        named = [
+            (name, row)
+            for name in MATRIX_MARKS
+            for row in by_depth(profiles, STATISTIC, name, looks)
+        ]
     else:
-        named = [("", row) for row in (by_depth(profiles, STATISTIC, matrix, looks) if matrix
-                                       else _totals(profiles, looks))]
+        named = [
+            ("", row)
+            for row in (
+                by_depth(profiles, STATISTIC, matrix, looks) if matrix else _totals(profiles, looks)
+            )
+        ]
     series = [row for _, row in named]
     title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
     held = [part for row in series for part in row.drawn_values]
     height = kit.axis(title, held, log=True, least=kit.LEAST, top=kit.TOP)
     subject = matrix or "all matrices together"
-    curves = _by_matrix(named) if alone else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
-    figure = _over_depth(named, height, curves, dict.fromkeys(_level(series), "flat"), "left",
-                         f"Gradient norm of {'each matrix' if alone else subject}")
+    curves = (
+        _by_matrix(named)
+        if alone
+        else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
+    )
+    figure = _over_depth(
+        named,
+        height,
+        curves,
+        dict.fromkeys(_level(series), "flat"),
+        "left",
+        f"Gradient norm of {'each matrix' if alone else subject}",
+    )
     return _with_legend(figure) if alone else figure
 
 
 @Picture
-def weights_by_matrix(statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
-    """A statistic of the weights themselves, each matrix of each layer with its symbol, and the vocabulary's marks."""
+def weights_by_matrix(
+    statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()
+) -> Plain:
+    """A statistic of the weights themselves, each matrix of each layer with its symbol, and the
+    vocabulary's marks."""
     row, looks = VOCABULARY[statistic], designs(profiles, looks)
-    named = [(name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, looks)]
+    named = [
+        (name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, looks)
+    ]
     height = statistic_axis(row, [part for _, line in named for part in line.drawn_values])
     sentence = f"In layer %{{{{x}}}} the {row.label.lower()}<br>of {{}} is %{{{{y:.3g}}}}"
     curves = _by_matrix(named, row.log, sentence)
@@ -196,13 +276,16 @@ def _with_legend(figure: Plain) -> Plain:
 
 
 def _totals(profiles: Sequence[Profile], looks: Sequence[LegendEntry]) -> list[Series]:
-    """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has any."""
+    """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has
+    any."""
     totals = []
     for design, profile in zip(looks, profiles, strict=True):
         held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
         if held:
             whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
-            totals.append(spread(VOCABULARY[STATISTIC], design, profile, profile.depth(held[0]), whole))
+            totals.append(
+                spread(VOCABULARY[STATISTIC], design, profile, profile.depth(held[0]), whole)
+            )
     return totals
 
 
@@ -213,10 +296,16 @@ def _level(series: Sequence[Series]) -> list[float]:
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
-def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE) -> list[kit.Trace]:
-    """Dots and lines, each matrix with its symbol and dash and one entry of the legend; of one design, its hue."""
+def _by_matrix(
+    named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE
+) -> list[kit.Trace]:
+    """Dots and lines, each matrix with its symbol and dash and one entry of the legend; of one
+    design, its hue."""
     if len({row.design.index for _, row in named}) < 2:
-        named = [(name, replace(row, design=replace(row.design, index=MATRIX_MARKS[name].hue))) for name, row in named]
+        named = [
+            (name, replace(row, design=replace(row.design, index=MATRIX_MARKS[name].hue)))
+            for name, row in named
+        ]
     traces = [trace for _, row in named for trace in band(row, log)]
     for matrix, row in named:
         mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
@@ -230,7 +319,8 @@ def _by_matrix(named: Sequence[tuple[str, Series]], log: bool = True, words: str
 
 @Picture
 def attention_pattern(profile: Profile) -> Plain:
-    """Attention weights `[query, key]` of the profile's chosen layer and head as a heat map; a row sums to 1.
+    """Attention weights `[query, key]` of the profile's chosen layer and head as a heat map; a row
+    sums to 1.
 
     What a causal mask hides stays blank. The uniform weight 1/n is marked on the color scale.
     """
@@ -240,18 +330,31 @@ def attention_pattern(profile: Profile) -> Plain:
         return {"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)}
     tokens, (layer, head) = len(profile.pattern), profile.pattern_of
     causal = profile.config is not None and profile.config.causal
-    shown, block = coarse(np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern)
+    shown, block = coarse(
+        np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern
+    )
     finite = shown[np.isfinite(shown)]
-    heading = f"layer {layer}, head {head + 1}" + (f", blocks of {block} × {block} tokens" if block > 1 else "")
+    heading = f"layer {layer}, head {head + 1}" + (
+        f", blocks of {block} × {block} tokens" if block > 1 else ""
+    )
     lost = "" if np.isfinite(profile.pattern).all() else ", not finite where blank"
     top = float(finite.max(initial=0.0)) or 1.0
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."
     heat = {
-        "type": "heatmap", "name": heading, "z": kit.compact(shown), "x0": (block - 1) / 2, "dx": block,
-        "y0": (block - 1) / 2, "dy": block, "zmin": 0.0, "zmax": top, "colorscale": COLORS,
-        "hoverongaps": False, "colorbar": _scale(tokens, top),
-        "hovertemplate":
-            "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>",
+        "type": "heatmap",
+        "name": heading,
+        "z": kit.compact(shown),
+        "x0": (block - 1) / 2,
+        "dx": block,
+        "y0": (block - 1) / 2,
+        "dy": block,
+        "zmin": 0.0,
+        "zmax": top,
+        "colorscale": COLORS,
+        "hoverongaps": False,
+        "colorbar": _scale(tokens, top),
+        "hovertemplate": "Query token %{y:.0f}<br>gives %{z:.3g} of its attention"
+        "<br>to key token %{x:.0f}<extra></extra>",
     }
     figure = {"data": [heat], "layout": _layout(words, heading + lost, tokens)}
     sentence = profile.config.design.sentence if profile.config else ""
@@ -259,23 +362,35 @@ def attention_pattern(profile: Profile) -> Plain:
 
 
 def _lettered(figure: Plain, sentence: str) -> Plain:
-    """A pattern with the tokens of a sentence: on hovering the two characters, on the axes each, or the words of many.
+    """A pattern with the tokens of a sentence: on hovering the two characters, on the axes each, or
+    the words of many.
 
-    A word stands at its middle; a long one in parts, each at its own. They may come from anybody, and are escaped.
-    """
+    A word stands at its middle; a long one in parts, each at its own. They may come from anybody,
+    and are escaped."""
     letters = [html.escape(letter, quote=False) for letter in sentence]
-    parts = [*re.finditer(rf"\S{{1,{LONGEST_PART}}}" if len(sentence) > MOST_LETTERS else ".", sentence)]
-    axis = {"tickvals": [(part.start() + part.end() - 1) / 2 for part in parts],
-            "ticktext": [html.escape(part[0].replace(" ", SPACE), quote=False) for part in parts]}
+    parts = [
+        *re.finditer(rf"\S{{1,{LONGEST_PART}}}" if len(sentence) > MOST_LETTERS else ".", sentence)
+    ]
+    axis = {
+        "tickvals": [(part.start() + part.end() - 1) / 2 for part in parts],
+        "ticktext": [html.escape(part[0].replace(" ", SPACE), quote=False) for part in parts],
+    }
     heat, layout = figure["data"][0], figure["layout"]
     words = [[f"{query} → {key}" for key in letters] for query in letters]
-    heat |= {"text": words, "hovertemplate": heat["hovertemplate"].replace("<extra>", "<br>%{text}<extra>")}
-    layout |= {"xaxis": layout["xaxis"] | axis, "yaxis": layout["yaxis"] | axis | {"automargin": True}}
+    heat |= {
+        "text": words,
+        "hovertemplate": heat["hovertemplate"].replace("<extra>", "<br>%{text}<extra>"),
+    }
+    layout |= {
+        "xaxis": layout["xaxis"] | axis,
+        "yaxis": layout["yaxis"] | axis | {"automargin": True},
+    }
     return figure
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:
-    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell is.
+    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell
+    is.
 
     A block that holds something visible shows the mean of what is visible in it.
     """
@@ -298,7 +413,9 @@ def _scale(tokens: int, top: float) -> dict[str, Any]:
         ticks[top] = f"1/{tokens}" if share > 0.999 else f"≈ 1/{tokens}"
     elif share > 0.1:
         ticks[1 / tokens] = f"1/{tokens}"
-    return kit.colorbar("weight (share of its row)", tickvals=list(ticks), ticktext=list(ticks.values()))
+    return kit.colorbar(
+        "weight (share of its row)", tickvals=list(ticks), ticktext=list(ticks.values())
+    )
 
 
 def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
@@ -309,7 +426,8 @@ def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
     return kit.sheet(across.layout | bare, down.layout | bare, description, **kit.headline(heading))
 
 
-# A chart while a question about it stands: its axes alone; and afterwards, with the guess beside the measurement.
+# A chart while a question about it stands: its axes alone; and afterwards, with the guess beside
+# the measurement.
 
 
 def withheld() -> go.Figure:
@@ -325,7 +443,9 @@ def asked(row: Statistic, layers: int, extent: tuple[float, float]) -> go.Figure
     """
     low, high = extent
     length = high - low
-    height = kit.Axis(f"{row.symbol} ({row.unit})", (low - kit.AIR * length, high + kit.TOP * length), row.log)
+    height = kit.Axis(
+        f"{row.symbol} ({row.unit})", (low - kit.AIR * length, high + kit.TOP * length), row.log
+    )
     across = kit.depth_axis(float(layers))
     marks = [kit.level(value, words, across, height) for value, words in row.marks.items()]
     return kit.picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}")
@@ -343,7 +463,9 @@ def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Fig
     air = kit.AIR * (high - low)
     figure.layout.yaxis.range = (min(low, heights.min() - air), max(high, heights.max() + air))
     figure.add_trace(_guess(x, y))
-    figure.layout.meta = {"description": f"{figure.layout.meta['description']} {kit.ends(GUESS, x, y, 'depth ')}"}
+    figure.layout.meta = {
+        "description": f"{figure.layout.meta['description']} {kit.ends(GUESS, x, y, 'depth ')}"
+    }
     return figure
 
 
@@ -351,8 +473,15 @@ def _guess(x: Array, y: Array) -> dict[str, Any]:
     words = [""] * len(x)
     words[len(words) // 2] = GUESS
     return {
-        "type": "scatter", "mode": "lines+markers+text", "name": GUESS, "x": kit.compact(x), "y": kit.compact(y),
-        "text": words, "textposition": "top center", "textfont": {"size": 11}, "cliponaxis": False,
+        "type": "scatter",
+        "mode": "lines+markers+text",
+        "name": GUESS,
+        "x": kit.compact(x),
+        "y": kit.compact(y),
+        "text": words,
+        "textposition": "top center",
+        "textfont": {"size": 11},
+        "cliponaxis": False,
         "line": {"color": NEUTRAL, "width": 2, "dash": "dash"},
         "marker": {"color": NEUTRAL, "symbol": "x-thin-open", "size": 8, "line": {"width": 2}},
         "hovertemplate": f"<b>{GUESS}</b><br>%{{y:.3g}} at depth %{{x:~g}}<extra></extra>",

@@ -1,8 +1,7 @@
 """Hues, symbols and dashes: fixed by the design, the same in every figure.
 
-Colors never carry meaning alone: a design has its symbol and its dash too, so that a figure survives a black-and-white
-printer and every kind of color vision.
-"""
+Colors never carry meaning alone: a design has its symbol and its dash too, so that a figure
+survives a black-and-white printer and every kind of color vision."""
 
 from __future__ import annotations
 
@@ -23,10 +22,12 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 NEUTRAL = "rgba(128, 128, 128, 0.8)"
 """Gray of reference marks, legible on light and on dark paper alike."""
 SEQUENTIAL = "Cividis"
-"""Perceptually uniform, and the same to all kinds of color vision (Nuñez, Anderton & Renslow 2018)."""
+"""Perceptually uniform, and the same to all kinds of color vision (Nuñez, Anderton & Renslow
+2018)."""
 DIVERGING = ("#0b4a8f", "#3f8fc4", "#a3c8df", "#d8d5cc", "#ecbd85", "#d9822b", "#8f3b04")
-"""Too little, healthy, too much: blue to orange, which all kinds of color vision tell apart, as do lighter and darker.
-The middle is a gray that is seen on white paper, the ends are still seen on black."""
+"""Too little, healthy, too much: blue to orange, which all kinds of color vision tell apart, as do
+lighter and darker. The middle is a gray that is seen on white paper, the ends are still seen on
+black."""
 
 
 class MatrixMark(NamedTuple):
@@ -37,20 +38,23 @@ class MatrixMark(NamedTuple):
     hue: int
 
 
-MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType({
-    # One shape a pair that works together; full for the one that is applied first, hollow for the other. Six hues.
-    "W_Q": MatrixMark("circle", "solid", 0),
-    "W_K": MatrixMark("circle-open", "dot", 5),
-    "W_V": MatrixMark("square", "solid", 2),
-    "W_O": MatrixMark("square-open", "dot", 1),
-    "W_G": MatrixMark("cross", "dash", 0),
-    "W_gate": MatrixMark("diamond", "dash", 1),
-    "W_in": MatrixMark("triangle-up", "solid", 4),
-    "W_out": MatrixMark("triangle-up-open", "dot", 3),
-    "sink": MatrixMark("pentagon", "dash", 5),
-    "alpha": MatrixMark("star", "dash", 4),
-    "mix": MatrixMark("hexagon", "dash", 3),
-})
+MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType(
+    {
+        # One shape a pair that works together; full for the one that is applied first, hollow for
+        # the other. Six hues.
+        "W_Q": MatrixMark("circle", "solid", 0),
+        "W_K": MatrixMark("circle-open", "dot", 5),
+        "W_V": MatrixMark("square", "solid", 2),
+        "W_O": MatrixMark("square-open", "dot", 1),
+        "W_G": MatrixMark("cross", "dash", 0),
+        "W_gate": MatrixMark("diamond", "dash", 1),
+        "W_in": MatrixMark("triangle-up", "solid", 4),
+        "W_out": MatrixMark("triangle-up-open", "dot", 3),
+        "sink": MatrixMark("pentagon", "dash", 5),
+        "alpha": MatrixMark("star", "dash", 4),
+        "mix": MatrixMark("hexagon", "dash", 3),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class Look:
 
     @property
     def symbol(self) -> str:
-        """Symbol of its dots, shifted at each round of the hues: hue and symbol together are unique up to 36."""
+        """Symbol of its dots, shifted at each round of the hues: hue and symbol together are unique
+        up to 36."""
         return SYMBOLS[(self.index + self.index // len(HUES)) % len(SYMBOLS)]
 
     @property
@@ -94,7 +99,8 @@ class LegendEntry(Look):
         return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
 
     def named(self, words: str) -> str:
-        """The heading with words after it, such as "predicted"; the words alone where it is empty."""
+        """The heading with words after it, such as "predicted"; the words alone where it is
+        empty."""
         return f"{self.heading}, {words}" if self.heading else words
 
 
@@ -102,23 +108,30 @@ def designs(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> l
     """The design of each profile, in the same order.
 
     Args:
-        looks: the design of each profile, where the caller knows: marks that are kept while others come and go. Left
-            out, designs are numbered as they come: profiles of one config share one; a model that is not ours shares
-            its twin's, where no other does.
+        looks: the design of each profile, where the caller knows: marks that are kept while others
+            come and go. Left out, designs are numbered as they come: profiles of one config share
+            one; a model that is not ours shares its twin's, where no other does.
     Raises:
         ValueError: as many designs are wanted as there are profiles, or none.
     """
     if looks:
         if len(looks) != len(profiles):
-            raise ValueError(f"looks must name one design a profile; got {len(looks)} for {len(profiles)} profiles")
+            raise ValueError(
+                f"looks must name one design a profile; got {len(looks)} for {len(profiles)} profiles"
+            )
         return list(looks)
     twins = [profile.twin for profile in profiles]
-    keys = [profile.config or (profile.twin if profile.twin and twins.count(profile.twin) == 1 else number)
-            for number, profile in enumerate(profiles)]
+    keys = [
+        profile.config
+        or (profile.twin if profile.twin and twins.count(profile.twin) == 1 else number)
+        for number, profile in enumerate(profiles)
+    ]
     own = list(dict.fromkeys(keys))
     labels = _labels([key if isinstance(key, Config) else None for key in own])
-    return [LegendEntry(own.index(key), profile.config, labels[own.index(key)])
-            for key, profile in zip(keys, profiles, strict=True)]
+    return [
+        LegendEntry(own.index(key), profile.config, labels[own.index(key)])
+        for key, profile in zip(keys, profiles, strict=True)
+    ]
 
 
 def _labels(configs: Sequence[Config | None]) -> list[str]:
@@ -130,12 +143,16 @@ def _labels(configs: Sequence[Config | None]) -> list[str]:
     if len(known) < len(configs):
         return numbered
     fields = [
-        (spec.about.label, name) for name, spec in Config.specs().items()
+        (spec.about.label, name)
+        for name, spec in Config.specs().items()
         if any(getattr(config, name) != getattr(known[0], name) for config in known)
     ]
     if len(fields) > 2:
         return numbered
-    return [", ".join(f"{label.lower()} {_shown(getattr(config, name))}" for label, name in fields) for config in known]
+    return [
+        ", ".join(f"{label.lower()} {_shown(getattr(config, name))}" for label, name in fields)
+        for config in known
+    ]
 
 
 def _shown(value: object) -> str:

@@ -1,8 +1,9 @@
-"""Why a picture looks as it does: a line with the recursion or law, the lesson that derives it, and the paper.
+"""Why a picture looks as it does: a line with the recursion or law, the lesson that derives it, and
+the paper.
 
-The sentences stand in `why.toml`. Which law holds for a design is read from its rows and checked against its predicted
-profile: where that has other numbers, as with layers that are copies of one another, the line stays empty.
-"""
+The sentences stand in `why.toml`. Which law holds for a design is read from its rows and checked
+against its predicted profile: where that has other numbers, as with layers that are copies of one
+another, the line stays empty."""
 
 from __future__ import annotations
 
@@ -30,13 +31,15 @@ class Why(NamedTuple):
     words: str = ""
     """One line."""
     lesson: str = ""
-    """Name of the lesson that derives it, a key of `glossary.LESSONS`; empty in that lesson itself."""
+    """Name of the lesson that derives it, a key of `glossary.LESSONS`; empty in that lesson
+    itself."""
     source: str = ""
     """Author and year, as `papers.bib` has them."""
 
 
 class Law(NamedTuple):
-    """A sentence of `why.toml` that holds for a design: its key, and the values of its placeholders."""
+    """A sentence of `why.toml` that holds for a design: its key, and the values of its
+    placeholders."""
 
     key: str
     values: Mapping[str, object] = MappingProxyType({})
@@ -54,7 +57,8 @@ class Steps(NamedTuple):
     """Second moment of the stream after the sublayer; and next, by the law of its sum or norm."""
     expected: Array
     gradient: Array
-    """Mean squared gradient before the sublayer, over that after it; and next, what the stream alone passes."""
+    """Mean squared gradient before the sublayer, over that after it; and next, what the stream
+    alone passes."""
     least: Array
 
     def among(self, chosen: Array) -> Steps:
@@ -62,31 +66,57 @@ class Steps(NamedTuple):
         return Steps(list(compress(self.places, chosen)), *(values[chosen] for values in self[1:]))
 
     def law(self, words: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:
-        """The key and formula that all of them have, or none; each kind of sublayer is asked once."""
-        laws = (words(*kind) for kind in dict.fromkeys(zip(self.places, self.silent.tolist(), strict=True)))
+        """The key and formula that all of them have, or none; each kind of sublayer is asked
+        once."""
+        laws = (
+            words(*kind)
+            for kind in dict.fromkeys(zip(self.places, self.silent.tolist(), strict=True))
+        )
         first = next(laws, ("", ""))
         return first if all(law == first for law in laws) else ("", "")
 
 
 def _steps(predicted: Profile, config: Config) -> Steps:
     design = config.design
-    q, gradients = (_along(predicted, name, config) for name in ("second_moment", "activation_gradient"))
-    output = np.ravel([predicted.values["second_moment", site][0] for site in ("attn_out", "mlp_out")
-                       if ("second_moment", site) in predicted.values], order="F")
+    q, gradients = (
+        _along(predicted, name, config) for name in ("second_moment", "activation_gradient")
+    )
+    output = np.ravel(
+        [
+            predicted.values["second_moment", site][0]
+            for site in ("attn_out", "mlp_out")
+            if ("second_moment", site) in predicted.values
+        ],
+        order="F",
+    )
     q, gradients = (line if design.attends else line[::2] for line in (q, gradients))
     places = design.sublayers if design.attends else design.sublayers[1::2]
-    skip, branch = (np.array([getattr(place, name) for place in places]) ** 2 for name in ("skip", "branch"))
+    skip, branch = (
+        np.array([getattr(place, name) for place in places]) ** 2 for name in ("skip", "branch")
+    )
     normed = {place.norms: place.has("sum") for place in design.kinds}
-    reset, total = np.array([normed[place.norms] for place in places]), skip * q[:-1] + branch * output
-    every = Steps(places, reset, branch * output == 0, q[1:], np.where(reset, 1.0, total),
-                  gradients[:-1] / gradients[1:], skip / np.where(reset, total, 1.0))
+    reset, total = (
+        np.array([normed[place.norms] for place in places]),
+        skip * q[:-1] + branch * output,
+    )
+    every = Steps(
+        places,
+        reset,
+        branch * output == 0,
+        q[1:],
+        np.where(reset, 1.0, total),
+        gradients[:-1] / gradients[1:],
+        skip / np.where(reset, total, 1.0),
+    )
     return every.among(np.isfinite(q[1:]))
 
 
 def _along(predicted: Profile, statistic: str, config: Config) -> Array:
     """A statistic along the stream: at the input, and after each sublayer."""
     nothing = np.full((1, config.n_layers), np.nan)
-    mid, post = (predicted.values.get((statistic, site), nothing)[0] for site in ("resid_mid", "resid_post"))
+    mid, post = (
+        predicted.values.get((statistic, site), nothing)[0] for site in ("resid_mid", "resid_post")
+    )
     embed = predicted.values.get((statistic, "embed"), nothing[:, :1])[0]
     return np.concatenate([embed, np.ravel([mid, post], order="F")])
 
@@ -117,19 +147,31 @@ def _growth(place: Placement, silent: bool) -> tuple[str, str]:
     skip, branch = _times(place.skip**2, "q_(l−1)"), _times(place.branch**2, "E F²")
     if silent:
         return "zero_branch", f"q_l = {skip}"
-    return ("adds", f"q_l = {skip} + {branch}") if place.skip else ("no_residual", f"q_l = {branch}")
+    return (
+        ("adds", f"q_l = {skip} + {branch}") if place.skip else ("no_residual", f"q_l = {branch}")
+    )
 
 
 def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
     """The law of the way back, of designs whose sublayers all have the same."""
     design = config.design
-    if (design.point or design.inherits or config.value_residual or design.profiled or design.stream.parallel
-            or design.stream.mixes or any(place.has("values", "last", "skip") for place in design.kinds)):
+    if (
+        design.point
+        or design.inherits
+        or config.value_residual
+        or design.profiled
+        or design.stream.parallel
+        or design.stream.mixes
+        or any(place.has("values", "last", "skip") for place in design.kinds)
+    ):
         return None
     steps = _steps(predicted, config)
     steps = steps.among(np.isfinite(steps.gradient))
-    follows = (_alike(steps.gradient, steps.least) if steps.silent.all()
-               else np.all(steps.gradient >= steps.least * (1 - TOLERANCE)))
+    follows = (
+        _alike(steps.gradient, steps.least)
+        if steps.silent.all()
+        else np.all(steps.gradient >= steps.least * (1 - TOLERANCE))
+    )
     key, law = steps.law(_passed)
     return Law(key, {"law": law}) if key and follows else None
 
@@ -141,21 +183,27 @@ def _passed(place: Placement, silent: bool) -> tuple[str, str]:
         branch = _times(place.branch**2, "χ / q_(l−1)" if place.has("input") else "χ")
     factor = " + ".join(filter(None, [number(skip) if skip else "", branch]))
     factor = {"1": "", "χ": " χ"}.get(factor, f" ({factor})")
-    keys = {(False, False): "passes", (True, False): "norm_on_sum", (False, True): "norm_on_branch",
-            (True, True): "norm_on_both"}
+    keys = {
+        (False, False): "passes",
+        (True, False): "norm_on_sum",
+        (False, True): "norm_on_branch",
+        (True, True): "norm_on_both",
+    }
     normed_sum = place.has("sum")
     key = keys[normed_sum, bool(place.has("output") and branch)]
     return key, f"γ_(l−1) = γ_l{factor}{' / q' if normed_sum else ''}"
 
 
 def _softmax(_: Profile, config: Config) -> Law | None:
-    """A law of the logits' spread; with a sink, which takes a part of each row's weight, another one holds."""
+    """A law of the logits' spread; with a sink, which takes a part of each row's weight, another
+    one holds."""
     known = config.design.attends and config.design.sink.logit is None
     return Law("causal" if config.causal else "all_keys") if known else None
 
 
 def _correlation(predicted: Profile, config: Config) -> Law | None:
-    """The averaging of attention, where each sum with its output is predicted to be as correlated or more."""
+    """The averaging of attention, where each sum with its output is predicted to be as correlated
+    or more."""
     apart = 1 - _along(predicted, "token_correlation", config)
     before, after = apart[:-1:2], apart[1::2]
     known = np.isfinite(before) & np.isfinite(after) & (before > TOLERANCE)
@@ -167,29 +215,51 @@ def _correlation(predicted: Profile, config: Config) -> Law | None:
 def _spread(_: Profile, config: Config) -> Law | None:
     """Variance of the logits from what attention reads, where nothing else reaches them."""
     design = config.design
-    other = (design.normalizes_heads, config.logit_cap, design.inherits, design.point, design.rotates,
-             config.bias_variance, config.causal, set(design.row_factors) != {1.0})
+    other = (
+        design.normalizes_heads,
+        config.logit_cap,
+        design.inherits,
+        design.point,
+        design.rotates,
+        config.bias_variance,
+        config.causal,
+        set(design.row_factors) != {1.0},
+    )
     if not design.attends or any(other):
         return None
     factor = config.d_head / design.divisor**2
-    return Law("undivided" if factor == 1 else "divided", {"law": _times(factor, "g_Q g_K q (q − p)")})
+    return Law(
+        "undivided" if factor == 1 else "divided", {"law": _times(factor, "g_Q g_K q (q − p)")}
+    )
 
 
-LAWS: Mapping[str, Callable[[Profile, Config], Law | None]] = MappingProxyType({
-    "second_moment": _second_moment, "activation_gradient": _activation_gradient,
-    "attention_entropy_normalized": _softmax, "token_correlation": _correlation,
-    "attention_pattern": lambda _, config: Law("sharpens") if config.design.attends else None,
-    "logit_std": _spread, "attention_max": _softmax,
-    "weight_variance": lambda _, config: None if config.design.scales_forward else Law("multiplies"),
-})
+LAWS: Mapping[str, Callable[[Profile, Config], Law | None]] = MappingProxyType(
+    {
+        "second_moment": _second_moment,
+        "activation_gradient": _activation_gradient,
+        "attention_entropy_normalized": _softmax,
+        "token_correlation": _correlation,
+        "attention_pattern": lambda _, config: Law("sharpens") if config.design.attends else None,
+        "logit_std": _spread,
+        "attention_max": _softmax,
+        "weight_variance": lambda _, config: (
+            None if config.design.scales_forward else Law("multiplies")
+        ),
+    }
+)
 """By statistic: the law of a design, from its predicted profile; None where none holds."""
 TABLE = tomllib.loads(Path(__file__).with_name("why.toml").read_text(encoding="utf-8"))
-SENTENCES: Mapping[str, Mapping[str, str]] = {name: row.pop("laws", {}) for name, row in TABLE.items()}
+SENTENCES: Mapping[str, Mapping[str, str]] = {
+    name: row.pop("laws", {}) for name, row in TABLE.items()
+}
 """The sentences of each statistic's laws, with placeholders."""
-ALIASES: Mapping[str, str] = {alias: name for name, row in TABLE.items() for alias in row.pop("aliases", ())}
+ALIASES: Mapping[str, str] = {
+    alias: name for name, row in TABLE.items() for alias in row.pop("aliases", ())
+}
 """Names that a race's maps have for the same statistic."""
 WHYS: Mapping[str, Why] = {name: Why(**row) for name, row in TABLE.items()}
-"""By statistic, or by the name of a figure that shows none: the words, if any, hold for all designs and in training."""
+"""By statistic, or by the name of a figure that shows none: the words, if any, hold for all designs
+and in training."""
 
 
 def why(name: str, *predicted: Profile) -> Why:
@@ -200,8 +270,11 @@ def why(name: str, *predicted: Profile) -> Why:
     """
     name = ALIASES.get(name, name)
     row = WHYS.get(name, Why())
-    words = {_sentence(name, LAWS[name](profile, profile.config or Config())) for profile in predicted
-             if name in LAWS}
+    words = {
+        _sentence(name, LAWS[name](profile, profile.config or Config()))
+        for profile in predicted
+        if name in LAWS
+    }
     return row._replace(words=words.pop()) if len(words) == 1 else row
 
 

@@ -1,4 +1,5 @@
-"""The glossary: the symbols of the page (`terms.toml`), the lessons (`lessons.toml`) and the papers (`papers.bib`)."""
+"""The glossary: the symbols of the page (`terms.toml`), the lessons (`lessons.toml`) and the papers
+(`papers.bib`)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ FOLDER = Path(__file__).parent
 
 def rows(table: Path, name: str) -> list[dict[str, Any]]:
     """The tables of a name in a TOML file, whose lists become tuples."""
-    return [{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-            for row in tomllib.loads(table.read_text(encoding="utf-8"))[name]]
+    return [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in tomllib.loads(table.read_text(encoding="utf-8"))[name]
+    ]
 
 
 class Term(NamedTuple):
@@ -35,14 +38,16 @@ class Term(NamedTuple):
     marks: tuple[str, ...] | None = None
     """The spellings that can mean nothing else in the page's texts; None: the symbol alone."""
     fields: tuple[str, ...] = ()
-    """Fields of a record, or statistics, that have this symbol, where the same letter has other meanings too."""
+    """Fields of a record, or statistics, that have this symbol, where the same letter has other
+    meanings too."""
 
 
 TERMS = tuple(Term(**row) for row in rows(FOLDER / "terms.toml", "term"))
 
 
 def marks() -> dict[str, int]:
-    """Symbols that a text may hold as words of their own, to the place of their row in `TERMS`; the longest first.
+    """Symbols that a text may hold as words of their own, to the place of their row in `TERMS`; the
+    longest first.
 
     Raises:
         ValueError: two rows claim the same.
@@ -51,13 +56,19 @@ def marks() -> dict[str, int]:
     for place, row in enumerate(TERMS):
         for mark in (row.symbol,) if row.marks is None else row.marks:
             if places.setdefault(mark, place) != place:
-                raise ValueError(f"{mark!r} is a mark of {TERMS[places[mark]].name} and of {row.name}")
+                raise ValueError(
+                    f"{mark!r} is a mark of {TERMS[places[mark]].name} and of {row.name}"
+                )
     return dict(sorted(places.items(), key=lambda item: -len(item[0])))
 
 
 def term_of(field: str, symbol: str) -> int:
     """Place in `TERMS` of a field's symbol; −1 where it has none."""
-    named = [place for place, row in enumerate(TERMS) if symbol and field in row.fields and row.symbol in symbol]
+    named = [
+        place
+        for place, row in enumerate(TERMS)
+        if symbol and field in row.fields and row.symbol in symbol
+    ]
     return named[0] if named else marks().get(symbol, -1)
 
 
@@ -83,12 +94,14 @@ class Lesson(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The notebook's name without its folder; rows of terms and charts refer to a lesson by it."""
+        """The notebook's name without its folder; rows of terms and charts refer to a lesson by
+        it."""
         return self.notebook.rpartition("/")[2]
 
     @property
     def file(self) -> str:
-        """The notebook's address, relative to the page's: the same in Voilà, in JupyterLab and in a folder."""
+        """The notebook's address, relative to the page's: the same in Voilà, in JupyterLab and in a
+        folder."""
         return f"{self.notebook}.ipynb"
 
     @property
@@ -100,18 +113,27 @@ class Lesson(NamedTuple):
 
 ROWS = tuple(Lesson(**row) for row in rows(FOLDER / "lessons.toml", "lesson"))
 LESSONS: Mapping[str, Lesson] = MappingProxyType({row.name: row for row in ROWS})
-OF_LABS: Mapping[str, Lesson] = MappingProxyType({name: row for row in ROWS for name in (*row.labs, row.name)})
+OF_LABS: Mapping[str, Lesson] = MappingProxyType(
+    {name: row for row in ROWS for name in (*row.labs, row.name)}
+)
 """Lessons by the names of the labs whose links open them."""
 
 
 # The papers that rows name by author and year: entries, and their numbers at arXiv.
 
 
-HOSTS: Mapping[str, str] = MappingProxyType({
-    "arXiv": "https://arxiv.org/abs/", "kexue": "https://kexue.fm/archives/",
-})
-"""Addresses of papers and essays, before their number: only links, which nothing loads by itself."""
-ENTRY, FIELD = re.compile(r"@misc\{([a-z0-9-]+),\n((?:  .+\n)+)\}"), re.compile(r"  (\w+) = \{(.*)\},\n")
+HOSTS: Mapping[str, str] = MappingProxyType(
+    {
+        "arXiv": "https://arxiv.org/abs/",
+        "kexue": "https://kexue.fm/archives/",
+    }
+)
+"""Addresses of papers and essays, before their number: only links, which nothing loads by
+itself."""
+ENTRY, FIELD = (
+    re.compile(r"@misc\{([a-z0-9-]+),\n((?:  .+\n)+)\}"),
+    re.compile(r"  (\w+) = \{(.*)\},\n"),
+)
 
 
 class Paper(NamedTuple):
@@ -123,7 +145,8 @@ class Paper(NamedTuple):
 
 
 def _papers() -> Mapping[str, Paper]:
-    """Each paper by the words that name it: author and year, and a name before them where two papers share both."""
+    """Each paper by the words that name it: author and year, and a name before them where two
+    papers share both."""
     papers: dict[str, Paper] = {}
     for key, body in ENTRY.findall((FOLDER / "papers.bib").read_text(encoding="utf-8")):
         fields = dict(FIELD.findall(body))

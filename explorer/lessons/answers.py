@@ -1,7 +1,7 @@
 """`AnswerBox`: the box in which a visitor of a served lesson answers an exercise.
 
-A visitor cannot change a page's code. What is written into the box is parsed and never run, see `expressions`.
-"""
+A visitor cannot change a page's code. What is written into the box is parsed and never run, see
+`expressions`."""
 
 from __future__ import annotations
 
@@ -43,5 +43,13 @@ class AnswerBox(PageWidget):
 
     def __init__(self, number: str, said: str, right: bool, reply: Reply) -> None:
         takes, example = form(number)
-        box = Answer(reply, exercise=number, takes=takes, example=example, longest=LONGEST, said=said, right=right)
+        box = Answer(
+            reply,
+            exercise=number,
+            takes=takes,
+            example=example,
+            longest=LONGEST,
+            said=said,
+            right=right,
+        )
         super().__init__(Part([box], classes=("ex-root", "ex-answers")))

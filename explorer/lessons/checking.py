@@ -1,8 +1,8 @@
 """`check` compares an answer to an exercise with its oracle; `hint` and `solution` help on.
 
-An answer that is not right gets a sentence: the name of the mistake and a question, or where the answer is off and to
-which side. It never says how far off it is, which would give the solution away.
-"""
+An answer that is not right gets a sentence: the name of the mistake and a question, or where the
+answer is off and to which side. It never says how far off it is, which would give the solution
+away."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Checked:
         return self.sentence
 
     def _repr_mimebundle_(self, **_: object) -> Any:
-        """A box for another answer where the page is served, whose code nobody can change; else the sentence."""
+        """A box for another answer where the page is served, whose code nobody can change; else the
+        sentence."""
         return self.box()._repr_mimebundle_() if in_voila() else None
 
     def box(self) -> AnswerBox:
@@ -67,8 +68,8 @@ def check(number: str, answer: object) -> Checked:
         number: of the exercise, such as "02.1": lesson and place.
         answer: a number, an array, a function or a `Config`, as the exercise asks.
     Returns:
-        A record that is true if the answer is right, and shows a sentence: a mistake that is often made, with a
-        question, or where the answer is too large or too small.
+        A record that is true if the answer is right, and shows a sentence: a mistake that is often
+        made, with a question, or where the answer is too large or too small.
     Raises:
         ValueError: there is no such exercise.
     """
@@ -79,8 +80,11 @@ def check(number: str, answer: object) -> Checked:
         return _not_yet(number, error)
     places = exercise.places
     rights = [np.asarray(exercise.oracle(*place.values()), dtype=float) for place in places]
-    faults = [fault for values, right, place in zip(given, rights, places, strict=True)
-              for fault in _faults(values, right, place, exercise)]
+    faults = [
+        fault
+        for values, right, place in zip(given, rights, places, strict=True)
+        for fault in _faults(values, right, place, exercise)
+    ]
     if not faults:
         return Checked(number, True, "Right.")
     for mistake in TEXTS[number].mistakes:
@@ -129,7 +133,8 @@ def checked_text(number: str, text: str) -> Checked:
 
 
 def reply(number: str, message: object) -> tuple[str, bool] | None:
-    """The reply to a visitor's message from a box: a sentence, and whether the answer is right; None to any other."""
+    """The reply to a visitor's message from a box: a sentence, and whether the answer is right;
+    None to any other."""
     match message:
         case ["check", str() as text]:
             checked = checked_text(number, text)
@@ -142,7 +147,8 @@ def reply(number: str, message: object) -> tuple[str, bool] | None:
 
 
 def written(number: str, text: str) -> object:
-    """The answer that a text in a box stands for: numbers, a function of an exercise's arguments, or a design.
+    """The answer that a text in a box stands for: numbers, a function of an exercise's arguments,
+    or a design.
 
     Raises:
         ExpressionError: the text is no expression, or has no value at a place of the exercise.
@@ -158,7 +164,9 @@ def written(number: str, text: str) -> object:
         values = evaluated(text, {})
         return values[0] if len(values) == 1 else np.array(values)
     for place in exercise.places:
-        evaluated(text, place)  # a text without a value is told at once, and not as an error of a function
+        evaluated(
+            text, place
+        )  # a text without a value is told at once, and not as an error of a function
 
     def function(*arguments: float) -> Any:
         values = evaluated(text, dict(zip(names, arguments, strict=True)))
@@ -171,7 +179,8 @@ def _of_arguments(function: Callable[..., Any], names: list[str]) -> Callable[..
     """The function, which says that it takes arguments of these names."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, kind) for name in names])
+        [inspect.Parameter(name, kind) for name in names]
+    )
     return function
 
 
@@ -182,7 +191,9 @@ def _design(base: Config, fields: tuple[str, ...], text: str) -> Config:
             return base.replace(**{fields[0]: _one(evaluated(text, {}))})
         chosen = settings(text)
         if strange := [name for name in chosen if name not in fields]:
-            raise AnswerError(f"the settings that may be changed are {', '.join(fields)}; got {strange[0]}")
+            raise AnswerError(
+                f"the settings that may be changed are {', '.join(fields)}; got {strange[0]}"
+            )
         return base.replace(**chosen)
     except ConfigError as error:
         raise AnswerError(f"{error}") from None
@@ -200,7 +211,8 @@ def _exercise(number: str) -> Exercise:
     return EXERCISES[number]
 
 
-# --- from an answer to numbers ----------------------------------------------------------------------------------
+# --- from an answer to numbers
+# ----------------------------------------------------------------------------------
 
 
 def _values(number: str, exercise: Exercise, answer: Any) -> list[Array]:
@@ -217,14 +229,19 @@ def _values(number: str, exercise: Exercise, answer: Any) -> list[Array]:
         try:
             value = exercise.reduce(answer(*place.values()) if place else answer)
         except Exception as error:  # noqa: BLE001 - the student's code; the sentence says what it did
-            words = f"{error}" if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            words = (
+                f"{error}" if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            )
             raise AnswerError(f"{where}{words}") from None
-        values.append(_numbers(value, np.shape(exercise.oracle(*place.values())), f"{where}{asked}"))
+        values.append(
+            _numbers(value, np.shape(exercise.oracle(*place.values())), f"{where}{asked}")
+        )
     return values
 
 
 def _must_fit(asked: str, exercise: Exercise, answer: Any) -> None:
-    """Raises: AnswerError: an answer is of another kind than the exercise asks for, or takes other arguments."""
+    """Raises: AnswerError: an answer is of another kind than the exercise asks for, or takes other
+    arguments."""
     names = tuple(exercise.places[0])
     if exercise.base:
         if not isinstance(answer, Config):
@@ -240,7 +257,9 @@ def _must_fit(asked: str, exercise: Exercise, answer: Any) -> None:
             inspect.signature(answer).bind(*names)
         except TypeError:
             arguments = inspect.signature(answer).parameters
-            raise AnswerError(f"{asked}; got one of {', '.join(arguments) or 'no arguments'}") from None
+            raise AnswerError(
+                f"{asked}; got one of {', '.join(arguments) or 'no arguments'}"
+            ) from None
         except ValueError:
             return  # a function of C may not say what it takes
 
@@ -284,10 +303,13 @@ def _kind(value: Any) -> str:
     return f"{shown(value)} of type {type(value).__name__}"
 
 
-# --- comparing ----------------------------------------------------------------------------------------------------
+# --- comparing
+# --------------------------------------------------------------------------------------------------
 
 
-def _faults(given: Array, wanted: Array, place: Mapping[str, float], exercise: Exercise) -> list[str]:
+def _faults(
+    given: Array, wanted: Array, place: Mapping[str, float], exercise: Exercise
+) -> list[str]:
     """Words for each number of an answer that is not right."""
     faults = []
     for index, (value, right) in enumerate(zip(given.ravel(), wanted.ravel(), strict=True)):

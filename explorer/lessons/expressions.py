@@ -1,8 +1,9 @@
-"""`evaluated`: what a visitor writes into an answer's box, a number or an expression, without ever running code.
+"""`evaluated`: what a visitor writes into an answer's box, a number or an expression, without ever
+running code.
 
-The text is read as a syntax tree, and only the nodes, names and functions below are known. All numbers are floats, so
-that no expression can take long or much memory: 10**10**10 overflows at once.
-"""
+The text is read as a syntax tree, and only the nodes, names and functions below are known. All
+numbers are floats, so that no expression can take long or much memory: 10**10**10 overflows at
+once."""
 
 from __future__ import annotations
 
@@ -16,21 +17,58 @@ from explorer.display import shown
 
 LONGEST, DEEPEST = 300, 20
 """Characters of a text, and levels of its syntax tree."""
-SIGNS = MappingProxyType({"^": "**", "−": "-", "–": "-", "·": "*", "×": "*", "÷": "/", "²": "**2", "³": "**3",
-                          "√": "sqrt", "π": "pi", "η": "eta", "ρ": "rho"})
+SIGNS = MappingProxyType(
+    {
+        "^": "**",
+        "−": "-",
+        "–": "-",
+        "·": "*",
+        "×": "*",
+        "÷": "/",
+        "²": "**2",
+        "³": "**3",
+        "√": "sqrt",
+        "π": "pi",
+        "η": "eta",
+        "ρ": "rho",
+    }
+)
 """Signs that people write, and what they are in Python."""
-OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = MappingProxyType({
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-})
-SIGNED: Mapping[type[ast.unaryop], Callable[[float], float]] = MappingProxyType({
-    ast.UAdd: operator.pos, ast.USub: operator.neg,
-})
-FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType({
-    "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "ln": math.log, "log2": math.log2, "log10": math.log10,
-    "log1p": math.log1p, "erf": math.erf, "sin": math.sin, "cos": math.cos, "tan": math.tan, "acos": math.acos,
-    "tanh": math.tanh, "abs": abs, "floor": math.floor, "ceil": math.ceil,
-})
+OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = MappingProxyType(
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: operator.truediv,
+        ast.Pow: operator.pow,
+    }
+)
+SIGNED: Mapping[type[ast.unaryop], Callable[[float], float]] = MappingProxyType(
+    {
+        ast.UAdd: operator.pos,
+        ast.USub: operator.neg,
+    }
+)
+FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {
+        "sqrt": math.sqrt,
+        "exp": math.exp,
+        "log": math.log,
+        "ln": math.log,
+        "log2": math.log2,
+        "log10": math.log10,
+        "log1p": math.log1p,
+        "erf": math.erf,
+        "sin": math.sin,
+        "cos": math.cos,
+        "tan": math.tan,
+        "acos": math.acos,
+        "tanh": math.tanh,
+        "abs": abs,
+        "floor": math.floor,
+        "ceil": math.ceil,
+    }
+)
 CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, "e": math.e})
 
 
@@ -45,7 +83,8 @@ def evaluated(text: str, values: Mapping[str, float]) -> tuple[float, ...]:
         text: such as "2**-2.5", or "1/(n*sqrt(d))".
         values: the arguments by name.
     Raises:
-        ExpressionError: the text is too long, too deep, names something unknown, or its value is no real number.
+        ExpressionError: the text is too long, too deep, names something unknown, or its value is no
+        real number.
     """
     body = parsed(text)
     parts = body.elts if isinstance(body, ast.Tuple | ast.List) else [body]
@@ -59,7 +98,12 @@ def settings(text: str) -> dict[str, str | float]:
         ExpressionError: as `evaluated`, or a part is no setting.
     """
     call = parsed(f"f({text})")
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args or not call.keywords:
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Name)
+        or call.args
+        or not call.keywords
+    ):
         raise ExpressionError("settings are written as name = value, with commas between them")
     chosen: dict[str, str | float] = {}
     for keyword in call.keywords:
@@ -89,8 +133,10 @@ def parsed(text: str) -> ast.expr:
     try:
         return ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # as ast.parse documents
-        raise ExpressionError(f"this is no expression: {shown(text)}. Write every product with *, "
-                              "such as 2*n or exp(-1/2), and decimals with a point") from None
+        raise ExpressionError(
+            f"this is no expression: {shown(text)}. Write every product with *, "
+            "such as 2*n or exp(-1/2), and decimals with a point"
+        ) from None
 
 
 def _checked(node: ast.expr, values: Mapping[str, float]) -> float:
@@ -104,7 +150,9 @@ def _checked(node: ast.expr, values: Mapping[str, float]) -> float:
     except ValueError as error:
         if isinstance(error, ExpressionError):
             raise
-        raise ExpressionError("a function has no value there: a root or logarithm of a negative number?") from None
+        raise ExpressionError(
+            "a function has no value there: a root or logarithm of a negative number?"
+        ) from None
     if isinstance(value, complex):
         raise ExpressionError("the value is no real number: a root of a negative number?")
     if not math.isfinite(value):
@@ -124,7 +172,9 @@ def _value(node: ast.expr, values: Mapping[str, float], depth: int) -> float:
         case ast.Name(id=name) if name in CONSTANTS:
             return CONSTANTS[name]
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
-            return OPERATORS[type(sign)](_value(left, values, depth - 1), _value(right, values, depth - 1))
+            return OPERATORS[type(sign)](
+                _value(left, values, depth - 1), _value(right, values, depth - 1)
+            )
         case ast.UnaryOp(op=sign, operand=operand) if type(sign) in SIGNED:
             return SIGNED[type(sign)](_value(operand, values, depth - 1))
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
@@ -133,5 +183,9 @@ def _value(node: ast.expr, values: Mapping[str, float], depth: int) -> float:
             names = ", ".join([*values, *CONSTANTS])
             raise ExpressionError(f"the names that stand for numbers here are {names}; got {name}")
         case ast.Call(func=ast.Name(id=name)):
-            raise ExpressionError(f"the functions, each of one argument, are {', '.join(FUNCTIONS)}; got {name}")
-    raise ExpressionError("an answer has numbers, names, + - * / **, parentheses and functions such as sqrt alone")
+            raise ExpressionError(
+                f"the functions, each of one argument, are {', '.join(FUNCTIONS)}; got {name}"
+            )
+    raise ExpressionError(
+        "an answer has numbers, names, + - * / **, parentheses and functions such as sqrt alone"
+    )

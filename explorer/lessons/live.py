@@ -1,8 +1,8 @@
-"""`live`: any function from settings to a figure becomes a live figure with the page's controls and charts.
+"""`live`: any function from settings to a figure becomes a live figure with the page's controls and
+charts.
 
-It is computed on a thread of its own, the newest settings first. A still of its first figure stands beside it in the
-notebook's file, for readers without a kernel.
-"""
+It is computed on a thread of its own, the newest settings first. A still of its first figure stands
+beside it in the notebook's file, for readers without a kernel."""
 
 from __future__ import annotations
 
@@ -68,22 +68,29 @@ def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
 
         ex.live(left)
 
-    It is computed on a thread, the newest settings first. An error is shown as a sentence, and the last figure stays.
+    It is computed on a thread, the newest settings first. An error is shown as a sentence, and the
+    last figure stays.
 
     Args:
-        function: gives a plotly figure, a `Profile` or several, or a tuple of that and a sentence, which is shown above
-            the chart. The first line of its docstring is the chart's title. A parameter with the type `int` or `float`
-            needs a `slider`, as its default or here; `bool` is a switch; `Literal[…]` is a choice; a parameter that has
-            a default and no type keeps its default. A parameter named `progress` is handed a function: call it with the
+        function: gives a plotly figure, a `Profile` or several, or a tuple of that and a sentence,
+            which is shown above the chart. The first line of its docstring is the chart's title. A
+            parameter with the type `int` or `float` needs a `slider`, as its default or here;
+            `bool` is a switch; `Literal[…]` is a choice;
+                a parameter that has
+            a default and no type keeps its default. A parameter named `progress` is handed a
+                function: call it with the
             fraction done, 0 to 1; it raises `Stopped` as soon as the result is no longer wanted.
-        controls: of parameters by name, in place of their types and defaults: a `slider`, True or False, or a tuple of
-            words.
+        controls: of parameters by name, in place of their types and defaults: a `slider`, True or
+            False, or a tuple of words.
     Raises:
         TypeError: it is no function.
-        ConfigError: a control is no parameter, or a parameter has no control; names the parameter, rule and value.
+        ConfigError: a control is no parameter, or a parameter has no control; names the parameter,
+            rule and value.
     """
     if not callable(function):
-        raise TypeError(f"function must be a function; got {shown(function)} of type {type(function).__name__}")
+        raise TypeError(
+            f"function must be a function; got {shown(function)} of type {type(function).__name__}"
+        )
     return LiveFigure(LivePanel(function, settings_of(function, controls)()))
 
 
@@ -116,16 +123,28 @@ class LivePanel(Live[Choices, Drawing]):
 
     def __init__(self, function: Callable[..., Any], settings: Choices) -> None:
         self.name = type(settings).__name__
-        self._function, self._takes_progress = function, PROGRESS in inspect.signature(function).parameters
+        self._function, self._takes_progress = (
+            function,
+            PROGRESS in inspect.signature(function).parameters,
+        )
         self._settled = threading.Event()
-        words = (inspect.getdoc(function) or self.name.replace("_", " ").capitalize()).partition("\n")
+        words = (inspect.getdoc(function) or self.name.replace("_", " ").capitalize()).partition(
+            "\n"
+        )
         self._title, self._caption = words[0].rstrip("."), " ".join(words[2].split())
         chart = Chart(title=self._title, caption=self._caption)
-        super().__init__(Controls(settings, self.refresh, label=f"Settings: {self._title}"), {"figure": chart},
-                         subject="computed setting", action="Compute")
+        super().__init__(
+            Controls(settings, self.refresh, label=f"Settings: {self._title}"),
+            {"figure": chart},
+            subject="computed setting",
+            action="Compute",
+        )
         charts = Part([Part([chart]).add_class("ex-cell")]).add_class("ex-charts")
         main = Part([self.verdict, charts]).add_class("ex-main")
-        self.add_class("ex-lab").children = [Part([self.controls, main]).add_class("ex-explore"), self.status]
+        self.add_class("ex-lab").children = [
+            Part([self.controls, main]).add_class("ex-explore"),
+            self.status,
+        ]
         self.refresh()
 
     def still(self) -> str:
@@ -154,7 +173,9 @@ class LivePanel(Live[Choices, Drawing]):
 
         begun = time.perf_counter()
         try:  # a parameter may be called `keys`, which `dict` would take for the method
-            result = self._function(**dict(iter(job)), **{PROGRESS: report} if self._takes_progress else {})
+            result = self._function(
+                **dict(iter(job)), **{PROGRESS: report} if self._takes_progress else {}
+            )
             title, figure, sentence = drawn(result)
         except Stopped:
             raise
@@ -164,9 +185,15 @@ class LivePanel(Live[Choices, Drawing]):
 
     def _failure(self, error: Exception) -> FunctionError:
         file = getattr(getattr(self._function, "__code__", None), "co_filename", "")
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == file
+        ]
         where = f" in line {lines[-1]} of its cell" if lines else ""
-        return FunctionError(f"{type(error).__name__}{where}", " ".join(str(error).split())[:LONGEST_REFUSAL])
+        return FunctionError(
+            f"{type(error).__name__}{where}", " ".join(str(error).split())[:LONGEST_REFUSAL]
+        )
 
     def _progress(self, job: Choices, fraction: float) -> str:
         return super()._progress(job, fraction) + self._left(fraction)
@@ -201,8 +228,10 @@ def drawn(result: object) -> tuple[str, go.Figure, str]:
     sentences = [part for part in parts if isinstance(part, str)]
     others = len(parts) - len(figures) - len(profiles) - len(sentences)
     if len(figures) + bool(profiles) != 1 or len(sentences) > 1 or others:
-        raise TypeError("the function must return a plotly figure or a Profile, and at most a sentence beside it; got "
-                        f"{shown(result)}")
+        raise TypeError(
+            "the function must return a plotly figure or a Profile, and at most a sentence beside it; got "
+            f"{shown(result)}"
+        )
     sentence = "".join(sentences)
     if figures:
         return *dressed(figures[0]), sentence
@@ -214,37 +243,65 @@ def drawn(result: object) -> tuple[str, go.Figure, str]:
 
 
 def dressed(figure: go.Figure) -> tuple[str, go.Figure]:
-    """A figure's title, and a copy on the page's sheet: its hues, and axes that stay while a slider moves.
+    """A figure's title, and a copy on the page's sheet: its hues, and axes that stay while a slider
+    moves.
 
-    Traces that are named alike up to a comma ("signal" and "signal, theory") have one hue. Settings of the figure
-    itself are kept. Axes are left to plotly where a trace is no line of numbers.
-    """
+    Traces that are named alike up to a comma ("signal" and "signal, theory") have one hue. Settings
+    of the figure itself are kept. Axes are left to plotly where a trace is no line of numbers."""
     figure = go.Figure(figure)
     own = figure.layout.to_plotly_json()
     own.pop("template", None)
     title = own.pop("title", {}).get("text", "")
     lines, looks = [trace for trace in figure.data if trace.type == "scatter"], dict[str, Look]()
     for place, trace in enumerate(lines):
-        look = looks.setdefault(trace.name.partition(",")[0] if trace.name else f"{place}", Look(len(looks)))
+        look = looks.setdefault(
+            trace.name.partition(",")[0] if trace.name else f"{place}", Look(len(looks))
+        )
         marker = {"color": look.hue} if trace.marker.color is None else {}
-        trace.update(mode=trace.mode or "lines", line_color=trace.line.color or look.hue, marker=marker,
-                     x=np.arange(len(trace.y)) if trace.x is None else trace.x)
+        trace.update(
+            mode=trace.mode or "lines",
+            line_color=trace.line.color or look.hue,
+            marker=marker,
+            x=np.arange(len(trace.y)) if trace.x is None else trace.x,
+        )
     axes = {name: _axis(figure, name[0], own.pop(name, {})) for name in ("xaxis", "yaxis")}
-    words = " ".join([f"{title}."] * bool(title) + [
-        ends(trace.name or f"line {place}", np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float))
-        for place, trace in enumerate(lines, start=1) if _is_numeric(trace.x) and _is_numeric(trace.y)])
+    words = " ".join(
+        [f"{title}."] * bool(title)
+        + [
+            ends(
+                trace.name or f"line {place}",
+                np.asarray(trace.x, dtype=float),
+                np.asarray(trace.y, dtype=float),
+            )
+            for place, trace in enumerate(lines, start=1)
+            if _is_numeric(trace.x) and _is_numeric(trace.y)
+        ]
+    )
     named = sum(bool(trace.name) for trace in figure.data) > 1
-    legend = {"showlegend": True, "legend": LEGEND, "margin": {"l": 62, "r": 14, "t": 34, "b": 42}} if named else {}
+    legend = (
+        {"showlegend": True, "legend": LEGEND, "margin": {"l": 62, "r": 14, "t": 34, "b": 42}}
+        if named
+        else {}
+    )
     return title, go.Figure(figure.data, sheet(**axes, description=words) | legend | own)
 
 
 def _axis(figure: go.Figure, letter: str, own: dict[str, Any]) -> dict[str, Any]:
     """The layout of an axis; what the figure itself says of it counts."""
     values = [getattr(trace, letter, None) for trace in figure.data]
-    if not values or any(trace.type != "scatter" for trace in figure.data) or not all(map(_is_numeric, values)):
+    if (
+        not values
+        or any(trace.type != "scatter" for trace in figure.data)
+        or not all(map(_is_numeric, values))
+    ):
         return {"zeroline": False} | own
     title = own.pop("title", {}).get("text") or ""
-    return axis(title, [np.asarray(part, dtype=float) for part in values], log=own.get("type") == "log").layout | own
+    return (
+        axis(
+            title, [np.asarray(part, dtype=float) for part in values], log=own.get("type") == "log"
+        ).layout
+        | own
+    )
 
 
 def _is_numeric(values: Any) -> bool:

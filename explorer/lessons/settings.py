@@ -1,4 +1,5 @@
-"""Controls of a function: its parameters as a record of settings, from type hints with defaults or from keywords."""
+"""Controls of a function: its parameters as a record of settings, from type hints with defaults or
+from keywords."""
 
 from __future__ import annotations
 
@@ -30,21 +31,37 @@ class Slider:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        """Raises: ConfigError: a bound is no finite number, they are not in order, or the start lies outside."""
+        """Raises: ConfigError: a bound is no finite number, they are not in order, or the start
+        lies outside."""
         start = self.low if self.start is None else self.start
         for name, value in (("low", self.low), ("high", self.high), ("start", start)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not math.isfinite(value)
+            ):
                 raise ConfigError(f"{name} of a slider must be a finite number; got {shown(value)}")
         if not self.low < self.high:
-            raise ConfigError(f"high of a slider must be above low; got {self.high:g} and {self.low:g}")
+            raise ConfigError(
+                f"high of a slider must be above low; got {self.high:g} and {self.low:g}"
+            )
         if self.log and self.low <= 0:
             raise ConfigError(f"low of a logarithmic slider must be above 0; got {self.low:g}")
         if self.start is not None and not self.low <= self.start <= self.high:
-            raise ConfigError(f"start of a slider must be between {self.low:g} and {self.high:g}; got {self.start:g}")
+            raise ConfigError(
+                f"start of a slider must be between {self.low:g} and {self.high:g}; got {self.start:g}"
+            )
 
 
-def slider(low: float, high: float, start: float | None = None, *, log: bool = False, label: str = "",
-           unit: str = "") -> Any:
+def slider(
+    low: float,
+    high: float,
+    start: float | None = None,
+    *,
+    log: bool = False,
+    label: str = "",
+    unit: str = "",
+) -> Any:
     """A slider for a number, as a parameter's default or as a keyword of `live`.
 
     Args:
@@ -71,16 +88,28 @@ def settings_of(function: Callable[..., Any], controls: Mapping[str, object]) ->
     takes_any = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
     if unknown := [name for name in controls if name not in parameters and not takes_any]:
         names = ", ".join(name for name in parameters if name != PROGRESS) or "none"
-        raise ConfigError(f"{unknown[0]} must be a parameter of {title}, which has {names}; "
-                          f"got {shown(controls[unknown[0]])}")
-    defaults = {name: item.default for name, item in parameters.items()
-                if name != PROGRESS and item.kind not in (item.VAR_KEYWORD, item.VAR_POSITIONAL)}
+        raise ConfigError(
+            f"{unknown[0]} must be a parameter of {title}, which has {names}; "
+            f"got {shown(controls[unknown[0]])}"
+        )
+    defaults = {
+        name: item.default
+        for name, item in parameters.items()
+        if name != PROGRESS and item.kind not in (item.VAR_KEYWORD, item.VAR_POSITIONAL)
+    }
     fields: dict[str, Any] = {}
     for name in {**defaults, **controls}:
         default, hint = defaults.get(name, inspect.Parameter.empty), hints.get(name)
-        if name in controls or hint is not None or default is inspect.Parameter.empty or isinstance(default, Slider):
+        if (
+            name in controls
+            or hint is not None
+            or default is inspect.Parameter.empty
+            or isinstance(default, Slider)
+        ):
             if hasattr(Choices, name) or name.startswith("_"):
-                raise ConfigError(f"a parameter of {title} must have a name that a record can have; got {shown(name)}")
+                raise ConfigError(
+                    f"a parameter of {title} must have a name that a record can have; got {shown(name)}"
+                )
             fields[name] = _field(name, hint, default, controls.get(name, default))
     record: type[Choices] = create_model(title, __base__=Choices, **fields)
     return record
@@ -90,22 +119,49 @@ def _field(name: str, hint: Any, default: Any, control: Any) -> tuple[type, Any]
     """Type and field of one setting: a slider's number, a switch, or one of some words."""
     label = name if len(name) < 3 else name.replace("_", " ").capitalize()
     if isinstance(control, Slider):
-        given = (int, float) if isinstance(default, int | float) and not isinstance(default, bool) else ()
+        given = (
+            (int, float)
+            if isinstance(default, int | float) and not isinstance(default, bool)
+            else ()
+        )
         row = replace(control, start=default) if control.start is None and given else control
         if row.start is None:
-            raise ConfigError(f"start of {name} must be given, as the parameter has no default; got none")
+            raise ConfigError(
+                f"start of {name} must be given, as the parameter has no default; got none"
+            )
         numbers = (row.low, row.high, row.start)
-        kind = hint if hint in (int, float) else int if all(isinstance(at, int) for at in numbers) else float
+        kind = (
+            hint
+            if hint in (int, float)
+            else int
+            if all(isinstance(at, int) for at in numbers)
+            else float
+        )
         if kind is int and any(at != int(at) for at in numbers):
-            raise ConfigError(f"the slider of {name} must have whole numbers, as its type is int; got {numbers}")
-        return kind, setting(kind(row.start), row.label or label, "", "", row.low, row.high, log=row.log, unit=row.unit)
+            raise ConfigError(
+                f"the slider of {name} must have whole numbers, as its type is int; got {numbers}"
+            )
+        return kind, setting(
+            kind(row.start),
+            row.label or label,
+            "",
+            "",
+            row.low,
+            row.high,
+            log=row.log,
+            unit=row.unit,
+        )
     if isinstance(control, bool):
         return bool, setting(control, label, "", "")
     words = get_args(hint) if get_origin(hint) is Literal and isinstance(control, str) else control
     start = control if isinstance(control, str) else default
     if isinstance(words, list | tuple) and words and all(isinstance(word, str) for word in words):
         start = start if start in words else words[0]
-        return str, setting(start, label, "", "", options={word: Option("", label=word) for word in words})
+        return str, setting(
+            start, label, "", "", options={word: Option("", label=word) for word in words}
+        )
     got = "nothing" if control is inspect.Parameter.empty else shown(control)
-    raise ConfigError(f"{name} must have a control: ex.slider(low, high, start) for a number, True or False for a "
-                      f"switch, a tuple of words or Literal[…] for a choice; got {got}")
+    raise ConfigError(
+        f"{name} must have a control: ex.slider(low, high, start) for a number, True or False for a "
+        f"switch, a tuple of words or Literal[…] for a choice; got {got}"
+    )

@@ -1,4 +1,5 @@
-"""Measures our own model: runs a config once a seed, reads what passes its taps, and fills a `Profile`."""
+"""Measures our own model: runs a config once a seed, reads what passes its taps, and fills a
+`Profile`."""
 
 from __future__ import annotations
 
@@ -23,24 +24,33 @@ NEARLY = 0.7
 """How much of a seed has to be done for those before it, but the first, to wait for it."""
 
 
-def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None, backward: bool = True,
-            compute: Compute | None = None, spectra: bool = False) -> Profile:
+def measure(
+    config: Config,
+    stop: Stop = lambda: False,
+    progress: Progress = lambda _: None,
+    pattern_of: tuple[int, int] = (1, 0),
+    on_seed: OnSeed | None = None,
+    backward: bool = True,
+    compute: Compute | None = None,
+    spectra: bool = False,
+) -> Profile:
     """Measures one experiment over its seeds: every statistic of the vocabulary, by layer.
 
     Args:
         config: what to build and run.
-        stop: asked before each layer, forward and backward; once it says true, the work is abandoned. Seeds may run
-            side by side, so it may be asked from several threads.
-        progress: called with the fraction that is done, from 0 to 1, after each layer; from one thread at a time.
+        stop: asked before each layer, forward and backward; once it says true, the work is
+            abandoned. Seeds may run side by side, so it may be asked from several threads.
+        progress: called with the fraction that is done, from 0 to 1, after each layer; from one
+            thread at a time.
         pattern_of: layer (from 1) and head (from 0) whose attention pattern the profile keeps.
-        on_seed: called with a profile of the seeds that are done, from the first one on and without gaps, while others
-            still run; not with all of them, nor for each where several are done at about the same time. It is called
-            on this thread, and what it raises ends the measurement.
+        on_seed: called with a profile of the seeds that are done, from the first one on and without
+            gaps, while others still run; not with all of them, nor for each where several are done
+            at about the same time. It is called on this thread, and what it raises ends the
+            measurement.
         backward: whether gradients are wanted, too; without them it takes less than half the time.
         compute: where it is computed; None for this process, which then imports torch.
-        spectra: whether spectral norms and stable ranks of the matrices are wanted, too, which takes about as long
-            again; in this process, after the rest.
+        spectra: whether spectral norms and stable ranks of the matrices are wanted, too, which
+            takes about as long again; in this process, after the rest.
     Raises:
         Stopped: `stop()` said true.
         TypeError: the config is none.
@@ -48,9 +58,13 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
         ConfigError: on a server, other visitors' computations leave too little memory.
     """
     layer, head = pattern_of
-    if not (1 <= layer <= must_be(Config, "config", config).n_layers and 0 <= head < config.n_heads):
-        raise ValueError(f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to "
-                         f"{config.n_heads - 1}; got {layer} and {head}")
+    if not (
+        1 <= layer <= must_be(Config, "config", config).n_layers and 0 <= head < config.n_heads
+    ):
+        raise ValueError(
+            f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to "
+            f"{config.n_heads - 1}; got {layer} and {head}"
+        )
     start = time.perf_counter()
     runs = runs_of(config, soon=on_seed is not None)
     seeds, done = tuple(range(config.seed, config.seed + config.n_seeds)), [0.0] * len(runs)
@@ -59,12 +73,21 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     def report(number: int, fraction: float) -> None:
         with lock:
             done[number] = fraction
-            progress(sum(part * len(run) for part, run in zip(done, runs, strict=True)) / len(seeds))
+            progress(
+                sum(part * len(run) for part, run in zip(done, runs, strict=True)) / len(seeds)
+            )
 
     def profile() -> Profile:
         stacked = {key: np.stack([value[key] for value in values]) for key in values[0]}
-        return Profile("measured", stacked, config, seeds=seeds[: len(values)], pattern=patterns[0],
-                       pattern_of=pattern_of, seconds=time.perf_counter() - start)
+        return Profile(
+            "measured",
+            stacked,
+            config,
+            seeds=seeds[: len(values)],
+            pattern=patterns[0],
+            pattern_of=pattern_of,
+            seconds=time.perf_counter() - start,
+        )
 
     def keep(run: Run) -> None:
         values.extend(run.values)

@@ -1,4 +1,5 @@
-"""One pass, of a seed or of several side by side: builds the model, runs it forward and backward, keeps numbers."""
+"""One pass, of a seed or of several side by side: builds the model, runs it forward and backward,
+keeps numbers."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ from explorer.model.attention import Carried, Tap, visible
 from explorer.profile import STREAM, Array, Key, by_site
 from explorer.stopping import Progress, Rarely, Stop, check
 
-# The backward pass's recorder: each layer's gradients become numbers while they are warm, and are let go at once.
-# Nothing waits for the end of the pass, so a deep model's gradients never stand in memory together.
+# The backward pass's recorder: each layer's gradients become numbers while they are warm, and are
+# let go at once. Nothing waits for the end of the pass, so a deep model's gradients never stand in
+# memory together.
 
 
 class Ended(Exception):  # noqa: N818 - not an error: the rest is known
@@ -39,22 +41,35 @@ class Unknown(Exception):  # noqa: N818 - as above
 class Gradients:
     """Hooks on the stream; after the backward pass, `values()` has its statistics.
 
-    Where no entry of the gradient is a number it ends the pass, for nothing below has a number either.
+    Where no entry of the gradient is a number it ends the pass, for nothing below has a number
+    either.
 
-    When the gradient by a layer's input is complete, so are those by its weights: autograd stores a weight's gradient
-    before it goes on to anything older.
+    When the gradient by a layer's input is complete, so are those by its weights: autograd stores a
+    weight's gradient before it goes on to anything older.
 
     Args:
-        after_layer: called with the number of layers that are still to come; what it raises ends the pass.
-        unique: number of the first layers that all others share their weights with; 0 where none do. What a layer
-            and those that share its weights get is the same, the sum over them.
+        after_layer: called with the number of layers that are still to come; what it raises ends
+        the pass. unique: number of the first layers that all others share their weights with; 0
+        where none
+            do. What a layer and those that share its weights get is the same, the sum over them.
         ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
         seeds: draws that the layers hold side by side.
     """
 
-    def __init__(self, after_layer: Callable[[int], None], unique: int = 0, ends: bool = False, seeds: int = 1
-                 ) -> None:
-        self.after_layer, self.unique, self.ends, self.seeds, self.n_layers = after_layer, unique, ends, seeds, 0
+    def __init__(
+        self,
+        after_layer: Callable[[int], None],
+        unique: int = 0,
+        ends: bool = False,
+        seeds: int = 1,
+    ) -> None:
+        self.after_layer, self.unique, self.ends, self.seeds, self.n_layers = (
+            after_layer,
+            unique,
+            ends,
+            seeds,
+            0,
+        )
         self.middles: list[Tensor] = []
         self.by_stream: list[Array] = []
         """`[seed]` each, as the next."""
@@ -62,7 +77,8 @@ class Gradients:
         self.names: tuple[str, ...] = ()
 
     def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
-        """Hooks a run of layers, whose weights must have no gradients yet; the last run of a model comes first.
+        """Hooks a run of layers, whose weights must have no gradients yet; the last run of a model
+        comes first.
 
         Args:
             layers: one above the other.
@@ -88,16 +104,22 @@ class Gradients:
 
         As a hook it must hold no tensor: see `release`.
         """
-        shared = layer.layer > self.unique > 0  # the first layers, which come last, have the sums over all
+        shared = (
+            layer.layer > self.unique > 0
+        )  # the first layers, which come last, have the sums over all
         owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
         gradients = [owner.grad for owner in owners if owner.grad is not None]
         if len(gradients) != len(owners):
-            raise RuntimeError(f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place")
+            raise RuntimeError(
+                f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place"
+            )
         sizes = list(norms_by_seed([gradient, *gradients], self.seeds))
         self.by_stream += sizes[1::-1]
         if not shared:
             named = 2 + len(layer.weights)
-            self.by_weight.append([*sizes[2:named], *([np.linalg.norm(sizes[named:], axis=0)] if layer.mix else [])])
+            self.by_weight.append(
+                [*sizes[2:named], *([np.linalg.norm(sizes[named:], axis=0)] if layer.mix else [])]
+            )
         for owner in (*owners, *layer.biases.values()):
             owner.grad = None
         self.after_layer(layer.layer - 1)
@@ -107,22 +129,37 @@ class Gradients:
             raise Unknown
 
     def release(self) -> None:
-        """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive for ever."""
+        """Lets go of the stream. Its graph holds these hooks, so holding it would keep both alive
+        for ever."""
         self.middles.clear()
 
     def values(self) -> list[dict[Key, Array]]:
-        """For each seed, statistic and site to `[layer]`: mean squares relative to the last layer's, and norms."""
+        """For each seed, statistic and site to `[layer]`: mean squares relative to the last
+        layer's, and norms."""
         stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
-        stream[len(stream) - len(self.by_stream):] = self.by_stream[::-1]
+        stream[len(stream) - len(self.by_stream) :] = self.by_stream[::-1]
         weight = np.full((self.unique or self.n_layers, len(self.names), self.seeds), math.nan)
-        weight[len(weight) - len(self.by_weight):] = np.reshape(self.by_weight[::-1], (-1, *weight.shape[1:]))
-        weight = np.resize(weight, (self.n_layers, *weight.shape[1:]))  # the same again for those that share
+        weight[len(weight) - len(self.by_weight) :] = np.reshape(
+            self.by_weight[::-1], (-1, *weight.shape[1:])
+        )
+        weight = np.resize(
+            weight, (self.n_layers, *weight.shape[1:])
+        )  # the same again for those that share
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
-        return [{
-            **{("activation_gradient", site): part for site, part in by_site(relative[:, seed]).items()},
-            **{("parameter_gradient", name): weight[:, index, seed] for index, name in enumerate(self.names)},
-        } for seed in range(self.seeds)]
+        return [
+            {
+                **{
+                    ("activation_gradient", site): part
+                    for site, part in by_site(relative[:, seed]).items()
+                },
+                **{
+                    ("parameter_gradient", name): weight[:, index, seed]
+                    for index, name in enumerate(self.names)
+                },
+            }
+            for seed in range(self.seeds)
+        ]
 
 
 FORWARD_SHARE = 0.35
@@ -130,7 +167,8 @@ FORWARD_SHARE = 0.35
 
 
 class Pass:
-    """A measurement of a seed, or of several at once; holds nothing of the model once `run` or `observe` has returned.
+    """A measurement of a seed, or of several at once; holds nothing of the model once `run` or
+    `observe` has returned.
 
     Args:
         config: what to build.
@@ -138,30 +176,44 @@ class Pass:
         pattern_of: layer (from 1) and head (from 0) whose attention pattern is kept.
         stop: asked before each layer, forward and backward.
         progress: called with the fraction that is done.
-        backward: whether there is a backward pass; else the statistics are those of the forward pass alone.
-        seeds: draws that run side by side, as the weights of one model: the seed and those that follow.
+        backward: whether there is a backward pass; else the statistics are those of the forward
+            pass alone.
+        seeds: draws that run side by side, as the weights of one model: the seed and those that
+            follow.
     """
 
-    def __init__(self, config: Config, seed: int, pattern_of: tuple[int, int] = (1, 0), stop: Stop = lambda: False,
-                 progress: Progress = lambda _: None, backward: bool = True, seeds: int = 1) -> None:
+    def __init__(
+        self,
+        config: Config,
+        seed: int,
+        pattern_of: tuple[int, int] = (1, 0),
+        stop: Stop = lambda: False,
+        progress: Progress = lambda _: None,
+        backward: bool = True,
+        seeds: int = 1,
+    ) -> None:
         self.config, self.seed, self.seeds, self.pattern_of = config, seed, seeds, pattern_of
         self.progress, self.backward, self.check = progress, backward, partial(check, stop)
         self.pattern: Array | None = None
         self.ends = not (config.design.stream.mixes or (config.sizes.block and backward))
-        """Whether it ends early where no entry of the stream, or of its gradient, is a number. Several streams may be
-        none in their mean alone; and what is computed in blocks is read in blocks."""
+        """Whether it ends early where no entry of the stream, or of its gradient, is a number.
+        Several streams may be none in their mean alone; and what is computed in blocks is read in
+        blocks."""
 
     def run(self, device: torch.device) -> list[dict[Key, Array]]:
         """Builds the seeds' model and batch on a device, and observes them."""
         self.check()
         model = Transformer(self.config, self.seed, self.check, seeds=self.seeds)
         inputs = batch.draw(self.config, self.seed, self.seeds)
-        if device.type != "cpu":  # where they are; to look through all parts of a narrow model takes a while
+        if (
+            device.type != "cpu"
+        ):  # where they are; to look through all parts of a narrow model takes a while
             model, inputs = model.to(device), inputs.to(device)
         return self.observe(model, inputs)
 
     def observe(self, model: Transformer, inputs: batch.Batch) -> list[dict[Key, Array]]:
-        """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward and backward.
+        """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward
+        and backward.
 
         The model's own gradients are left as they were found: none.
         """
@@ -171,15 +223,25 @@ class Pass:
             return self.passed(model, inputs, ends=False)
 
     def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
-        """`observe`, through all layers or, if it `ends`, through those of which something has to be computed."""
+        """`observe`, through all layers or, if it `ends`, through those of which something has to
+        be computed."""
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
         design = self.config.design
-        recorder = Recorder(self.config, mask, self.pattern_of, self.after_forward, ends, self.seeds,
-                            readout=model.readout if design.predicts_text else None)
+        recorder = Recorder(
+            self.config,
+            mask,
+            self.pattern_of,
+            self.after_forward,
+            ends,
+            self.seeds,
+            readout=model.readout if design.predicts_text else None,
+        )
         gradients = Gradients(self.after_backward, design.unique * design.shared, ends, self.seeds)
         try:
             if self.backward:
-                (self.in_blocks if self.config.sizes.block else self.at_once)(model, inputs, recorder, gradients)
+                (self.in_blocks if self.config.sizes.block else self.at_once)(
+                    model, inputs, recorder, gradients
+                )
             else:
                 self.forward(model, inputs, recorder)
         except Ended:
@@ -194,7 +256,11 @@ class Pass:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
         forward = recorder.values()
-        return [x | y for x, y in zip(forward, gradients.values(), strict=True)] if self.backward else forward
+        return (
+            [x | y for x, y in zip(forward, gradients.values(), strict=True)]
+            if self.backward
+            else forward
+        )
 
     @torch.no_grad()
     def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
@@ -203,7 +269,9 @@ class Pass:
         recorder("embed", 0, x)
         model.through(recorder.needed(model.layers), x, recorder)  # type: ignore[arg-type]
 
-    def at_once(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
+    def at_once(
+        self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients
+    ) -> None:
         """Forward and backward, with every activation kept in between."""
         streams: list[Tensor] = []
         x, tap, layers = source(model.embed(inputs)), both(recorder, streams), []
@@ -215,8 +283,11 @@ class Pass:
         gradients.watch(layers, streams)
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
 
-    def in_blocks(self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients) -> None:
-        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is computed again."""
+    def in_blocks(
+        self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients
+    ) -> None:
+        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is
+        computed again."""
         size = self.config.sizes.block
         blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
         kept: list[tuple[Tensor, Carried]] = []
@@ -234,7 +305,9 @@ class Pass:
             x, carried = kept.pop()
             leaves = [part.detach().requires_grad_() for part in (x, *carried)]
             streams = [leaves[0].view_as(leaves[0])]
-            out, carried = model.through(block, streams[0], both(ignore, streams), tuple(leaves[1:]))
+            out, carried = model.through(
+                block, streams[0], both(ignore, streams), tuple(leaves[1:])
+            )
             gradients.watch(list(block), streams)  # type: ignore[arg-type]
             torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
             gradients.release()
@@ -250,14 +323,23 @@ class Pass:
 
 
 LARGE = 750e6
-"""Bytes of a measurement after which memory is given back; to do so costs the next one some time."""
+"""Bytes of a measurement after which memory is given back; to do so costs the next one some
+time."""
 SELDOM = 5.0
 """Seconds, at least, between two times at which the memory of dropped noise is given back."""
 
 
-def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool, stop: Stop,
-         progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
-    """Computes the runs of a measurement in this process, side by side where there is room; see `Compute`.
+def here(
+    config: Config,
+    runs: Sequence[range],
+    pattern_of: tuple[int, int],
+    backward: bool,
+    stop: Stop,
+    progress: Callable[[int, float], None],
+    done: Callable[[Run], None],
+) -> None:
+    """Computes the runs of a measurement in this process, side by side where there is room; see
+    `Compute`.
 
     When one is stopped or fails, so are the others.
 
@@ -266,18 +348,32 @@ def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], bac
         ConfigError: on a server, other visitors' computations leave too little memory.
     """
     abandoned, target = threading.Event(), device()
-    passes = [Pass(config, run[0], pattern_of, lambda: abandoned.is_set() or stop(), partial(progress, number),
-                   backward, len(run)) for number, run in enumerate(runs)]
+    passes = [
+        Pass(
+            config,
+            run[0],
+            pattern_of,
+            lambda: abandoned.is_set() or stop(),
+            partial(progress, number),
+            backward,
+            len(run),
+        )
+        for number, run in enumerate(runs)
+    ]
     workers, threads = shares(config, target)
     if 1 < len(runs) < config.n_seeds and len(runs[0]) == 1:
-        # Passes that are calls more than arithmetic hold each other up, and whoever draws the first of them, who waits
-        # for it: alone it takes half the time.
+        # Passes that are calls more than arithmetic hold each other up, and whoever draws the first
+        # of them, who waits for it: alone it takes half the time.
         workers = 1
     try:
-        with claimed(config.sizes.memory_bytes), torch_threads(threads), \
-                ThreadPoolExecutor(workers, "explorer-seed") as pool:
-            # Taken from the end: a future that this frame held would hold it in turn, by its exception's traceback, and
-            # the two a stopped measurement's tensors, until the garbage collector looks.
+        with (
+            claimed(config.sizes.memory_bytes),
+            torch_threads(threads),
+            ThreadPoolExecutor(workers, "explorer-seed") as pool,
+        ):
+            # Taken from the end: a future that this frame held would hold it in turn, by its
+            # exception's traceback, and the two a stopped measurement's tensors, until the garbage
+            # collector looks.
             waiting = [pool.submit(work.run, target) for work in passes][::-1]
             try:
                 for work in passes:
@@ -292,11 +388,11 @@ def here(config: Config, runs: Sequence[range], pattern_of: tuple[int, int], bac
 
 
 def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of the freed memory.
+    """Returns to the system what a large model took: on Linux, the C library would keep most of the
+    freed memory.
 
-    Where the designs of many visitors follow each other, each drops the noise of one before; the memory of that is
-    what the next one needs.
-    """
+    Where the designs of many visitors follow each other, each drops the noise of one before; the
+    memory of that is what the next one needs."""
     dropped = noise.settle()
     if config.sizes.memory_bytes > LARGE:
         trim()
@@ -306,7 +402,9 @@ def _give_back(config: Config) -> None:
 
 def trim() -> None:
     """Has the C library return the memory that was freed."""
-    with suppress(AttributeError, OSError, TypeError):  # another C library keeps less, or has no such function
+    with suppress(
+        AttributeError, OSError, TypeError
+    ):  # another C library keeps less, or has no such function
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -314,7 +412,8 @@ seldom = Rarely(trim, SELDOM)
 
 
 def source(x: Tensor) -> Tensor:
-    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no fixed order."""
+    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no
+    fixed order."""
     x = x.detach().requires_grad_()
     return x.view_as(x)
 

@@ -16,9 +16,14 @@ from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Call, Order, Task
 
 
-def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lambda _: None,
-            pattern_of: tuple[int, int] = (1, 0), on_seed: OnSeed | None = None,
-            order: Order = Order.FIRST_SEEDS) -> Profile:
+def measure(
+    config: Config,
+    stop: Stop = lambda: False,
+    progress: Progress = lambda _: None,
+    pattern_of: tuple[int, int] = (1, 0),
+    on_seed: OnSeed | None = None,
+    order: Order = Order.FIRST_SEEDS,
+) -> Profile:
     """`explorer.measuring.measure`, computed by workers; the same arguments give the same numbers.
 
     Args:
@@ -26,14 +31,27 @@ def measure(config: Config, stop: Stop = lambda: False, progress: Progress = lam
     Raises:
         TaskError: the measurement failed.
     """
-    return measuring.measure(config, stop, progress, pattern_of, on_seed, compute=partial(compute_runs, order))
+    return measuring.measure(
+        config, stop, progress, pattern_of, on_seed, compute=partial(compute_runs, order)
+    )
 
 
-def compute_runs(order: Order, config: Config, runs: Sequence[range], pattern_of: tuple[int, int], backward: bool,
-                 stop: Stop, progress: Callable[[int, float], None], done: Callable[[Run], None]) -> None:
-    """Has the runs of a measurement computed side by side, and passes them on in order; see `sharing.Compute`."""
-    wanted = [Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
-              for number, run in enumerate(runs)]
+def compute_runs(
+    order: Order,
+    config: Config,
+    runs: Sequence[range],
+    pattern_of: tuple[int, int],
+    backward: bool,
+    stop: Stop,
+    progress: Callable[[int, float], None],
+    done: Callable[[Run], None],
+) -> None:
+    """Has the runs of a measurement computed side by side, and passes them on in order; see
+    `sharing.Compute`."""
+    wanted = [
+        Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
+        for number, run in enumerate(runs)
+    ]
     results: dict[int, Run] = {}
     following = 0
     for number, answer in tasks.answers(wanted, stop):
@@ -56,13 +74,25 @@ def compute(call: Call) -> bytes:
 
     config, start, stop, (layer, head), backward = json.loads(call.body)
     runs = list[Run]()
-    here(Config(**config), [range(start, stop)], (layer, head), backward, call.stop,
-         lambda _, part: call.progress(part), runs.append)
+    here(
+        Config(**config),
+        [range(start, stop)],
+        (layer, head),
+        backward,
+        call.stop,
+        lambda _, part: call.progress(part),
+        runs.append,
+    )
     [(values, pattern)] = runs
-    return packed([[[[*key, array] for key, array in of_seed.items()] for of_seed in values], pattern])
+    return packed(
+        [[[[*key, array] for key, array in of_seed.items()] for of_seed in values], pattern]
+    )
 
 
 def result_of(result: bytes) -> Run:
     """The seeds of a pass, from the bytes of `compute`."""
     values, pattern = unpacked(result)
-    return Run([{(statistic, site): array for statistic, site, array in of_seed} for of_seed in values], pattern)
+    return Run(
+        [{(statistic, site): array for statistic, site, array in of_seed} for of_seed in values],
+        pattern,
+    )

@@ -1,11 +1,10 @@
 """How seeds share a machine: on threads side by side, or several in one pass.
 
-A layer's products are small. Split over threads they wait for each other more than they work, most of all in deep,
-narrow models; seeds have nothing to wait for. A narrow model's pass is calls more than arithmetic, and the weights of
-several seeds side by side need no more calls than one seed's: see `products`. Wide models gain nothing, for one seed's
-numbers fill the caches by themselves; nor is there a model of several seeds for each design: `limits.gains` and
-`limits.can_share`.
-"""
+A layer's products are small. Split over threads they wait for each other more than they work, most
+of all in deep, narrow models; seeds have nothing to wait for. A narrow model's pass is calls more
+than arithmetic, and the weights of several seeds side by side need no more calls than one seed's:
+see `products`. Wide models gain nothing, for one seed's numbers fill the caches by themselves; nor
+is there a model of several seeds for each design: `limits.gains` and `limits.can_share`."""
 
 from __future__ import annotations
 
@@ -34,21 +33,24 @@ _outside_threads = 1
 def shares(config: Config, device: torch.device) -> tuple[int, int]:
     """Number of seeds that run at a time, and of threads for each.
 
-    A first seed on its own, on all threads, would be done a fifth to two fifths sooner, and the last as much later.
-    """
+    A first seed on its own, on all threads, would be done a fifth to two fifths sooner, and the
+    last as much later."""
     import torch
 
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors
-    workers = max(1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // config.sizes.pass_bytes)))
+    workers = max(
+        1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // config.sizes.pass_bytes))
+    )
     small = config.batch_size * config.n_ctx * config.d_model <= SMALL
     return workers, 1 if small else max(1, processors // workers)
 
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Limits torch to so many threads for a while. The setting is the process's; the last to leave restores it."""
+    """Limits torch to so many threads for a while. The setting is the process's; the last to leave
+    restores it."""
     global _inside, _outside_threads
     import torch
 
@@ -91,20 +93,34 @@ class Run(NamedTuple):
 
 
 Compute = Callable[
-    [Config, Sequence[range], tuple[int, int], bool, Stop, Callable[[int, float], None], Callable[[Run], None]], None]
-"""Computes the runs of a config, each the seeds of one pass. After them it takes `measure`'s pattern_of, backward and
-stop, a function called with the number of a run and the fraction of it that is done, from any thread, and one called
-with the result of each, in order and on the calling thread."""
+    [
+        Config,
+        Sequence[range],
+        tuple[int, int],
+        bool,
+        Stop,
+        Callable[[int, float], None],
+        Callable[[Run], None],
+    ],
+    None,
+]
+"""Computes the runs of a config, each the seeds of one pass. After them it takes `measure`'s
+pattern_of, backward and stop, a function called with the number of a run and the fraction of it
+that is done, from any thread, and one called with the result of each, in order and on the calling
+thread."""
 
 
 def runs_of(config: Config, soon: bool = False) -> list[range]:
     """The seeds of a config, by pass.
 
     Args:
-        soon: whether the first seed is waited for: it has a pass of its own, also where the others share theirs.
+        soon: whether the first seed is waited for: it has a pass of its own, also where the others
+        share theirs.
     """
     seeds = range(config.seed, config.seed + config.n_seeds)
     first, size = (1, OTHERS) if soon else (0, SEEDS)
     if config.sizes.together == 1:
         first, size = 0, 1
-    return [seeds[:first]] * first + [seeds[start : start + size] for start in range(first, len(seeds), size)]
+    return [seeds[:first]] * first + [
+        seeds[start : start + size] for start in range(first, len(seeds), size)
+    ]

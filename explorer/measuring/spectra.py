@@ -1,9 +1,9 @@
 """Largest singular values of matrices, and stable ranks, without a decomposition of any.
 
-Power iteration by WᵀW that keeps its iterates: the unit vector v of their span with the longest W v gives the largest
-singular value, from below (Golub & Kahan 1965). The last iterate alone, as power iteration usually has it, needs many
-more steps for a random matrix, whose next singular values are nearly as large.
-"""
+Power iteration by WᵀW that keeps its iterates: the unit vector v of their span with the longest W v
+gives the largest singular value, from below (Golub & Kahan 1965). The last iterate alone, as power
+iteration usually has it, needs many more steps for a random matrix, whose next singular values are
+nearly as large."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from explorer.profile import Array, Key
 from explorer.stopping import Stop, check
 
 STEPS = 32
-"""Steps from random starts: largest singular values of random matrices up to 768 × 3072 are then right to 1e-3."""
+"""Steps from random starts: largest singular values of random matrices up to 768 × 3072 are then
+right to 1e-3."""
 
 SMALL = 128
 """Rows or columns up to which all singular values take less time than the steps."""
 FEW_STEPS = 8
-"""Steps for what an optimizer's step changed: within 2 %, of Adam's, SGD's and Muon's updates and of random matrices up
-to 768 × 3072. Its singular vectors turn too far from one reading to the next for a start from earlier ones."""
+"""Steps for what an optimizer's step changed: within 2 %, of Adam's, SGD's and Muon's updates and
+of random matrices up to 768 × 3072. Its singular vectors turn too far from one reading to the next
+for a start from earlier ones."""
 NEW = 1e-5
-"""Part of a unit vector outside of a span, from which on it is a direction of its own and no rounding error."""
+"""Part of a unit vector outside of a span, from which on it is a direction of its own and no
+rounding error."""
 
 
 @torch.no_grad()
@@ -58,7 +61,9 @@ def spectra(matrices: Sequence[Tensor], steps: int = STEPS) -> tuple[Array, Arra
 
 def _images(weight: Tensor, steps: int) -> Tensor:
     """Products of the matrix with orthonormal iterates, `[step, row]`, float64."""
-    start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(weight.device)
+    start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(
+        weight.device
+    )
     row, basis = _unit(start), weight.new_zeros(steps, weight.shape[1])
     images = weight.new_zeros(steps, len(weight))
     for step in range(min(steps, weight.shape[1], len(weight) + 1)):  # there are no more directions
@@ -66,34 +71,41 @@ def _images(weight: Tensor, steps: int) -> Tensor:
             rest = row - (basis[:step] @ row) @ basis[:step]
             size = torch.linalg.vector_norm(rest)
             rest = rest / size.where(size > NEW, torch.inf)
-            row = _unit(rest - (basis[:step] @ rest) @ basis[:step])  # the division has enlarged rounding errors
+            row = _unit(
+                rest - (basis[:step] @ rest) @ basis[:step]
+            )  # the division has enlarged rounding errors
         basis[step], images[step] = row, weight.mv(row)
         row = _unit(weight.mT.mv(_unit(images[step])))
     return images.double()
 
 
 def _unit(x: Tensor) -> Tensor:
-    """A vector of length 1 along another, zeros of zeros; squares of the entries may leave float32's range."""
+    """A vector of length 1 along another, zeros of zeros; squares of the entries may leave
+    float32's range."""
     x = x / x.abs().amax().clamp(min=torch.finfo(x.dtype).tiny)
     unit: Tensor = x / torch.linalg.vector_norm(x).clamp(min=1)
     return unit
 
 
 def of_config(config: Config, seed: int, stop: Stop) -> dict[Key, Array]:
-    """Statistics of the matrices of a seed's model as they multiply, `[layer]` each; the weights are drawn anew."""
+    """Statistics of the matrices of a seed's model as they multiply, `[layer]` each; the weights
+    are drawn anew."""
     values = {}
     weights = draw_weights(config, seed, partial(check, stop))
     for name, matrix in config.design.matrices.items():
         check(stop)
         largest, ranks = of_stack(weights[name])
-        values["spectral_norm", name] = largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
+        values["spectral_norm", name] = (
+            largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
+        )
         if matrix.variance:  # zeros have no rank
             values["stable_rank", name] = ranks
     return values | of_logits(config, weights)
 
 
 def of_logits(config: Config, weights: Mapping[str, Tensor]) -> dict[Key, Array]:
-    """Statistics of W_Qᵀ W_K, `[layer, head]` each; none where a norm gives queries and keys their length.
+    """Statistics of W_Qᵀ W_K, `[layer, head]` each; none where a norm gives queries and keys their
+    length.
 
     Args:
         weights: W_Q and W_K, `[layer, row, column]`.
@@ -109,29 +121,42 @@ def of_logits(config: Config, weights: Mapping[str, Tensor]) -> dict[Key, Array]
 
 
 def of_heads(queries: Tensor, keys: Tensor, divisor: float) -> dict[Key, Array]:
-    """Largest logit of two vectors of RMS 1, and stable rank of W_Qᵀ W_K, which zeros do not have; `[layer, head]`.
+    """Largest logit of two vectors of RMS 1, and stable rank of W_Qᵀ W_K, which zeros do not have;
+    `[layer, head]`.
 
-    W_Qᵀ W_K = U_Q R_Q R_Kᵀ U_Kᵀ by the QR decompositions of both transposes, so R_Q R_Kᵀ has its singular values.
+    W_Qᵀ W_K = U_Q R_Q R_Kᵀ U_Kᵀ by the QR decompositions of both transposes, so R_Q R_Kᵀ has its
+    singular values.
 
     Args:
         queries, keys: W_Q and W_K, `[layer, head, d_head, d]`.
         divisor: of the logits.
     """
     factors = [torch.linalg.qr(part.float().mT, mode="r").R for part in (queries, keys)]
-    largest, ranks = (part.reshape(queries.shape[:2]) for part in of_stack((factors[0] @ factors[1].mT).flatten(0, 1)))
+    largest, ranks = (
+        part.reshape(queries.shape[:2])
+        for part in of_stack((factors[0] @ factors[1].mT).flatten(0, 1))
+    )
     sizes = {("largest_possible_logit", "attn_scores"): largest * queries.shape[-1] / divisor}
     return sizes | ({} if (largest == 0).any() else {("logit_rank", "attn_scores"): ranks})
 
 
 def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:
-    """Largest singular values and stable ranks `[matrix]` of `[matrix, row, column]`; nan where one is not finite.
+    """Largest singular values and stable ranks `[matrix]` of `[matrix, row, column]`; nan where one
+    is not finite.
 
     Small matrices by all eigenvalues of W Wᵀ, exactly; others by so many steps, from below.
     """
     if min(stack.shape[1:]) > SMALL:
         return spectra(list(stack), steps)
     finite, stack = stack.isfinite().all(-1).all(-1).cpu(), stack.cpu().double()
-    stack = (stack if stack.shape[1] <= stack.shape[2] else stack.mT).where(finite[:, None, None], 0)
-    squares = torch.linalg.eigvalsh(stack @ stack.mT).clamp(min=0).where(finite[:, None], math.nan).numpy()
+    stack = (stack if stack.shape[1] <= stack.shape[2] else stack.mT).where(
+        finite[:, None, None], 0
+    )
+    squares = (
+        torch.linalg.eigvalsh(stack @ stack.mT)
+        .clamp(min=0)
+        .where(finite[:, None], math.nan)
+        .numpy()
+    )
     with np.errstate(invalid="ignore"):
         return np.sqrt(squares[:, -1]), squares.sum(1) / squares[:, -1]

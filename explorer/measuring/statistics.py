@@ -1,8 +1,8 @@
 """From tensors to numbers: what the reductions of `profile.STATISTICS` read of a stack of layers.
 
-Reductions run on the tensor's own device, in float32, and once more in float64 where squares left float32's range: what
-is reported as infinite is so itself. Nothing is masked: a value that is not finite comes out as such.
-"""
+Reductions run on the tensor's own device, in float32, and once more in float64 where squares left
+float32's range: what is reported as infinite is so itself. Nothing is masked: a value that is not
+finite comes out as such."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PerLayer = Float[Tensor, " layer"]
 PerRow = Float[Tensor, "layer batch head row"]
 
 LEAST, MOST = 1e-15, 1e15
-"""Between these a norm summed in float32 is right: its squares neither overflowed nor sank below the normal numbers."""
+"""Between these a norm summed in float32 is right: its squares neither overflowed nor sank below
+the normal numbers."""
 
 
 @dataclass(frozen=True)
 class Signal:
     """A few layers of one site, or of several: what `Statistic.reduce` reads of them.
 
-    Each property passes the tensor once, along its last axis where it can: a sum over other axes takes five times as
-    long, and so does a product by `einsum` that has no matrix in it.
-    """
+    Each property passes the tensor once, along its last axis where it can: a sum over other axes
+    takes five times as long, and so does a product by `einsum` that has no matrix in it."""
 
     x: Vectors
     lengths: Float[Tensor, "layer batch token"]
@@ -67,12 +67,15 @@ class Signal:
         From the sum over tokens: ‖Σ x_t‖² holds each pair twice and each token once.
         """
         n = self.x.shape[2]
-        total = second_moment(self.x.sum(dim=2, keepdim=True))  # ‖Σ_t x_t‖² / d, mean over the batch
+        total = second_moment(
+            self.x.sum(dim=2, keepdim=True)
+        )  # ‖Σ_t x_t‖² / d, mean over the batch
         return (total - n * self.q) / (n * (n - 1))
 
     @cached_property
     def factor(self) -> PerLayer:
-        """A factor for each layer, by which its squares stay in float32's range: 1 where they do so anyway, float64."""
+        """A factor for each layer, by which its squares stay in float32's range: 1 where they do so
+        anyway, float64."""
         inside = (self.q > LEAST) & (self.q < MOST)
         return self.q.rsqrt().clamp(max=torch.finfo(torch.float32).max).where(~inside, 1)
 
@@ -90,8 +93,8 @@ class Signal:
 
     @property
     def correlation_by_token(self) -> Float[Tensor, "layer token"]:
-        """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'): the overlaps p and second moments q are means over the
-        batch."""
+        """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'): the overlaps p and second moments q
+        are means over the batch."""
         total = self.scaled.sum(dim=2)  # [layer, batch, d]
         products = (self.scaled @ total[..., None]).squeeze(-1)  # [layer, batch, token]
         square = self.by_token * self.factor.square()[:, None]
@@ -115,8 +118,8 @@ class Signal:
 class Rows(NamedTuple):
     """A few layers' attention, row by row: what `Statistic.reduce` reads of it.
 
-    Rows that see one key have neither a spread nor an ln 1 to divide by: `variance` and `normalized` leave them out.
-    """
+    Rows that see one key have neither a spread nor an ln 1 to divide by: `variance` and
+    `normalized` leave them out."""
 
     scores: Weights
     pattern: Weights
@@ -141,9 +144,10 @@ class Rows(NamedTuple):
     def of(cls, scores: Weights, pattern: Weights, mask: Mask | None, sinks: bool = False) -> Rows:
         """The rows of stacked layers.
 
-        All from how far each logit lies below its row's largest, b_k = s_j − s_k. The variance is mean b² − (mean b)²,
-        where nothing cancels as it would in the logits themselves. And since log p_k = log p_j − b_k, the entropy is
-        H = Σ p_k b_k − log p_j: one logarithm a row where −Σ p log p takes one a weight.
+        All from how far each logit lies below its row's largest, b_k = s_j − s_k. The variance is
+        mean b² − (mean b)², where nothing cancels as it would in the logits themselves. And since
+        log p_k = log p_j − b_k, the entropy is H = Σ p_k b_k − log p_j: one logarithm a row where
+        −Σ p log p takes one a weight.
 
         Args:
             sinks: whether rows lose weight to a sink; p is then each key's share of the rest.
@@ -153,7 +157,9 @@ class Rows(NamedTuple):
             below = scores.amax(dim=-1, keepdim=True) - scores
             keys = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
         else:
-            below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(mask, 0)
+            below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(
+                mask, 0
+            )
             keys = mask.sum(dim=-1)
         several = keys > 1 if mask is not None else slice(None)
         square = _norm(below, (-1,), least=0).square() / keys  # a row of equal logits is a true 0
@@ -164,7 +170,9 @@ class Rows(NamedTuple):
         nats = below.mul_(shares).sum(dim=-1) - (shares.amax(dim=-1) if sinks else largest).log()
         normalized = nats[..., several] / keys[several].log()
         by_query, received = nats.mean(dim=(1, 2)), pattern.mean(dim=(1, 2, 3))
-        return cls(scores, pattern, variance[..., several], nats, normalized, largest, by_query, received)
+        return cls(
+            scores, pattern, variance[..., several], nats, normalized, largest, by_query, received
+        )
 
 
 def second_moment(x: Vectors) -> PerLayer:
@@ -173,12 +181,14 @@ def second_moment(x: Vectors) -> PerLayer:
 
 
 def no_number(x: Tensor) -> bool:
-    """Whether every entry is nan. Of a tensor on another device, where one would wait for the answer, not known."""
+    """Whether every entry is nan. Of a tensor on another device, where one would wait for the
+    answer, not known."""
     return x.device.type == "cpu" and math.isnan(x[(0,) * x.ndim].item()) and bool(x.isnan().all())
 
 
 def norms_by_seed(tensors: list[Tensor], seeds: int) -> Array:
-    """Frobenius norms, `[tensor, seed]`, of tensors whose first axis has as many equal parts as there are seeds."""
+    """Frobenius norms, `[tensor, seed]`, of tensors whose first axis has as many equal parts as
+    there are seeds."""
     parts = tensors if seeds == 1 else [part for tensor in tensors for part in tensor.chunk(seeds)]
     return np.reshape(norms(parts), (-1, seeds))
 
@@ -189,7 +199,9 @@ def norms(tensors: list[Tensor]) -> list[float]:
     if min(lengths) >= LEAST and max(lengths) <= MOST:
         return lengths
     return [
-        size if LEAST <= size <= MOST else float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+        size
+        if LEAST <= size <= MOST
+        else float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
         for size, tensor in zip(lengths, tensors, strict=True)
     ]
 

@@ -1,4 +1,5 @@
-"""The Transformer under study, written out: every choice of `Config` visible, every site shown to a tap."""
+"""The Transformer under study, written out: every choice of `Config` visible, every site shown to a
+tap."""
 
 from explorer.model.transformer import Layer, MixingLayer, Transformer, draw_weights, ignore
 

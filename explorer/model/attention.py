@@ -29,7 +29,8 @@ def distances(slopes: tuple[float, ...], n: int, device: torch.device) -> Tensor
 
 
 def rotate(x: Tensor, angles: tuple[float, ...]) -> Tensor:
-    """`[..., token, d_head]` whose first coordinates, in pairs i and i + half of them, turn by position · angle."""
+    """`[..., token, d_head]` whose first coordinates, in pairs i and i + half of them, turn by
+    position · angle."""
     half = len(angles)
     cos, sin = turns(x.shape[-2], angles, x.device)
     first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
@@ -39,18 +40,20 @@ def rotate(x: Tensor, angles: tuple[float, ...]) -> Tensor:
 @lru_cache(maxsize=8)
 def turns(n: int, angles: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosine and sine of each position times each angle, `[token, angle]`."""
-    turned = torch.outer(torch.arange(n, dtype=torch.float64), torch.tensor(angles, dtype=torch.float64))
+    turned = torch.outer(
+        torch.arange(n, dtype=torch.float64), torch.tensor(angles, dtype=torch.float64)
+    )
     return turned.cos().float().to(device), turned.sin().float().to(device)
 
 
 Tap = Callable[[str, int, Tensor], None]
 Carried = tuple[Tensor, ...]
-"""Values that attention passes to the next layer: the first layer's values, where they are mixed into all others'; then
-nothing, the scores so far, or the queries and keys so far."""
+"""Values that attention passes to the next layer: the first layer's values, where they are mixed
+into all others'; then nothing, the scores so far, or the queries and keys so far."""
 SMALL = 2**16
-"""Numbers in the matrices of queries, keys and values up to which they make one product. For it they are copied side by
-side, anew in each pass, and autograd keeps the copy: of wide layers that takes more memory and saves no time.
-"""
+"""Numbers in the matrices of queries, keys and values up to which they make one product. For it
+they are copied side by side, anew in each pass, and autograd keeps the copy: of wide layers that
+takes more memory and saves no time. """
 
 
 class Attention(nn.Module):
@@ -60,10 +63,14 @@ class Attention(nn.Module):
         super().__init__()
         self.design, self.config, self.layer = design, design.settings, layer
         self.multiplier = {name: matrix.forward for name, matrix in design.matrices.items()}
-        self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O"))
+        self.W_Q, self.W_K, self.W_V, self.W_O = (
+            nn.Parameter(weights[name]) for name in ("W_Q", "W_K", "W_V", "W_O")
+        )
         self.W_G = nn.Parameter(weights["W_G"]) if design.gates else None
         self.b_Q, self.b_K, self.b_V, self.b_O, self.b_G = (
-            nn.Parameter(weights[name]) if name in weights else None for name in ("b_Q", "b_K", "b_V", "b_O", "b_G"))
+            nn.Parameter(weights[name]) if name in weights else None
+            for name in ("b_Q", "b_K", "b_V", "b_O", "b_G")
+        )
         self.sink: Tensor | None
         """`[head]`, the logit of the sink."""
         if design.sink.std:
@@ -100,15 +107,20 @@ class Attention(nn.Module):
             scores = scores.masked_fill(~visible(scores.shape[-1], scores.device), -math.inf)
         pattern = self.pattern(scores)  # [batch, head, query, key]
         tap("pattern", self.layer, pattern)
-        mixed = (pattern @ self.expand(v)).transpose(1, 2).flatten(2)  # [batch, query, head · d_head]
+        mixed = (
+            (pattern @ self.expand(v)).transpose(1, 2).flatten(2)
+        )  # [batch, query, head · d_head]
         if self.W_G is not None:
-            gate = plus(linear(x, self.W_G, scale["W_G"]), self.b_G).sigmoid()  # [batch, query, gate]
+            gate = plus(
+                linear(x, self.W_G, scale["W_G"]), self.b_G
+            ).sigmoid()  # [batch, query, gate]
             mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
         mixed = self.normed("read", mixed)
         return plus(linear(mixed, self.W_O, scale["W_O"]), self.b_O), (*first, *carried)
 
     def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
-        """Attention logits, with what they inherit from the layers below, and what the layer above inherits."""
+        """Attention logits, with what they inherit from the layers below, and what the layer above
+        inherits."""
         cap, slopes = self.config.logit_cap, self.design.slopes
         if self.design.inherits == "qk":
             q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
@@ -119,7 +131,9 @@ class Attention(nn.Module):
             scores = scores + carried[0] if carried else scores
             carried = (scores,)
         scores = cap * torch.tanh(scores / cap) if cap else scores
-        return scores - distances(slopes, scores.shape[-1], scores.device) if slopes else scores, carried
+        return scores - distances(
+            slopes, scores.shape[-1], scores.device
+        ) if slopes else scores, carried
 
     def unit(self, x: Tensor) -> Tensor:
         """The QK-norm, `[batch, head, token, d_head]` to the same."""
@@ -141,7 +155,9 @@ class Attention(nn.Module):
         weights = self.W_Q, self.W_K, self.W_V
         if not self.together:
             return [self.split(product(x, weight)) for weight in weights]
-        return torch.split_with_sizes(self.split(product(x, torch.cat(weights, dim=-2))), self.counts, dim=1)
+        return torch.split_with_sizes(
+            self.split(product(x, torch.cat(weights, dim=-2))), self.counts, dim=1
+        )
 
     def shifted(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """`[batch, head, token, d_head]` with its bias, where there is one."""

@@ -18,9 +18,9 @@ from explorer.schemes.data import INPUTS
 class Batch(NamedTuple):
     """Inputs and targets of one pass.
 
-    `input` is `[batch, token, d_model]` of the config's second moment, or character codes `[batch, token]`; `target` is
-    the linear loss's direction `[batch, token, d_model]`, or the codes of the next characters `[batch, token]`.
-    """
+    `input` is `[batch, token, d_model]` of the config's second moment, or character codes `[batch,
+    token]`; `target` is the linear loss's direction `[batch, token, d_model]`, or the codes of the
+    next characters `[batch, token]`."""
 
     input: Tensor
     target: Tensor
@@ -31,19 +31,27 @@ class Batch(NamedTuple):
 
 
 def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
-    """The batch of one seed; only its shape depends on the sizes, so it stays when a design changes.
+    """The batch of one seed; only its shape depends on the sizes, so it stays when a design
+    changes.
 
     Those of several seeds, from this one on, follow each other.
     """
     if seeds > 1:
-        return Batch(*map(torch.cat, zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True)))
+        return Batch(
+            *map(
+                torch.cat,
+                zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True),
+            )
+        )
     if not config.design.reads_text:
         return Batch(_vectors(config, seed), _direction(config, seed))
     if sentence := config.design.sentence:
         codes = torch.from_numpy(text.encode(sentence).codes.copy()).expand(config.batch_size, -1)
         return Batch(codes, _direction(config, seed))
     codes = _windows(config, seed)
-    return Batch(codes[:, :-1], codes[:, 1:] if config.design.predicts_text else _direction(config, seed))
+    return Batch(
+        codes[:, :-1], codes[:, 1:] if config.design.predicts_text else _direction(config, seed)
+    )
 
 
 def _vectors(config: Config, seed: int) -> Tensor:
@@ -57,13 +65,18 @@ def _vectors(config: Config, seed: int) -> Tensor:
 
 
 def _direction(config: Config, seed: int) -> Tensor:
-    """A random direction of unit expected norm, so that the linear loss has unit variance at unit second moment."""
-    direction = noise.stack(seed, "loss direction", config.batch_size, (config.n_ctx, config.d_model))
+    """A random direction of unit expected norm, so that the linear loss has unit variance at unit
+    second moment."""
+    direction = noise.stack(
+        seed, "loss direction", config.batch_size, (config.n_ctx, config.d_model)
+    )
     return direction / math.sqrt(config.batch_size * config.n_ctx * config.d_model)
 
 
 def _windows(config: Config, seed: int) -> Tensor:
     """Character codes `[batch, token + 1]` of windows at random places of the prose."""
     codes = text.prose().codes
-    starts = np.random.default_rng([seed, 1]).integers(len(codes) - config.n_ctx, size=config.batch_size)
+    starts = np.random.default_rng([seed, 1]).integers(
+        len(codes) - config.n_ctx, size=config.batch_size
+    )
     return torch.from_numpy(codes[starts[:, None] + np.arange(config.n_ctx + 1)])

@@ -1,8 +1,8 @@
 """Functions of tensors: products with weight matrices, norms, nonlinearities.
 
-A model may hold several draws at once: each parameter then has an axis more, `[seed, ...]`, and the activations of all
-seeds follow each other along their first axis, `[seed · batch, ...]`. Only what meets a parameter has to know.
-"""
+A model may hold several draws at once: each parameter then has an axis more, `[seed, ...]`, and the
+activations of all seeds follow each other along their first axis, `[seed · batch, ...]`. Only what
+meets a parameter has to know."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def norm(design: Design) -> Callable[[Tensor], Tensor]:
 
 
 def norms(design: Design, sublayer: int) -> Callable[[str, Tensor], Tensor]:
-    """A function of a site's name and a signal: the norm of it where the sublayer has one, else the signal."""
+    """A function of a site's name and a signal: the norm of it where the sublayer has one, else the
+    signal."""
     there, divide = design.sublayers[sublayer].norms, norm(design)
     return lambda name, x: divide(x) if name in there else x
 
@@ -53,7 +54,8 @@ def linear(x: Tensor, weight: Tensor, multiplier: float) -> Tensor:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """`x Wᵀ`, `[batch, token, fan_in]` to `[batch, token, fan_out]`; each seed's by its own matrix."""
+    """`x Wᵀ`, `[batch, token, fan_in]` to `[batch, token, fan_out]`; each seed's by its own
+    matrix."""
     if weight.ndim == 2:
         return F.linear(x, weight)
     return torch.bmm(x.reshape(len(weight), -1, x.shape[-1]), weight.mT).view(*x.shape[:-1], -1)
@@ -73,4 +75,6 @@ def plus(x: Tensor, bias: Tensor | None) -> Tensor:
 
 def beside(x: Tensor, parameter: Tensor) -> Tensor:
     """`[seed, ...]` to `[seed · batch, ...]`, what each sequence of `x` meets."""
-    return parameter[:, None].expand(-1, len(x) // len(parameter), *parameter.shape[1:]).flatten(0, 1)
+    return (
+        parameter[:, None].expand(-1, len(x) // len(parameter), *parameter.shape[1:]).flatten(0, 1)
+    )

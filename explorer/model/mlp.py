@@ -12,7 +12,8 @@ from explorer.schemes.mlp import MLPS
 
 
 class MLP(nn.Module):
-    """Two matrices with a nonlinearity between, or three, where the first one's gates the second's product."""
+    """Two matrices with a nonlinearity between, or three, where the first one's gates the second's
+    product."""
 
     def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -21,7 +22,9 @@ class MLP(nn.Module):
         self.W_gate = nn.Parameter(weights["W_gate"]) if "W_gate" in design.readers else None
         self.W_in, self.W_out = nn.Parameter(weights["W_in"]), nn.Parameter(weights["W_out"])
         self.b_gate, self.b_in, self.b_out = (
-            nn.Parameter(weights[name]) if name in weights else None for name in ("b_gate", "b_in", "b_out"))
+            nn.Parameter(weights[name]) if name in weights else None
+            for name in ("b_gate", "b_in", "b_out")
+        )
         self.activation, self.shift = activation(design), MLPS[design.settings.mlp].shift
 
     def forward(self, x: Tensor) -> Tensor:
@@ -30,7 +33,9 @@ class MLP(nn.Module):
         if self.W_gate is None:
             hidden = self.activation(hidden)
         else:
-            gate = self.activation(plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate))
+            gate = self.activation(
+                plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate)
+            )
             hidden = gate * (hidden + self.shift if self.shift else hidden)
         hidden = self.normed("read", hidden)
         return plus(linear(hidden, self.W_out, self.matrices["W_out"].forward), self.b_out)

@@ -1,9 +1,9 @@
 """Common random numbers: the same seed gives the same unit-variance noise, whatever else is chosen.
 
-A curve must move because a setting moved, not because the dice were thrown again. Noise is therefore drawn once a
-(seed, name, shape), kept while memory allows, and only rescaled or reshaped to another distribution by a monotone map.
-A stack is drawn layer after layer, so that a deeper model begins with the layers of the shallower one.
-"""
+A curve must move because a setting moved, not because the dice were thrown again. Noise is
+therefore drawn once a (seed, name, shape), kept while memory allows, and only rescaled or reshaped
+to another distribution by a monotone map. A stack is drawn layer after layer, so that a deeper
+model begins with the layers of the shallower one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,14 @@ _keeping = 0
 _lock = threading.Lock()
 
 
-def stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
-          check: Check = lambda: None) -> Tensor:
+def stack(
+    seed: int,
+    name: str,
+    size: int,
+    shape: tuple[int, ...],
+    distribution: str = "normal",
+    check: Check = lambda: None,
+) -> Tensor:
     """Unit-variance noise `[size, *shape]`, float32, on the CPU; not to be written to.
 
     Args:
@@ -58,15 +64,24 @@ def several(seed: int, seeds: int, name: str, size: int, shape: tuple[int, ...])
     return torch.stack([stack(number, name, size, shape) for number in range(seed, seed + seeds)])
 
 
-def scaled(factor: float, seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str = "normal",
-           check: Check = lambda: None) -> Tensor:
-    """A copy of the noise times a factor; noise too large for the store is scaled in place. See `stack`."""
+def scaled(
+    factor: float,
+    seed: int,
+    name: str,
+    size: int,
+    shape: tuple[int, ...],
+    distribution: str = "normal",
+    check: Check = lambda: None,
+) -> Tensor:
+    """A copy of the noise times a factor; noise too large for the store is scaled in place. See
+    `stack`."""
     noise, stored = _stack(seed, name, size, shape, distribution, check)
     return noise * factor if stored else noise.mul_(factor)
 
 
-def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str, check: Check
-           ) -> tuple[Tensor, bool]:
+def _stack(
+    seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str, check: Check
+) -> tuple[Tensor, bool]:
     """The noise, and whether the store has it too."""
     key = (seed, name, shape, distribution)
     with _lock:
@@ -85,7 +100,8 @@ def _stack(seed: int, name: str, size: int, shape: tuple[int, ...], distribution
 
 
 def _keep(key: Key, noise: Tensor) -> bool:
-    """Adds to the store, if it is not too large for it, and forgets the least recently used beyond the limit."""
+    """Adds to the store, if it is not too large for it, and forgets the least recently used beyond
+    the limit."""
     limit = environment("EXPLORER_NOISE_MB", KEEP_MEGABYTES) * 1e6
     if noise.nbytes > limit:
         return False
@@ -104,7 +120,8 @@ def held() -> int:
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """Within it `settle` drops nothing: a map comes back to the sizes of its earlier cells. The limit holds."""
+    """Within it `settle` drops nothing: a map comes back to the sizes of its earlier cells. The
+    limit holds."""
     global _keeping
     with _lock:
         _keeping += 1
@@ -116,7 +133,8 @@ def keeping() -> Iterator[None]:
 
 
 def settle() -> bool:
-    """Drops noise not requested since the last call, oldest first, while the store holds more than `SPARE` bytes.
+    """Drops noise not requested since the last call, oldest first, while the store holds more than
+    `SPARE` bytes.
 
     Returns:
         Whether there was such a thing: a model, or the deeper layers of one, that has gone.

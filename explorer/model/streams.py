@@ -1,9 +1,9 @@
-"""Learned mixes: of several streams (hyper-connections), or of all earlier outputs (attention over depth).
+"""Learned mixes: of several streams (hyper-connections), or of all earlier outputs (attention over
+depth).
 
-Between layers travels a pair: the stream as it is shown, `[batch, token, d_model]`, and tensors that the model passes
-along beside it. A gradient by what is shown is that of one stream: how the loss changes where the sum of all outputs
-changes.
-"""
+Between layers travels a pair: the stream as it is shown, `[batch, token, d_model]`, and tensors
+that the model passes along beside it. A gradient by what is shown is that of one stream: how the
+loss changes where the sum of all outputs changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from explorer.model import noise
 from explorer.schemes.residual import outputs_before
 
 DEVIATION = 0.02
-"""Standard deviation of mHC's projections at initialization, as in transformers; its paper does not say."""
+"""Standard deviation of mHC's projections at initialization, as in transformers; its paper does not
+say."""
 SCALE = 0.01
-"""Scale of the part that the token adds to the learned mix, at initialization: hyper-connections, table 1, and mHC."""
+"""Scale of the part that the token adds to the learned mix, at initialization: hyper-connections,
+table 1, and mHC."""
 ITERATIONS = 20
 """Iterations of Sinkhorn and Knopp, as in mHC."""
 LESS = 256
@@ -27,13 +29,13 @@ LESS = 256
 
 
 class Connections(nn.Module):
-    """n streams, mixed by H_pre to what a branch reads, by H_post to where its output goes, by H_res among each other.
+    """n streams, mixed by H_pre to what a branch reads, by H_post to where its output goes, by
+    H_res among each other.
 
-    All three are a learned table and a part that the token decides: of the streams' shape `[stream, n + 2]`, with
-    H_pre in the first column, H_post in the second and H_res, from the row's stream, in the others. Unconstrained,
-    each stream decides its own row, through a tanh; else all streams together decide all, and a sigmoid or Sinkhorn's
-    iterations make weights of it.
-    """
+    All three are a learned table and a part that the token decides: of the streams' shape `[stream,
+    n + 2]`, with H_pre in the first column, H_post in the second and H_res, from the row's stream,
+    in the others. Unconstrained, each stream decides its own row, through a tanh; else all streams
+    together decide all, and a sigmoid or Sinkhorn's iterations make weights of it."""
 
     def __init__(self, design: Design, layer: int, seed: int) -> None:
         super().__init__()
@@ -43,9 +45,13 @@ class Connections(nn.Module):
         shapes = design.mix_shapes
         tables, by_token = torch.zeros(shapes["mix"]), torch.zeros(shapes["mix_by_token"])
         if self.constrained:
-            by_token = noise.scaled(DEVIATION, seed, f"mix_by_token {layer}", 1, shapes["mix_by_token"])[0]
+            by_token = noise.scaled(
+                DEVIATION, seed, f"mix_by_token {layer}", 1, shapes["mix_by_token"]
+            )[0]
         else:
-            for branch, table in enumerate(tables, outputs_before(design.settings, 2 * layer - 2) - 1):
+            for branch, table in enumerate(
+                tables, outputs_before(design.settings, 2 * layer - 2) - 1
+            ):
                 table[branch % self.n, 0] = 1
                 table[:, 1], table[:, 2:] = 1, torch.eye(self.n)
         self.mix, self.mix_by_token = nn.Parameter(tables), nn.Parameter(by_token)
@@ -71,9 +77,13 @@ class Connections(nn.Module):
         decided = F.linear(F.rms_norm(together, together.shape[-1:]), by_token)
         decided = decided.reshape(*together.shape[:2], *table.shape).movedim(2, 0)
         raw = table[:, None, None] + scale * decided
-        return torch.cat([raw[..., :1].sigmoid(), 2 * raw[..., 1:2].sigmoid(), sinkhorn(raw[..., 2:])], -1)
+        return torch.cat(
+            [raw[..., :1].sigmoid(), 2 * raw[..., 1:2].sigmoid(), sinkhorn(raw[..., 2:])], -1
+        )
 
-    def add(self, state: tuple[Tensor, Tensor], term: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def add(
+        self, state: tuple[Tensor, Tensor], term: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The shown stream and the streams after a branch, and what travels beside the former."""
         streams, weights = state
         streams = torch.einsum("nbtm,nbtd->mbtd", weights[..., 2:], streams)
@@ -84,18 +94,19 @@ class Connections(nn.Module):
 
 
 def sinkhorn(raw: Tensor) -> Tensor:
-    """exp(raw), `[from, ..., to]`, with rows and columns divided in turn by their sums; in logarithms."""
+    """exp(raw), `[from, ..., to]`, with rows and columns divided in turn by their sums; in
+    logarithms."""
     for _ in range(ITERATIONS):
         raw = raw.log_softmax(-1).log_softmax(0)
     return raw.exp()
 
 
 class DepthAttention(nn.Module):
-    """A branch reads a softmax average over the embedding and all earlier outputs, by one query for each branch.
+    """A branch reads a softmax average over the embedding and all earlier outputs, by one query for
+    each branch.
 
-    The average after a branch, by the query of the one that reads it, is made at once and shown times the number of
-    outputs: at initialization that is their sum.
-    """
+    The average after a branch, by the query of the one that reads it, is made at once and shown
+    times the number of outputs: at initialization that is their sum."""
 
     def __init__(self, design: Design, layer: int, seed: int = 0) -> None:  # noqa: ARG002 - as its sister
         super().__init__()
@@ -108,19 +119,28 @@ class DepthAttention(nn.Module):
         """The shown stream, and the outputs so far."""
         return (x, *carried[:-1], x + carried[-1]) if carried else (x, x)
 
-    def gather(self, state: tuple[Tensor, ...], branch: int) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
+    def gather(
+        self, state: tuple[Tensor, ...], branch: int
+    ) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
         """The input of a branch, and the state that `add` needs of this reading."""
         shown, *outputs = state
         return shown / len(outputs), (branch, tuple(outputs))
 
-    def add(self, state: tuple[int, tuple[Tensor, ...]], term: Tensor
-            ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    def add(
+        self, state: tuple[int, tuple[Tensor, ...]], term: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The shown stream and the outputs after a branch, and what travels beside the former."""
         branch, outputs = state
         several = (*outputs, term)
-        # computed again in the backward pass: the outputs side by side, once a branch, would be most of the memory
-        average = checkpoint(self.average, self.depth_query[branch], *several, use_reentrant=False,
-                             preserve_rng_state=False)
+        # computed again in the backward pass: the outputs side by side, once a branch, would be
+        # most of the memory
+        average = checkpoint(
+            self.average,
+            self.depth_query[branch],
+            *several,
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
         total = average * len(several)
         rest, shown = term - total, total.view_as(total)
         return shown, (shown, *outputs, shown + rest), (*outputs, rest)
@@ -136,17 +156,21 @@ class DepthAttention(nn.Module):
 class Stacked(torch.autograd.Function):
     """Outputs side by side, as `torch.stack(outputs, dim=-2)`, in up to an eighth more room.
 
-    Each branch has one output more, and room of just that size would never fit where the last was freed, between what
-    stays: the C library would hold all of it, memory N² for N branches. So sizes are rounded up, and of those that are
-    rounded to the same each is `LESS` numbers smaller than the one before, as glibc aligns within what it finds.
-    """
+    Each branch has one output more, and room of just that size would never fit where the last was
+    freed, between what stays: the C library would hold all of it, memory N² for N branches. So
+    sizes are rounded up, and of those that are rounded to the same each is `LESS` numbers smaller
+    than the one before, as glibc aligns within what it finds."""
 
     @staticmethod
     def forward(_: object, *outputs: Tensor) -> Tensor:
         first, count = outputs[0], len(outputs)
         above = -count % (1 << max(count.bit_length() - 4, 0))
-        room = first.new_empty((count + above) * first.numel() + above * LESS)[: count * first.numel()]
-        return torch.stack(outputs, dim=-2, out=room.view(*first.shape[:-1], count, first.shape[-1]))
+        room = first.new_empty((count + above) * first.numel() + above * LESS)[
+            : count * first.numel()
+        ]
+        return torch.stack(
+            outputs, dim=-2, out=room.view(*first.shape[:-1], count, first.shape[-1])
+        )
 
     @staticmethod
     def backward(_: object, *gradients: Tensor) -> tuple[Tensor, ...]:

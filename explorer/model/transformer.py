@@ -1,9 +1,9 @@
-"""The Transformer under study: attention written out, every choice of `Config` visible, every site tapped.
+"""The Transformer under study: attention written out, every choice of `Config` visible, every site
+tapped.
 
-It has no learned gains, and biases only where a config draws them: else they are one and zero at initialization and
-would only blur what is measured.
-A tap is a function `(site, layer, tensor)` that is shown each named tensor as it is made; it must not change it.
-"""
+It has no learned gains, and biases only where a config draws them: else they are one and zero at
+initialization and would only blur what is measured. A tap is a function `(site, layer, tensor)`
+that is shown each named tensor as it is made; it must not change it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,21 @@ def ignore(site: str, layer: int, tensor: Tensor) -> None:
 
 
 class Layer(nn.Module):
-    """An attention and an MLP sublayer, each `skip · x + branch · F(x)`, with norms where the design has them."""
+    """An attention and an MLP sublayer, each `skip · x + branch · F(x)`, with norms where the
+    design has them."""
 
-    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor], seeds: int = 1) -> None:
+    def __init__(
+        self, design: Design, layer: int, weights: Mapping[str, Tensor], seeds: int = 1
+    ) -> None:
         super().__init__()
         self.layer, self.seeds = layer, seeds
         self.attention = Attention(design, layer, weights) if design.attends else None
         self.mlp = MLP(design, layer, weights)
         sublayers, shape = slice(2 * layer - 2, 2 * layer), design.alpha_shape
         self.normed = [norms(design, sublayer) for sublayer in (2 * layer - 2, 2 * layer - 1)]
-        self.scale = [place.scale if place.has("input") else 1.0 for place in design.sublayers[sublayers]]
+        self.scale = [
+            place.scale if place.has("input") else 1.0 for place in design.sublayers[sublayers]
+        ]
         """Factor on each branch's input after its norm."""
         self.skip: Sequence[float] | Tensor = design.skips[sublayers]
         self.branch = design.branches[sublayers]
@@ -50,16 +55,25 @@ class Layer(nn.Module):
             del self.skip
             self.register_buffer("skip", torch.ones(2))
         self.parallel = design.stream.parallel
-        self.alpha = None if shape is None else nn.Parameter(torch.full(axis(seeds) + shape, self.branch[0]))
-        # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than through the modules.
+        self.alpha = (
+            None if shape is None else nn.Parameter(torch.full(axis(seeds) + shape, self.branch[0]))
+        )
+        # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than
+        # through the modules.
         named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
-        self.biases = {name: parameter for name, parameter in named.items() if name.startswith("b_")}
+        self.biases = {
+            name: parameter for name, parameter in named.items() if name.startswith("b_")
+        }
         """Biases, under names that the vocabulary does not have."""
-        self.weights = {name: parameter for name, parameter in named.items() if not name.startswith("b_")}
+        self.weights = {
+            name: parameter for name, parameter in named.items() if not name.startswith("b_")
+        }
         self.mix: list[nn.Parameter] = []
         """Learned parameters that mix streams or outputs."""
 
-    def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
+    def forward(
+        self, x: Tensor, tap: Tap = ignore, carried: Carried = ()
+    ) -> tuple[Tensor, Carried]:
         """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
         before = x
         if self.attention is None:
@@ -104,14 +118,22 @@ class Layer(nn.Module):
 class MixingLayer(Layer):
     """A layer whose branches read a learned mix of streams or of earlier outputs; see `streams`."""
 
-    def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor], seed: int) -> None:
+    def __init__(
+        self, design: Design, layer: int, weights: Mapping[str, Tensor], seed: int
+    ) -> None:
         super().__init__(design, layer, weights)
         self.mixing = MIXES[design.stream.mixes](design, layer, seed)
         self.mix = list(self.mixing.parameters())
 
-    def forward(self, x: Tensor, tap: Tap = ignore, carried: Carried = ()) -> tuple[Tensor, Carried]:
+    def forward(
+        self, x: Tensor, tap: Tap = ignore, carried: Carried = ()
+    ) -> tuple[Tensor, Carried]:
         """The shown stream to the same; what is passed on begins with what mixing needs."""
-        mixing, passed, carried = self.mixing, carried[:self.mixing.passed], carried[self.mixing.passed:]
+        mixing, passed, carried = (
+            self.mixing,
+            carried[: self.mixing.passed],
+            carried[self.mixing.passed :],
+        )
         if self.attention is None:
             x = x.view_as(x)
             state = mixing.enter(x, passed)
@@ -136,17 +158,26 @@ class Transformer(nn.Module):
         check: called while weights are drawn; what it raises ends the construction.
         vocabulary: distinct characters of the text; 0 are those of Python's prose.
         masks: whether there is one more symbol, which hides a character.
-        seeds: draws that it holds side by side, of this seed and those that follow: see `products`. Several are not
-            for designs that mix streams, or find factors in a first pass.
+        seeds: draws that it holds side by side, of this seed and those that follow: see `products`.
+            Several are not for designs that mix streams, or find factors in a first pass.
     """
 
-    def __init__(self, config: Config, seed: int, check: noise.Check = lambda: None, vocabulary: int = 0,
-                 masks: bool = False, seeds: int = 1) -> None:
+    def __init__(
+        self,
+        config: Config,
+        seed: int,
+        check: noise.Check = lambda: None,
+        vocabulary: int = 0,
+        masks: bool = False,
+        seeds: int = 1,
+    ) -> None:
         super().__init__()
         self.config, self.seeds = config, seeds
         self.design = design = config.design
         weights = draw_together(config, seed, seeds, check)
-        layer = partial(MixingLayer, seed=seed) if design.stream.mixes else partial(Layer, seeds=seeds)
+        layer = (
+            partial(MixingLayer, seed=seed) if design.stream.mixes else partial(Layer, seeds=seeds)
+        )
         self.layers = nn.ModuleList(
             layer(design, index + 1, {name: stacked[index] for name, stacked in weights.items()})
             for index in range(config.n_layers)
@@ -159,10 +190,16 @@ class Transformer(nn.Module):
         self.norm = norm(design) if design.final_norm else None
         self.E = self.P = self.W_U = None
         vocabulary, width = vocabulary or len(text.prose().vocabulary), (config.d_model,)
-        self.vocabulary, self.enlarged = vocabulary, design.readout_variance**-0.5 if design.tied else 1.0
-        """Distinct characters, and the factor on the embedding, which is stored as the readout that it may be."""
+        self.vocabulary, self.enlarged = (
+            vocabulary,
+            design.readout_variance**-0.5 if design.tied else 1.0,
+        )
+        """Distinct characters, and the factor on the embedding, which is stored as the readout that
+        it may be."""
         if design.reads_text:
-            self.E = nn.Parameter(noise.several(seed, seeds, "E", vocabulary + masks, width) / self.enlarged)
+            self.E = nn.Parameter(
+                noise.several(seed, seeds, "E", vocabulary + masks, width) / self.enlarged
+            )
         if design.embeds_positions:
             self.P = nn.Parameter(noise.several(seed, seeds, "P", config.n_ctx, width).clone())
         if design.predicts_text and not design.tied:
@@ -170,9 +207,14 @@ class Transformer(nn.Module):
             self.W_U = nn.Parameter(readout * math.sqrt(design.readout_variance))
 
     def embed(self, batch: Batch) -> Tensor:
-        """The stream before the first layer, `[batch, token, d_model]`, of the config's second moment."""
+        """The stream before the first layer, `[batch, token, d_model]`, of the config's second
+        moment."""
         size = math.sqrt(self.config.input_second_moment)
-        x = batch.input if self.E is None else self.lookup(batch.input, self.E) * (size * self.enlarged)
+        x = (
+            batch.input
+            if self.E is None
+            else self.lookup(batch.input, self.E) * (size * self.enlarged)
+        )
         if self.P is not None:
             x = (x + (self.P if self.seeds == 1 else beside(x, self.P)) * size) / math.sqrt(2)
         if self.profiled is not None and not self.profiled:
@@ -189,17 +231,26 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def profile(self, x: Tensor) -> None:
-        """Sets the factors on the stream by one pass of an embedded stream: see `residual.profiled_factor`."""
-        total, layers = float(x.square().mean()), [layer for layer in self.layers if isinstance(layer, Layer)]
+        """Sets the factors on the stream by one pass of an embedded stream: see
+        `residual.profiled_factor`."""
+        total, layers = (
+            float(x.square().mean()),
+            [layer for layer in self.layers if isinstance(layer, Layer)],
+        )
 
         def tap(site: str, layer: int, tensor: Tensor) -> None:
             nonlocal total
             if site in BRANCHES:
                 total += float(tensor.square().mean())
                 below = 2 * layer - 2 + BRANCHES.index(site)
-                for index in (below + 1, below + 2):  # the second is next where there is no attention
+                for index in (
+                    below + 1,
+                    below + 2,
+                ):  # the second is next where there is no attention
                     if index < 2 * len(layers):
-                        torch.as_tensor(layers[index // 2].skip)[index % 2] = profiled_factor(index, total)
+                        torch.as_tensor(layers[index // 2].skip)[index % 2] = profiled_factor(
+                            index, total
+                        )
 
         self.through(layers, x, tap)
 
@@ -208,9 +259,11 @@ class Transformer(nn.Module):
         tap("embed", 0, x)
         return self.finish(self.through(self.layers, x, tap)[0])
 
-    def through(self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
-                ) -> tuple[Tensor, Carried]:
-        """Some of the layers, one after the other: the stream and the values that attention passes on."""
+    def through(
+        self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
+    ) -> tuple[Tensor, Carried]:
+        """Some of the layers, one after the other: the stream and the values that attention passes
+        on."""
         for layer in layers:
             x, carried = layer(x, tap, carried)
         return x, carried
@@ -220,21 +273,29 @@ class Transformer(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
-        """A scalar: the output's projection on a random direction, or the mean cross-entropy of the next character.
+        """A scalar: the output's projection on a random direction, or the mean cross-entropy of the
+        next character.
 
         Of several seeds, the sum.
         """
         if not self.design.predicts_text:
             return (output * batch.target).sum()
-        return F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
+        return (
+            F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
+        )
 
     def readout(self, x: Tensor) -> Tensor:
         """From a layer's stream to `logits`, as if it were the last layer's."""
         return self.logits(self.finish(x))
 
     def logits(self, output: Tensor) -> Tensor:
-        """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token, character]`."""
-        readout = self.W_U if self.E is None or not self.design.tied else self.E[..., :self.vocabulary, :]
+        """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token,
+        character]`."""
+        readout = (
+            self.W_U
+            if self.E is None or not self.design.tied
+            else self.E[..., : self.vocabulary, :]
+        )
         if readout is None:
             raise ValueError("logits need a readout: a config whose loss is next_token")
         logits, cap = product(output, readout), self.config.output_cap
@@ -242,14 +303,17 @@ class Transformer(nn.Module):
 
 
 def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -> dict[str, Tensor]:
-    """All matrices of all layers, `[layer, fan_out, fan_in]` each, normal biases and learned sinks: noise times scale.
+    """All matrices of all layers, `[layer, fan_out, fan_in]` each, normal biases and learned sinks:
+    noise times scale.
 
-    Under the NTK parametrization the stored weights have unit variance; the scale is in the forward pass.
-    """
+    Under the NTK parametrization the stored weights have unit variance; the scale is in the forward
+    pass."""
     design = config.design
     drawn, rule = design.unique, design.sink
     weights = {
-        name: noise.scaled(each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check)
+        name: noise.scaled(
+            each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check
+        )
         for name, each in design.matrices.items()
     }
     for name in LAST:
@@ -259,22 +323,30 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
         bias, width = name.replace("W", "b"), design.matrices[name].fan_out
         weights[bias] = noise.scaled(math.sqrt(variance), seed, bias, drawn, (width,), check=check)
     if rule.std and rule.logit is not None:
-        weights["sink"] = rule.logit + rule.std * noise.stack(seed, "sink", drawn, (config.n_heads,))
+        weights["sink"] = rule.logit + rule.std * noise.stack(
+            seed, "sink", drawn, (config.n_heads,)
+        )
     if not design.copied:
         return weights
-    return {name: torch.cat([weight] * (config.n_layers // drawn)) for name, weight in weights.items()}
+    return {
+        name: torch.cat([weight] * (config.n_layers // drawn)) for name, weight in weights.items()
+    }
 
 
 def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
     """`draw_weights` of a seed; of several that follow each other, `[layer, seed, ...]`.
 
-    Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need not copy them.
-    """
+    Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need
+    not copy them."""
     each = [draw_weights(config, number, check) for number in range(seed, seed + seeds)]
     if seeds == 1:
         return each[0]
-    return {name: torch.stack([weights[name].mT for weights in each], dim=1).mT if whole.ndim == 3
-            else torch.stack([weights[name] for weights in each], dim=1) for name, whole in each[0].items()}
+    return {
+        name: torch.stack([weights[name].mT for weights in each], dim=1).mT
+        if whole.ndim == 3
+        else torch.stack([weights[name] for weights in each], dim=1)
+        for name, whole in each[0].items()
+    }
 
 
 def axis(seeds: int) -> tuple[int, ...]:

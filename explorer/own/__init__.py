@@ -1,4 +1,5 @@
-"""Instruments for models that are not ours: `probe`, its `twin`, and `watch` beside a training loop.
+"""Instruments for models that are not ours: `probe`, its `twin`, and `watch` beside a training
+loop.
 
 What they say of a model stands in `texts.toml`.
 """
@@ -12,10 +13,12 @@ from pathlib import Path
 from explorer.numbers import filled
 
 TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+    Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
+)
 """The tables of `texts.toml`."""
 
 
 def text(table: str, key: str, /, **values: object) -> str:
-    """A text with its placeholders filled, see `numbers.filled`; where `more` is not 0, the text of `{key}_more`."""
+    """A text with its placeholders filled, see `numbers.filled`; where `more` is not 0, the text of
+    `{key}_more`."""
     return filled(TEXTS[table][f"{key}_more" if values.get("more") else key], **values)

@@ -1,10 +1,11 @@
-"""Whether a model that predicts the next token sees it: what its loss asks for, and on what its output depends.
+"""Whether a model that predicts the next token sees it: what its loss asks for, and on what its
+output depends.
 
-Both are read from the pass that a probe makes anyway. The gradient of a cross-entropy by the logits says which token
-each row is asked for; the gradient of one row of logits by the embedded tokens says on which of them the row depends.
-That gradient takes one pass backward without the parameters', about as long as a pass forward. Nothing runs a second
-time, so numbers drawn at random, statistics of the batch and caches are those of the pass itself.
-"""
+Both are read from the pass that a probe makes anyway. The gradient of a cross-entropy by the logits
+says which token each row is asked for; the gradient of one row of logits by the embedded tokens
+says on which of them the row depends. That gradient takes one pass backward without the
+parameters', about as long as a pass forward. Nothing runs a second time, so numbers drawn at
+random, statistics of the batch and caches are those of the pass itself."""
 
 from __future__ import annotations
 
@@ -18,15 +19,21 @@ from torch import Tensor, nn
 from explorer.own.logits import LEAST_ROWS, Asked
 from explorer.own.nodes import PLACES
 
-TABLES = {"embedding": ("weight", "indices"), "index": ("self", "indices"), "index_select": ("self", "index")}
+TABLES = {
+    "embedding": ("weight", "indices"),
+    "index": ("self", "indices"),
+    "index_select": ("self", "index"),
+}
 """Operations that take rows of a table, and their arguments: the table, and which rows."""
 LEAK = 1e-4
-"""Share of a row's gradient that later tokens have where it depends on them: an average over 30,000 tokens with GPT-2's
-initialization leaves 1e-3; a mask leaves exactly 0, and a convolution by Fourier transforms a rounding of 1e-6."""
+"""Share of a row's gradient that later tokens have where it depends on them: an average over 30,000
+tokens with GPT-2's initialization leaves 1e-3; a mask leaves exactly 0, and a convolution by
+Fourier transforms a rounding of 1e-6."""
 MOST = 0.9
 """Share of the rows from which on a rule of the targets holds."""
 CHANCE = 5.0
-"""Standard errors beyond chance from which on targets are the tokens at their own places more often than by chance."""
+"""Standard errors beyond chance from which on targets are the tokens at their own places more often
+than by chance."""
 CAUSAL = "ForCausalLM"
 """Ending of the names of classes in transformers that predict the next token."""
 
@@ -42,7 +49,9 @@ class Lookup(NamedTuple):
     """The rows, `[…, d]`."""
 
 
-def lookup(op: str, named: Mapping[str, object], out: Tensor, parameters: Mapping[int, nn.Parameter]) -> Lookup | None:
+def lookup(
+    op: str, named: Mapping[str, object], out: Tensor, parameters: Mapping[int, nn.Parameter]
+) -> Lookup | None:
     """Rows that an operation looked up in a table of parameters; None of any other operation.
 
     Args:
@@ -56,14 +65,20 @@ def lookup(op: str, named: Mapping[str, object], out: Tensor, parameters: Mappin
         places = places[0] if len(places) == 1 else None
     if not isinstance(table, Tensor) or id(table) not in parameters or table.ndim != 2:
         return None
-    if not isinstance(places, Tensor) or places.dtype not in PLACES[1:] or out.shape != (*places.shape, table.shape[1]):
+    if (
+        not isinstance(places, Tensor)
+        or places.dtype not in PLACES[1:]
+        or out.shape != (*places.shape, table.shape[1])
+    ):
         return None
     return Lookup(len(table), places, out)
 
 
-def sees_target(model: nn.Module, lookups: Sequence[Lookup], asked: Asked, facts: Mapping[str, float | str]
-                ) -> dict[str, float | str]:
-    """Facts of `Profile.facts` on a model that predicts tokens; empty where nothing says that it does.
+def sees_target(
+    model: nn.Module, lookups: Sequence[Lookup], asked: Asked, facts: Mapping[str, float | str]
+) -> dict[str, float | str]:
+    """Facts of `Profile.facts` on a model that predicts tokens; empty where nothing says that it
+    does.
 
     Args:
         model: whose class and config may say that it predicts the next token.
@@ -75,7 +90,11 @@ def sees_target(model: nn.Module, lookups: Sequence[Lookup], asked: Asked, facts
     if logits is None:
         return {}
     rows = math.prod(logits.shape[:-1])
-    known = [part for part in lookups if part.places.numel() == rows > 1 and part.out.requires_grad and _text(part)]
+    known = [
+        part
+        for part in lookups
+        if part.places.numel() == rows > 1 and part.out.requires_grad and _text(part)
+    ]
     if not known:
         return {}
     tokens = known[-1]  # of a decoder, which comes after its encoder
@@ -92,23 +111,30 @@ def sees_target(model: nn.Module, lookups: Sequence[Lookup], asked: Asked, facts
     total = float(sizes.sum())
     if not (math.isfinite(total) and total > 0):
         return {}
-    later = math.sqrt(float(sizes[row + (kind != "own"):].sum()) / total)
+    later = math.sqrt(float(sizes[row + (kind != "own") :].sum()) / total)
     return {"target": kind, "ahead": later if later > LEAK else 0.0}
 
 
 def _text(part: Lookup) -> bool:
-    """Whether the rows that were taken may be those of tokens: positions are a sequence of neighbors, or all alike."""
-    steps = part.places.flatten(0, -2).diff(dim=-1) if part.places.ndim > 1 else part.places[None].diff(dim=-1)
+    """Whether the rows that were taken may be those of tokens: positions are a sequence of
+    neighbors, or all alike."""
+    steps = (
+        part.places.flatten(0, -2).diff(dim=-1)
+        if part.places.ndim > 1
+        else part.places[None].diff(dim=-1)
+    )
     return not bool((steps == 1).all()) and not bool((steps == 0).all())
 
 
-def _kind(model: nn.Module, tokens: Lookup, targets: Tensor | None, classes: int, alone: bool) -> tuple[str, int, int]:
-    """Evidence that a model predicts tokens, the axis of the tokens, and how many tokens ahead its target is.
+def _kind(
+    model: nn.Module, tokens: Lookup, targets: Tensor | None, classes: int, alone: bool
+) -> tuple[str, int, int]:
+    """Evidence that a model predicts tokens, the axis of the tokens, and how many tokens ahead its
+    target is.
 
-    Kinds of evidence: next, own, second (the targets are the next tokens, the same ones, those after the next); class
-    (its name or its config says so); token (at each position a token of the same vocabulary, neither the position's
-    own nor one of a rearrangement).
-    """
+    Kinds of evidence: next, own, second (the targets are the next tokens, the same ones, those
+    after the next); class (its name or its config says so); token (at each position a token of the
+    same vocabulary, neither the position's own nor one of a rearrangement)."""
     config = getattr(model, "config", None)
     named = type(model).__name__.endswith(CAUSAL) or getattr(config, "is_decoder", False) is True
     if targets is None:
@@ -134,7 +160,8 @@ def _kind(model: nn.Module, tokens: Lookup, targets: Tensor | None, classes: int
 
 
 def _share(places: Tensor, goals: Tensor, shift: int) -> float:
-    """Share of the targets `[sequence, token]` that are the tokens so many places later; nan of too few."""
+    """Share of the targets `[sequence, token]` that are the tokens so many places later; nan of too
+    few."""
     n = places.shape[-1]
     if n <= shift:
         return math.nan
@@ -152,7 +179,8 @@ def _by_sequence(places: Tensor, axis: int) -> Tensor:
 
 
 def _row(n: int, shift: int, goals: Tensor | None) -> int | None:
-    """The middle one of the first sequence's rows that are asked, and have their target among the tokens."""
+    """The middle one of the first sequence's rows that are asked, and have their target among the
+    tokens."""
     rows = list(range(n - max(1, shift)))
     if goals is not None:
         rows = [row for row, asked in zip(rows, (goals >= 0).tolist(), strict=False) if asked]
@@ -160,13 +188,14 @@ def _row(n: int, shift: int, goals: Tensor | None) -> int | None:
 
 
 def _gradient(logits: Tensor, tokens: Lookup, axis: int, row: int) -> Tensor:
-    """Squared norm, by token of the first sequence, of the gradient of one row of its logits in a random direction."""
+    """Squared norm, by token of the first sequence, of the gradient of one row of its logits in a
+    random direction."""
     index = _by_sequence(torch.arange(tokens.places.numel()).reshape(tokens.places.shape), axis)
     own = logits.flatten(0, -2)[int(index[0, row])]
     own = own if own.dtype == torch.float64 else own.float()
     numbers = torch.Generator().manual_seed(0)
     value = (own * torch.randn(own.shape, generator=numbers).to(own)).sum()
-    gradient, = torch.autograd.grad(value, tokens.out, retain_graph=True, allow_unused=True)
+    (gradient,) = torch.autograd.grad(value, tokens.out, retain_graph=True, allow_unused=True)
     if gradient is None:
         return torch.zeros(index.shape[-1])
     sizes = gradient.detach().double().square().sum(dim=-1).flatten().cpu()

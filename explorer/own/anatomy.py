@@ -1,4 +1,5 @@
-"""A block's anatomy: where attention is, what is added to the stream, the vocabulary's sites, how the stream lies."""
+"""A block's anatomy: where attention is, what is added to the stream, the vocabulary's sites, how
+the stream lies."""
 
 from __future__ import annotations
 
@@ -10,7 +11,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from explorer.own.nodes import FACTOR, FUSED, MATRIX, NORMS, SUM, VIEW, Node, expanded, is_norm, label, pattern_of, walk
+from explorer.own.nodes import (
+    FACTOR,
+    FUSED,
+    MATRIX,
+    NORMS,
+    SUM,
+    VIEW,
+    Node,
+    expanded,
+    is_norm,
+    label,
+    pattern_of,
+    walk,
+)
 from explorer.schemes import placement
 
 
@@ -43,7 +57,8 @@ class Piece(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """The stream before and after a branch is added, and the branch; without a residual it is the branch alone."""
+    """The stream before and after a branch is added, and the branch; without a residual it is the
+    branch alone."""
 
     before: Node | None
     branch: Node
@@ -76,9 +91,8 @@ def attends(node: Node) -> bool:
 
 
 def own(attention: Node) -> bool:
-    """Whether queries and keys both come from the stream; those of cross attention, or of a softmax over other things,
-    do not.
-    """
+    """Whether queries and keys both come from the stream; those of cross attention, or of a softmax
+    over other things, do not."""
     if attention.op not in FUSED and not _over_keys(attention):
         return False
     return _from_stream(attention)
@@ -93,11 +107,14 @@ def _from_stream(attention: Node) -> bool:
 def _over_keys(attention: Node) -> bool:
     """Whether the softmax is over the axis that the product with the values adds up."""
     soft = pattern_of(attention)
-    return soft is not None and _axis_in(soft, attention, -1) == soft.named["dim"] % soft.tensor.ndim
+    return (
+        soft is not None and _axis_in(soft, attention, -1) == soft.named["dim"] % soft.tensor.ndim
+    )
 
 
 def _axis_in(soft: Node, attention: Node, axis: int) -> int | None:
-    """Axis of a softmax that became this one of the weights as the product with the values has them; None without."""
+    """Axis of a softmax that became this one of the weights as the product with the values has
+    them; None without."""
     node = attention.inputs[0]
     at: int | None = axis % node.tensor.ndim
     while node is not soft and at is not None:
@@ -111,15 +128,25 @@ SUMS_TO_1 = 1e-2
 
 
 def wrong_axis(attention: Node) -> str:
-    """Axis over which weights of queries by keys sum to 1 by mistake: queries, heads or sequences; empty elsewhere.
+    """Axis over which weights of queries by keys sum to 1 by mistake: queries, heads or sequences;
+    empty elsewhere.
 
-    Weights that are divided by their sum over the keys afterwards, as those of slot attention, are no mistake.
-    """
+    Weights that are divided by their sum over the keys afterwards, as those of slot attention, are
+    no mistake."""
     soft = pattern_of(attention)
-    if attention.op in FUSED or soft is None or not _from_stream(attention) or _over_keys(attention):
+    if (
+        attention.op in FUSED
+        or soft is None
+        or not _from_stream(attention)
+        or _over_keys(attention)
+    ):
         return ""
     weights, dim = attention.inputs[0].tensor.detach().float(), soft.named["dim"] % soft.tensor.ndim
-    if weights.shape[-1] != weights.shape[-2] or soft.tensor.shape[dim] < 2 or _all_1(weights.sum(dim=-1)):
+    if (
+        weights.shape[-1] != weights.shape[-2]
+        or soft.tensor.shape[dim] < 2
+        or _all_1(weights.sum(dim=-1))
+    ):
         return ""
     if not _all_1(soft.tensor.detach().float().sum(dim=dim)):
         return ""
@@ -133,7 +160,8 @@ def _all_1(sums: Tensor) -> bool:
 
 
 def axis_before(node: Node, before: Node, axis: int) -> int | None:
-    """Where an axis was before an operation that may have turned or joined axes; None where it was no axis."""
+    """Where an axis was before an operation that may have turned or joined axes; None where it was
+    no axis."""
     order = list(range(before.tensor.ndim))
     if node.op == "permute":
         return int(node.named["dims"][axis]) % len(order)
@@ -144,12 +172,20 @@ def axis_before(node: Node, before: Node, axis: int) -> int | None:
     if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
         return axis
     after = node.tensor.shape[axis:]
-    return next((at for at in order if before.tensor.shape[at] == after[0]
-                 and math.prod(before.tensor.shape[at:]) == math.prod(after)), None)
+    return next(
+        (
+            at
+            for at in order
+            if before.tensor.shape[at] == after[0]
+            and math.prod(before.tensor.shape[at:]) == math.prod(after)
+        ),
+        None,
+    )
 
 
 def queries_keys_values(attention: Node | None) -> tuple[Node, Node, Node] | None:
-    """Queries, keys and values of an attention; None without one, and where the product of its logits is not seen."""
+    """Queries, keys and values of an attention; None without one, and where the product of its
+    logits is not seen."""
     if attention is None:
         return None
     if attention.op in FUSED:
@@ -158,7 +194,11 @@ def queries_keys_values(attention: Node | None) -> tuple[Node, Node, Node] | Non
     node = pattern_of(attention)
     while node is not None and node.op not in MATRIX:
         node = next(iter(node.made_of("deep")), None)
-    return None if node is None or len(node.inputs) < 2 else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
+    return (
+        None
+        if node is None or len(node.inputs) < 2
+        else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
+    )
 
 
 def branches_by_site(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
@@ -196,7 +236,10 @@ def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
     while True:
         inner = node.made_of("deep")
         plain = node.op in FACTOR and len(inner) == 1 and node.made_of() == inner
-        if not (plain or node.op == "native_dropout") or inner[0].tensor.shape != branch.tensor.shape:
+        if (
+            not (plain or node.op == "native_dropout")
+            or inner[0].tensor.shape != branch.tensor.shape
+        ):
             return node, learned
         if plain and _divides(inner[0]):  # then it is the gain of a norm
             return node, learned
@@ -208,7 +251,9 @@ def _divides(node: Node) -> bool:
     """Whether it is a branch over its own size: a norm that is written out."""
     while node.op in VIEW and node.inputs:
         node = node.inputs[0]
-    return node.op in FACTOR and any(arg.tensor.ndim and arg.tensor.shape[-1] == 1 for arg in node.made_of())
+    return node.op in FACTOR and any(
+        arg.tensor.ndim and arg.tensor.shape[-1] == 1 for arg in node.made_of()
+    )
 
 
 def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
@@ -218,7 +263,9 @@ def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
     attending = [node for node in order if attends(node)]
     attention, softmax = next((node for node in attending if own(node)), None), "keys"
     if attention is None:
-        attention, softmax = next(((node, axis) for node in attending if (axis := wrong_axis(node))), (None, "keys"))
+        attention, softmax = next(
+            ((node, axis) for node in attending if (axis := wrong_axis(node))), (None, "keys")
+        )
     anatomy = Anatomy(order, source, output, attention, _sums(order), softmax)
     if output.role != "stream":
         anatomy.sums = _without_residual(anatomy)
@@ -238,13 +285,21 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
 
 
 def _without_residual(anatomy: Anatomy) -> list[Sum]:
-    """The sums of a block where a branch replaces the stream: from there on the branch's output is the stream."""
-    attention, source, output, sums = anatomy.attention, anatomy.source, anatomy.output, anatomy.sums
+    """The sums of a block where a branch replaces the stream: from there on the branch's output is
+    the stream."""
+    attention, source, output, sums = (
+        anatomy.attention,
+        anatomy.source,
+        anatomy.output,
+        anatomy.sums,
+    )
     if attention is not None and not any(attention in term.branch.inside() for term in sums):
         stream = _product_after(attention, anatomy)
-        if stream is None or _reaches(output, source, stream):  # several streams, or code that is not understood
+        if stream is None or _reaches(
+            output, source, stream
+        ):  # several streams, or code that is not understood
             return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
-        after = anatomy.order[anatomy.order.index(stream) + 1:]
+        after = anatomy.order[anatomy.order.index(stream) + 1 :]
         if any(later.op not in VIEW and _reaches(later, stream) for later in after):
             stream.role = "stream"
             for later in after:
@@ -254,10 +309,20 @@ def _without_residual(anatomy: Anatomy) -> list[Sum]:
 
 
 def _product_after(attention: Node, anatomy: Anatomy) -> Node | None:
-    """Output of the first matrix after attention that has the shape of the stream; None without one."""
-    return next((node for node in anatomy.order if node.role == "deep" and node.matrix
-                 and node.tensor.shape == anatomy.source.tensor.shape and not shares(node, attention)
-                 and attention in node.inside()), None)
+    """Output of the first matrix after attention that has the shape of the stream; None without
+    one."""
+    return next(
+        (
+            node
+            for node in anatomy.order
+            if node.role == "deep"
+            and node.matrix
+            and node.tensor.shape == anatomy.source.tensor.shape
+            and not shares(node, attention)
+            and attention in node.inside()
+        ),
+        None,
+    )
 
 
 def shares(node: Node, other: Node) -> bool:
@@ -267,12 +332,17 @@ def shares(node: Node, other: Node) -> bool:
 
 def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
     """Whether a node is made of another one, not counting ways through a third."""
-    return any(part is source for part in walk(node, lambda part: [] if part is around else part.inputs))
+    return any(
+        part is source for part in walk(node, lambda part: [] if part is around else part.inputs)
+    )
 
 
 def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
     """Sites of the vocabulary to their nodes."""
-    ends = [_settled(term.after, after.before) for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)]
+    ends = [
+        _settled(term.after, after.before)
+        for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)
+    ]
     ends.append(anatomy.output)
     for term, end in zip(anatomy.sums, ends, strict=False):
         for site, node in (parts := branches_by_site(anatomy, term)):
@@ -283,7 +353,8 @@ def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
 
 
 def _settled(after: Node, before: Node | None) -> Node:
-    """The stream between two sums: the first one's, or its norm where that is what the second one adds to."""
+    """The stream between two sums: the first one's, or its norm where that is what the second one
+    adds to."""
     node = before
     while node is not None and node is not after:
         if is_norm(node):
@@ -320,8 +391,10 @@ class Layout(NamedTuple):
 def layout(anatomy: Anatomy) -> Layout:
     """The layout of a block's stream, from what reads it."""
     shape = anatomy.source.tensor.shape
-    if len(shape) > 2 and any(node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
-                              for node in anatomy.order):
+    if len(shape) > 2 and any(
+        node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
+        for node in anatomy.order
+    ):
         return Layout(features_second=True)
     if anatomy.attention is None:
         return Layout()
@@ -343,13 +416,18 @@ def _as_it_lies(node: Node, source: Node) -> bool:
 
 
 def _tokens_first(anatomy: Anatomy) -> bool:
-    """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its `[0, 1]`."""
+    """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its
+    `[0, 1]`."""
     heads = queries_keys_values(anatomy.attention)
-    if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:  # a class token alone
+    if (
+        heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2
+    ):  # a class token alone
         return False
     with torch.enable_grad():
         query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()
-        gradient, = torch.autograd.grad(query, anatomy.source.tensor, retain_graph=True, allow_unused=True)
+        (gradient,) = torch.autograd.grad(
+            query, anatomy.source.tensor, retain_graph=True, allow_unused=True
+        )
     if gradient is None:
         return False
     by_place = gradient.abs().amax(dim=-1)
@@ -363,7 +441,9 @@ POINTS = {row.point for row in placement.NORMS.values() if row.point}
 def ends_with_norm(tail: Sequence[Node]) -> bool:
     """Whether the stream goes through a norm before any matrix, after the last block."""
     for node in tail:
-        if (node.role == "stream" and is_norm(node)) or (node.op in POINTS and node.inputs[0].role == "stream"):
+        if (node.role == "stream" and is_norm(node)) or (
+            node.op in POINTS and node.inputs[0].role == "stream"
+        ):
             return True
         if node.op in MATRIX and node.role:
             return False

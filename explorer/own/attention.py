@@ -1,9 +1,10 @@
-"""Attention of any code, by head: of a fused call from its queries and keys, or of a softmax that is written out.
+"""Attention of any code, by head: of a fused call from its queries and keys, or of a softmax that
+is written out.
 
-Logits are looked at a few queries at a time, so that a fused kernel's saving of memory is not undone. `read_attention`
-reads what a graph recorded of a block. `reader` takes sums while a block runs: its dispatch mode sees the kernels' own
-arguments, and is entered only around calls that may come to one, as each operator that runs within it costs some 25 µs.
-"""
+Logits are looked at a few queries at a time, so that a fused kernel's saving of memory is not
+undone. `read_attention` reads what a graph recorded of a block. `reader` takes sums while a block
+runs: its dispatch mode sees the kernels' own arguments, and is entered only around calls that may
+come to one, as each operator that runs within it costs some 25 µs."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ AT_ONCE = 2**20
 """Logits that are looked at together: 4 MB in float32."""
 LEAST_LOG = -1e30
 CALLS = ("attention", "softm", "transformer")
-"""One of these is in the name of each function of torch that comes to a softmax or a fused kernel."""
+"""One of these is in the name of each function of torch that comes to a softmax or a fused
+kernel."""
 
 Place = Callable[[Mapping[str, Tensor]], None]
 """Takes statistics by token position, `[token]`."""
@@ -38,25 +40,32 @@ Part = tuple[Tensor, Tensor | None]
 
 
 GAP = 50.0
-"""Between what a mask adds to logits and what it leaves: e^−50 of a weight is nothing in float32."""
+"""Between what a mask adds to logits and what it leaves: e^−50 of a weight is nothing in
+float32."""
 HIDDEN = 5e3
-"""A logit that far below the row's largest is hidden: masks add −1e4 or less, and ALiBi no less than −n."""
+"""A logit that far below the row's largest is hidden: masks add −1e4 or less, and ALiBi no less
+than −n."""
 
 
 def visible(scores: Tensor) -> Tensor:
-    """Whether a query sees a key, by its logits `[…, query, key]`; where one is not a number, all are seen."""
+    """Whether a query sees a key, by its logits `[…, query, key]`; where one is not a number, all
+    are seen."""
     highest = scores.amax(dim=-1, keepdim=True)
-    return (scores > torch.finfo(torch.float32).min / 4) & (scores >= highest - HIDDEN) | highest.isnan()
+    return (scores > torch.finfo(torch.float32).min / 4) & (
+        scores >= highest - HIDDEN
+    ) | highest.isnan()
 
 
 def below(bias: Tensor) -> Tensor | None:
-    """Which entries of what is added to logits hide a key: those that a gap parts from the others, as Swin's −100 by
-    any other bias; None where there is no such gap. Biases by position fall in steps of one at most.
-    """
+    """Which entries of what is added to logits hide a key: those that a gap parts from the others,
+    as Swin's −100 by any other bias; None where there is no such gap. Biases by position fall in
+    steps of one at most."""
     bias = bias.detach().float().clamp(min=-1e9)
     if not bias.numel() or float(bias.amin()) > -GAP:
         return None
-    low = bias <= -GAP  # two clusters on either side, most of the time: then nothing needs to be sorted
+    low = (
+        bias <= -GAP
+    )  # two clusters on either side, most of the time: then nothing needs to be sorted
     if not bool(low.all()) and float(bias[~low].amin() - bias[low].amax()) >= GAP:
         return low
     values = bias.flatten().sort().values
@@ -65,11 +74,12 @@ def below(bias: Tensor) -> Tensor | None:
 
 
 def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) -> Tensor:
-    """Logits `[…, query, key]` of queries from `start` on with the mask of a fused call: −∞ where it hides a key."""
+    """Logits `[…, query, key]` of queries from `start` on with the mask of a fused call: −∞ where
+    it hides a key."""
     n, keys = scores.shape[-2:]
     if mask is not None:
         part = mask.detach()[..., :keys]
-        part = part if part.shape[-2] == 1 else part[..., start:start + n, :]
+        part = part if part.shape[-2] == 1 else part[..., start : start + n, :]
         gone = ~part if part.dtype == torch.bool else below(part)
         scores = scores if part.dtype == torch.bool else scores + part.float()
         scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
@@ -80,11 +90,16 @@ def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) ->
 
 
 def hidden(soft: Node) -> Tensor | None:
-    """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where none was."""
+    """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where
+    none was."""
     mask: Tensor | None = None
     scores = soft.inputs[0].tensor
     for step in trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)[0]:
-        bias = step.extra if step.kind == "add" and step.node.tensor.numel() == scores.numel() else None
+        bias = (
+            step.extra
+            if step.kind == "add" and step.node.tensor.numel() == scores.numel()
+            else None
+        )
         if bias is not None and not bias.role and (part := below(bias.tensor)) is not None:
             part = part.expand(step.node.tensor.shape).reshape(scores.shape)
             mask = part if mask is None else mask | part
@@ -92,7 +107,8 @@ def hidden(soft: Node) -> Tensor | None:
 
 
 def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
-    """Logits `[batch, head, query, key]` of a fused call, some queries at a time; −∞ where a mask hides a key.
+    """Logits `[batch, head, query, key]` of a fused call, some queries at a time; −∞ where a mask
+    hides a key.
 
     Args:
         named: the kernel's arguments by their names.
@@ -106,28 +122,38 @@ def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
     mask, keys = named.get("attn_mask", named.get("attn_bias")), key.float().mT
     step = max(1, AT_ONCE // (query[:, :, 0, 0].numel() * key.shape[2]))
     for start in range(0, query.shape[2], step):
-        yield masked(query[:, :, start:start + step].float() @ keys * scale, mask, named["is_causal"], start)
+        yield masked(
+            query[:, :, start : start + step].float() @ keys * scale,
+            mask,
+            named["is_causal"],
+            start,
+        )
 
 
 # Of a block that a graph has recorded.
 
 
 def read_attention(attention: Node, batch: int) -> Rows | None:
-    """One attention, as `measuring.statistics` reduces it: means over batch and rows, no scores, and as pattern that of
-    the first head in the first sequence; None where its rows are not seen.
+    """One attention, as `measuring.statistics` reduces it: means over batch and rows, no scores,
+    and as pattern that of the first head in the first sequence; None where its rows are not seen.
 
     Args:
         attention: what it puts out.
         batch: number of sequences, where heads lie within the batch.
     """
     if attention.op in FUSED:
-        named = {name: value.tensor if isinstance(value, Node) else value for name, value in attention.named.items()}
+        named = {
+            name: value.tensor if isinstance(value, Node) else value
+            for name, value in attention.named.items()
+        }
         parts: Iterator[Part] = ((scores, None) for scores in fused_logits(named))
     else:
         parts = _written_out(attention, batch)
     sums, queries, keys, patterns = [], [], [], []
     for scores, pattern in parts:
-        total, query, key, weights = _sums(scores.detach(), None if pattern is None else pattern.detach())
+        total, query, key, weights = _sums(
+            scores.detach(), None if pattern is None else pattern.detach()
+        )
         sums.append(total)
         queries.append(query)
         keys.append(key)
@@ -135,19 +161,29 @@ def read_attention(attention: Node, batch: int) -> Rows | None:
     if not sums:
         return None
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
-    spread = slice(None) if bool((several > 0).all()) else slice(0)  # no head has one where no row sees several keys
-    means = ((variance / several)[spread], entropy / rows, (normalized / several)[spread], largest / rows)
-    by_head, pattern = [mean[None, None, :, None] for mean in means], torch.cat(patterns)[None, None, None]
+    spread = (
+        slice(None) if bool((several > 0).all()) else slice(0)
+    )  # no head has one where no row sees several keys
+    means = (
+        (variance / several)[spread],
+        entropy / rows,
+        (normalized / several)[spread],
+        largest / rows,
+    )
+    by_head, pattern = (
+        [mean[None, None, :, None] for mean in means],
+        torch.cat(patterns)[None, None, None],
+    )
     positions = [torch.cat(queries)[None], torch.stack(keys).sum(dim=0)[None] / rows.sum()]
     return Rows(pattern[..., :0], pattern, *by_head + positions)
 
 
 def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and rows of each pair;
-    mean H by query; what each key receives of all rows; and the weights.
+    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and
+    rows of each pair; mean H by query; what each key receives of all rows; and the weights.
 
-    Rows that see no key are left out, those that see one have no spread; one that is not a number is kept as such.
-    """
+    Rows that see no key are left out, those that see one have no spread; one that is not a number
+    is kept as such."""
     scores = scores.float()
     highest = scores.amax(dim=-1, keepdim=True)
     shown = visible(scores)
@@ -158,8 +194,14 @@ def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tenso
     variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
     entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
     several, some = count > 1, count > 0
-    parts = (variance.where(several, 0), (entropy / count.double().log()).where(several, 0), entropy.where(some, 0),
-             weights.amax(dim=-1).double().where(some, 0), several.double(), some.double())
+    parts = (
+        variance.where(several, 0),
+        (entropy / count.double().log()).where(several, 0),
+        entropy.where(some, 0),
+        weights.amax(dim=-1).double().where(some, 0),
+        several.double(),
+        some.double(),
+    )
     by_query = parts[2].sum(dim=(0, 1)) / parts[5].sum(dim=(0, 1))
     received = weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=torch.float64)
     return torch.stack([part.sum(dim=(0, 2)) for part in parts]), by_query, received, weights
@@ -173,13 +215,15 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     keys = attention.inputs[1].tensor.shape[-2]
     logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
     logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
-    if soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1:  # as the product with the values has its axes
+    if (
+        soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1
+    ):  # as the product with the values has its axes
         weights = attention.inputs[0].tensor
         logits = weights.log()
     scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
     for start in range(0, scores.shape[2], step):
-        yield scores[:, :, start:start + step], pattern[:, :, start:start + step]
+        yield scores[:, :, start : start + step], pattern[:, :, start : start + step]
 
 
 def _by_head(scores: Tensor, batch: int) -> Tensor:
@@ -196,9 +240,8 @@ def _by_head(scores: Tensor, batch: int) -> Tensor:
 class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Hands sums over the attention of what runs within it to `take`, and alters nothing.
 
-    By head, the parts are rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of the largest weight.
-    Means by token position go to `place`, where that is given.
-    """
+    By head, the parts are rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of
+    the largest weight. Means by token position go to `place`, where that is given."""
 
     def __init__(self, take: Callable[[Sums], None], place: Place | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -206,21 +249,36 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Compiled blocks are never entered within it, so torch need not guard each call against being compiled."""
+        """Compiled blocks are never entered within it, so torch need not guard each call against
+        being compiled."""
         return False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         out = func(*args, **kwargs) if kwargs else func(*args)
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                blocks = [(row_sums(scores, least), _sums(scores, None)[:3] if self.place else ())  # no large weights
-                          for scores, least in logits(named_arguments(func, args, kwargs or {}))]
+                blocks = [
+                    (
+                        row_sums(scores, least),
+                        _sums(scores, None)[:3] if self.place else (),
+                    )  # no large weights
+                    for scores, least in logits(named_arguments(func, args, kwargs or {}))
+                ]
                 if blocks and self.place:
                     self.place(by_position([rows for _, rows in blocks]))
                 if blocks:
-                    self.take(Sums(torch.stack([sums.parts for sums, _ in blocks]).sum(0),
-                                   torch.stack([sums.largest for sums, _ in blocks]).amax(0)))
+                    self.take(
+                        Sums(
+                            torch.stack([sums.parts for sums, _ in blocks]).sum(0),
+                            torch.stack([sums.largest for sums, _ in blocks]).amax(0),
+                        )
+                    )
         return out
 
 
@@ -231,8 +289,13 @@ class Calls(TorchFunctionMode):
         super().__init__()
         self.reader = reader
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
-                           kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         name = getattr(func, "__name__", "")
         if not any(part in name for part in CALLS):
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -240,20 +303,28 @@ class Calls(TorchFunctionMode):
             return func(*args, **kwargs or {})
 
 
-def reader(block: nn.Module, take: Callable[[Sums], None], place: Place | None = None) -> AbstractContextManager[Any]:
+def reader(
+    block: nn.Module, take: Callable[[Sums], None], place: Place | None = None
+) -> AbstractContextManager[Any]:
     """A context for the run of a block, see `Reader`; scripted code makes no visible calls."""
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
     return Reader(take, place) if scripted else Calls(Reader(take, place))
 
 
 def by_position(parts: Sequence[tuple[Tensor, ...]]) -> dict[str, Tensor]:
-    """Entropy of each query and weight that each key receives, `[token]`, from the `_sums` of all rows.
+    """Entropy of each query and weight that each key receives, `[token]`, from the `_sums` of all
+    rows.
 
     Nothing where queries and keys are not the same tokens, as beside a sink's key.
     """
-    entropy, received = torch.cat([part[1] for part in parts]), torch.stack([part[2] for part in parts]).sum(0)
-    means = {"attention_entropy_by_position": entropy,
-             "attention_received": received / sum(part[0][5].sum() for part in parts)}
+    entropy, received = (
+        torch.cat([part[1] for part in parts]),
+        torch.stack([part[2] for part in parts]).sum(0),
+    )
+    means = {
+        "attention_entropy_by_position": entropy,
+        "attention_received": received / sum(part[0][5].sum() for part in parts),
+    }
     return means if len(entropy) == len(received) else {}
 
 
@@ -264,7 +335,9 @@ def logits(named: Mapping[str, Any]) -> Iterator[tuple[Tensor, float]]:
     """
     if "query" in named:
         yield from ((scores, -math.inf) for scores in fused_logits(named))
-    elif (x := named["self"].detach()).ndim == 4 and x.numel() and named["dim"] in (-1, 3):  # others choose experts
+    elif (
+        (x := named["self"].detach()).ndim == 4 and x.numel() and named["dim"] in (-1, 3)
+    ):  # others choose experts
         for part in torch.split(x, max(1, AT_ONCE // x[:, :, 0].numel()), dim=2):
             yield part.float(), torch.finfo(x.dtype).min / 2
 
@@ -277,8 +350,13 @@ def row_sums(scores: Tensor, least: float) -> Sums:
     entropy = -torch.linalg.vecdot(weight, log.clamp(min=LEAST_LOG))  # of a weight of 0 it is −inf
     some, several = keys > 0, keys > 1
     normalized = entropy / keys.clamp(min=2).log()
-    parts = [some, entropy.where(some, 0), several, normalized.where(several, 0),
-             weight.amax(dim=-1).where(some, 0)]
+    parts = [
+        some,
+        entropy.where(some, 0),
+        several,
+        normalized.where(several, 0),
+        weight.amax(dim=-1).where(some, 0),
+    ]
     total = torch.stack([part.float().sum(dim=(0, 2)) for part in parts])
     wide = wide_on(scores.device)
     top = scores.amax(dim=-1).where(some, -math.inf).amax(dim=(0, 2))

@@ -1,4 +1,5 @@
-"""Facts in which a model departs from the design that it is to have: what its layers do, not what follows from it."""
+"""Facts in which a model departs from the design that it is to have: what its layers do, not what
+follows from it."""
 
 from __future__ import annotations
 
@@ -19,15 +20,32 @@ from explorer.schemes.activation import second_moment
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS, SITES
 
-ATTENTION = ("qk_norm", "logit_cap", "sink", "attention_gate", "value_residual", "residual_attention")
+ATTENTION = (
+    "qk_norm",
+    "logit_cap",
+    "sink",
+    "attention_gate",
+    "value_residual",
+    "residual_attention",
+)
 """Fields of attention, whose values are compared as they are, each with a text of its name."""
-SOURCES = {"norm": "norm", "mlp": "mlp", "stream": "norm_placement", "layer_weights": "distribution",
-           "rope_base": "rope_base", "rope_fraction": "rope_fraction", **dict.fromkeys(ATTENTION, "attention_scale")}
-"""Every field that is compared as it is, and the field that is read along with it: one may be read as its default."""
+SOURCES = {
+    "norm": "norm",
+    "mlp": "mlp",
+    "stream": "norm_placement",
+    "layer_weights": "distribution",
+    "rope_base": "rope_base",
+    "rope_fraction": "rope_fraction",
+    **dict.fromkeys(ATTENTION, "attention_scale"),
+}
+"""Every field that is compared as it is, and the field that is read along with it: one may be read
+as its default."""
 NEAR = 0.05
-"""Relative difference of two activations' second moments up to which one is another way to compute the other."""
+"""Relative difference of two activations' second moments up to which one is another way to compute
+the other."""
 TURNED = ("rotary", "alibi")
-"""Positions that attention itself has; others are added to the embeddings, and are not told apart for certain."""
+"""Positions that attention itself has; others are added to the embeddings, and are not told apart
+for certain."""
 
 
 class Departures(NamedTuple):
@@ -41,7 +59,9 @@ class Departures(NamedTuple):
     """Differences that are none: another way to compute the same."""
 
 
-def departures(layers: Sequence[Facts], nearest: Twin, design: Config, profile: Profile) -> Departures:
+def departures(
+    layers: Sequence[Facts], nearest: Twin, design: Config, profile: Profile
+) -> Departures:
     """The facts in which a model departs from a design of its size; only what was read is compared.
 
     Args:
@@ -52,14 +72,21 @@ def departures(layers: Sequence[Facts], nearest: Twin, design: Config, profile: 
     """
     fields: dict[str, Any] = {}
     model = nearest.config
-    facts = [_clause(finding.meaning) for rule in (wrong_softmax, lost_stream, wrong_rotary)
-             if (finding := rule(profile)) is not None]
+    facts = [
+        _clause(finding.meaning)
+        for rule in (wrong_softmax, lost_stream, wrong_rotary)
+        if (finding := rule(profile)) is not None
+    ]
     if design.design.attends and not model.design.attends:
         facts.append(text("departs", "attention"))
     known = nearest.read_fields
-    for part, changed in (_mask(layers, model, design, known), _divisor(layers, model, design, known),
-                          _positions(model, design, known, profile), _norms(layers, model, design),
-                          _final(nearest, design)):
+    for part, changed in (
+        _mask(layers, model, design, known),
+        _divisor(layers, model, design, known),
+        _positions(model, design, known, profile),
+        _norms(layers, model, design),
+        _final(nearest, design),
+    ):
         facts += part
         fields |= changed
     for field, source in SOURCES.items():
@@ -82,7 +109,9 @@ Part = tuple[list[str], dict[str, Any]]
 """Sentences, and the fields that they change."""
 
 
-def _mask(layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]) -> Part:
+def _mask(
+    layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]
+) -> Part:
     """Whether queries see later keys, by layer."""
     masks = [facts["attn_scores", "mask"] for facts in layers if ("attn_scores", "mask") in facts]
     if "causal" not in read_fields or not masks:
@@ -98,8 +127,11 @@ def _mask(layers: Sequence[Facts], model: Config, design: Config, read_fields: S
     return [text("departs", "mask", value=kind, usual=usual)], {"causal": model.causal}
 
 
-def _divisor(layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]) -> Part:
-    """The number by which logits are divided, unless a norm on queries and keys comes after other factors."""
+def _divisor(
+    layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]
+) -> Part:
+    """The number by which logits are divided, unless a norm on queries and keys comes after other
+    factors."""
     row = DIVISORS[design.attention_scale]
     if "attention_scale" not in read_fields or row.uses or design.qk_norm or model.qk_norm:
         return [], {}
@@ -109,13 +141,17 @@ def _divisor(layers: Sequence[Facts], model: Config, design: Config, read_fields
     divides_by_root = math.isclose(usual, math.sqrt(design.d_head))
     key = "undivided" if abs(own - 1) <= EXACT and divides_by_root else "divisor"
     exact = abs(own / DIVISORS[model.attention_scale].of(design.d_head) - 1) <= EXACT
-    return ([text("departs", key, value=own, usual=usual)],
-            {"attention_scale": model.attention_scale} if exact else {})
+    return (
+        [text("departs", key, value=own, usual=usual)],
+        {"attention_scale": model.attention_scale} if exact else {},
+    )
 
 
 def _positions(model: Config, design: Config, read_fields: Sequence[str], profile: Profile) -> Part:
     """Positions that attention has."""
-    own, usual = (position if position in TURNED else "none" for position in (model.position, design.position))
+    own, usual = (
+        position if position in TURNED else "none" for position in (model.position, design.position)
+    )
     if "attention_scale" not in read_fields or own == usual or "rotary" in profile.facts:
         return [], {}
     speed = profile.facts.get("rotary_speed")
@@ -135,19 +171,30 @@ def _norms(layers: Sequence[Facts], model: Config, design: Config) -> Part:
             own, usual = norms_of(facts, site), place(2 * index + half, len(layers)).norms
             missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - own)
             extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in own - usual)
-    many = [(key, words, count) for key, places in (("no_norm", missing), ("extra_norm", extra))
-            for words, count in places.items() if 2 * count > len(layers)]
-    said = [text("departs", key, place=words, count=count, layers=len(layers)) for key, words, count in many]
+    many = [
+        (key, words, count)
+        for key, places in (("no_norm", missing), ("extra_norm", extra))
+        for words, count in places.items()
+        if 2 * count > len(layers)
+    ]
+    said = [
+        text("departs", key, place=words, count=count, layers=len(layers))
+        for key, words, count in many
+    ]
     return said, {"norm_placement": model.norm_placement} if said else {}
 
 
 def _final(nearest: Twin, design: Config) -> Part:
     """Whether a norm follows the last layer."""
-    own, usual = (FINAL_NORMS[config.final_norm].present(PLACEMENTS[config.norm_placement])
-                  for config in (nearest.config, design))
+    own, usual = (
+        FINAL_NORMS[config.final_norm].present(PLACEMENTS[config.norm_placement])
+        for config in (nearest.config, design)
+    )
     if own == usual or text("unread", "final_norm") in nearest.unread:
         return [], {}
-    return [text("departs", "final_extra" if own else "final_missing")], {"final_norm": "yes" if own else "no"}
+    return [text("departs", "final_extra" if own else "final_missing")], {
+        "final_norm": "yes" if own else "no"
+    }
 
 
 def _matters(design: Config, field: str) -> bool:
@@ -177,19 +224,27 @@ def _word(value: Any) -> Any:
 
 def _clause(sentence: str) -> str:
     """A sentence as a part of a list."""
-    return f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}" if not sentence.startswith("MLP") else sentence
+    return (
+        f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
+        if not sentence.startswith("MLP")
+        else sentence
+    )
 
 
-def unseen(design: Profile, model: Profile, keys: Sequence[tuple[str, str]], config: Config, same: Config
-           ) -> Iterator[tuple[str, str]]:
+def unseen(
+    design: Profile, model: Profile, keys: Sequence[tuple[str, str]], config: Config, same: Config
+) -> Iterator[tuple[str, str]]:
     """Statistics and sites that a design has and a model does not.
 
-    Left out: the middle of a layer whose two branches read one stream, where there is none; and the matrix of a gate
-    that is there, but lies within another one.
-    """
+    Left out: the middle of a layer whose two branches read one stream, where there is none; and the
+    matrix of a gate that is there, but lies within another one."""
     within = {"W_G": config.attention_gate == same.attention_gate, "W_gate": config.mlp == same.mlp}
     for key in keys:
         if key in design.values and key not in model.values:
-            middle = key[1] == "resid_mid" and config.design.stream.parallel and same.design.stream.parallel
+            middle = (
+                key[1] == "resid_mid"
+                and config.design.stream.parallel
+                and same.design.stream.parallel
+            )
             if not middle and not within.get(key[1], False):
                 yield key

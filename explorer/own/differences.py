@@ -1,4 +1,5 @@
-"""Layers that are built otherwise than their siblings: what only the structure shows for certain."""
+"""Layers that are built otherwise than their siblings: what only the structure shows for
+certain."""
 
 from __future__ import annotations
 
@@ -21,34 +22,56 @@ from explorer.schemes.placement import PLACEMENTS, SITES
 Difference = tuple[int, str, str]
 """Layer from 1, site, sentence."""
 FEW = 0.25
-"""Share of the layers up to which a difference is a fault; with more layers the design alternates."""
+"""Share of the layers up to which a difference is a fault; with more layers the design
+alternates."""
 APART = 0.02
 """Numbers of one design are at most that far apart, as a share."""
 
 LOW = 2.0
-"""Effective rank of 64 rows and columns below which a matrix is nearly of rank 1; drawn independently it has 32."""
+"""Effective rank of 64 rows and columns below which a matrix is nearly of rank 1; drawn
+independently it has 32."""
 
 FACTS = (
-    *((site, name) for name in ("skip", "branch", "epsilon", "norm", "learned") for site in BRANCHES),
-    ("mlp_out", "mlp"), ("mlp_out", "activation"),
-    *(("attn_scores", name) for name in ("divisor", "cap", "qk_normed", "softmax", "mask", "position", "sink",
-                                      "n_heads")),
-    ("layer", "dropout"), ("attn_scores", "tied"), ("layer", "attends"), ("attn_out", "gates"),
+    *(
+        (site, name)
+        for name in ("skip", "branch", "epsilon", "norm", "learned")
+        for site in BRANCHES
+    ),
+    ("mlp_out", "mlp"),
+    ("mlp_out", "activation"),
+    *(
+        ("attn_scores", name)
+        for name in (
+            "divisor",
+            "cap",
+            "qk_normed",
+            "softmax",
+            "mask",
+            "position",
+            "sink",
+            "n_heads",
+        )
+    ),
+    ("layer", "dropout"),
+    ("attn_scores", "tied"),
+    ("layer", "attends"),
+    ("attn_out", "gates"),
 )
 """Site and name of what is compared beside norms, branches and matrices."""
 
 
 def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
-    """One sentence a layer, site and fact, in the order of the layers; none where a design alternates.
+    """One sentence a layer, site and fact, in the order of the layers; none where a design
+    alternates.
 
-    A layer is compared with the layers of its kind, of which there must be `SIBLINGS`. A sentence goes on from the
-    layer's name: "has no norm before attention, where its siblings have one".
-    """
+    A layer is compared with the layers of its kind, of which there must be `SIBLINGS`. A sentence
+    goes on from the layer's name: "has no norm before attention, where its siblings have one"."""
     rows = [*_tied(layers)]
     names = kinds(layers)
     for name in dict.fromkeys(names):
         members = of_kind(names, name)
-        # a layer's place in the whole stack says what a placement does there: the layers of other kinds are left blank
+        # a layer's place in the whole stack says what a placement does there: the layers of other
+        # kinds are left blank
         siblings = [facts if index in members else {} for index, facts in enumerate(layers)]
         rows += _ranks(siblings, members)
         if len(members) >= SIBLINGS:
@@ -58,7 +81,8 @@ def differences(layers: Sequence[Facts]) -> tuple[Difference, ...]:
 
 
 def _shared(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
-    """Layers that use another one's matrices, where most have their own: sharing by all is a design."""
+    """Layers that use another one's matrices, where most have their own: sharing by all is a
+    design."""
     first: dict[Any, int] = {}
     shared: dict[tuple[int, int], list[str]] = {}
     for index, facts in enumerate(layers):
@@ -72,15 +96,22 @@ def _shared(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Differe
 
 
 def _ranks(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
-    """Matrices that are nearly of rank 1, or of much lower a rank than their siblings; of many, the first."""
+    """Matrices that are nearly of rank 1, or of much lower a rank than their siblings; of many, the
+    first."""
     for name in sorted({name for facts in layers for name, fact in facts if fact == "rank"}):
         ranks = np.array([facts.get((name, "rank"), np.nan) for facts in layers])
         usual = float(np.nanmedian(ranks)) if np.isfinite(ranks).any() else np.nan
         odd = np.flatnonzero((ranks < LOW) | (ranks < usual / 4)).tolist()
         many = len(odd) > max(1, FEW * len(members))
         for index in odd[:1] if many else odd:
-            words = text("matrices", "rank", matrix=name, rank=ranks[index], usual=usual,
-                         more=len(odd) - 1 if many else 0)
+            words = text(
+                "matrices",
+                "rank",
+                matrix=name,
+                rank=ranks[index],
+                usual=usual,
+                more=len(odd) - 1 if many else 0,
+            )
             yield index + 1, _site(name), words
 
 
@@ -113,11 +144,18 @@ def _branches(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Diffe
 def _norms(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
     """Norms where the design that most layers follow has none, or none where it has."""
     _, wrong = placement_of(layers)
-    odd = [(layer, site, name, name in place.norms) for layer, site, place in wrong
-           for name in SITES if name in norms_of(layers[layer - 1], site) ^ place.norms]
+    odd = [
+        (layer, site, name, name in place.norms)
+        for layer, site, place in wrong
+        for name in SITES
+        if name in norms_of(layers[layer - 1], site) ^ place.norms
+    ]
     # what a norm has just put out needs none
-    odd = [(layer, site, name, missing) for layer, site, name, missing in odd
-           if not (missing and name == "input" and layers[layer - 1].get((site, "normed before")))]
+    odd = [
+        (layer, site, name, missing)
+        for layer, site, name, missing in odd
+        if not (missing and name == "input" and layers[layer - 1].get((site, "normed before")))
+    ]
     if _rare(sorted({layer - 1 for layer, *_ in odd}), members):
         for layer, site, name, missing in odd:
             yield layer, site, norm_difference(site, name, missing=missing)
@@ -125,7 +163,9 @@ def _norms(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Differen
 
 def norm_difference(site: str, name: str, *, missing: bool) -> str:
     """The sentence on a norm of a branch that its siblings have, or that they have not."""
-    return text("norms", "missing" if missing else "extra", place=SITES[name][1 + BRANCHES.index(site)])
+    return text(
+        "norms", "missing" if missing else "extra", place=SITES[name][1 + BRANCHES.index(site)]
+    )
 
 
 def _others(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:
@@ -134,14 +174,26 @@ def _others(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Differe
     for site, name in FACTS:
         values = [facts.get((site, name)) for facts in layers]
         if name in ("skip", "branch"):  # a placement may weigh its first layer otherwise
-            made = [getattr(place(2 * index + BRANCHES.index(site), len(layers)), name) for index in range(len(layers))]
-            values = [None if value is None else value / by for value, by in zip(values, made, strict=True)]
-        values = [None if isinstance(value, float) and math.isnan(value) else value for value in values]
+            made = [
+                getattr(place(2 * index + BRANCHES.index(site), len(layers)), name)
+                for index in range(len(layers))
+            ]
+            values = [
+                None if value is None else value / by
+                for value, by in zip(values, made, strict=True)
+            ]
+        values = [
+            None if isinstance(value, float) and math.isnan(value) else value for value in values
+        ]
         known = [_rounded(value) for value in values if value is not None]
         if len(known) < len(members) * (1 - FEW):
             continue
         usual = Counter(known).most_common(1)[0][0]
-        odd = [index for index, value in enumerate(values) if value is not None and not _same(value, usual)]
+        odd = [
+            index
+            for index, value in enumerate(values)
+            if value is not None and not _same(value, usual)
+        ]
         if _rare(odd, members):
             for index in odd:
                 yield _difference(index, site, name, values[index], usual)
@@ -165,7 +217,8 @@ def _same(value: Any, usual: Any) -> bool:
 
 
 def _rare(odd: Sequence[int], members: Sequence[int]) -> bool:
-    """Whether the odd layers are few of their kind, and not a design that repeats itself every so many layers."""
+    """Whether the odd layers are few of their kind, and not a design that repeats itself every so
+    many layers."""
     if not odd or len(odd) > max(1, FEW * len(members)):
         return False
     places = [members.index(layer) for layer in odd]

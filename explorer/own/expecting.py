@@ -1,4 +1,5 @@
-"""A model beside the design that it is to have: `explorer probe --expect` measures that design at the model's size."""
+"""A model beside the design that it is to have: `explorer probe --expect` measures that design at
+the model's size."""
 
 from __future__ import annotations
 
@@ -28,20 +29,40 @@ from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import LAST
 
 TOLERANCE = 0.25
-"""Share by which a model may differ from a design of random weights: it reads a batch of its own, and each draw of a
-narrow model is a little another."""
+"""Share by which a model may differ from a design of random weights: it reads a batch of its own,
+and each draw of a narrow model is a little another."""
 DRAWS, CHANCE = 16, 1e-4
-"""Seeds of the design, whose scatter is that of the model's single draw; and how often chance alone may tell a model
-from its design. Of 140 Llamas of width 64 none departed, with tokens of a vocabulary of 2,000; of 60 one did with a
-vocabulary of 64, whose sequences share tokens, and so the output of attention to all of them."""
-PLACES: tuple[Key, ...] = (("second_moment", "embed"), *COMPARED, ("attention_entropy_normalized", "pattern"))
-"""Statistics and sites in which a model is held to a design, beside its matrices' variance. Left out: extremes, which
-depend on the batch, and gradients by matrices, which depend on the loss."""
-SIZES = ("n_heads", "head_size", "n_kv_heads", "mlp_ratio", "n_ctx", "batch_size", "input", "input_correlation")
+"""Seeds of the design, whose scatter is that of the model's single draw; and how often chance alone
+may tell a model from its design. Of 140 Llamas of width 64 none departed, with tokens of a
+vocabulary of 2,000; of 60 one did with a vocabulary of 64, whose sequences share tokens, and so the
+output of attention to all of them."""
+PLACES: tuple[Key, ...] = (
+    ("second_moment", "embed"),
+    *COMPARED,
+    ("attention_entropy_normalized", "pattern"),
+)
+"""Statistics and sites in which a model is held to a design, beside its matrices' variance. Left
+out: extremes, which depend on the batch, and gradients by matrices, which depend on the loss."""
+SIZES = (
+    "n_heads",
+    "head_size",
+    "n_kv_heads",
+    "mlp_ratio",
+    "n_ctx",
+    "batch_size",
+    "input",
+    "input_correlation",
+)
 """Fields that are the model's own and its batch's, beside width and depth."""
 
-SHARED = {"softmax": "axis of the softmax", "mask": "mask", "divisor": "divisor of the logits", "qk_norm": "QK-norm",
-          "attention_skip": "factor on the stream beside attention", "mlp_skip": "factor on the stream beside the MLP"}
+SHARED = {
+    "softmax": "axis of the softmax",
+    "mask": "mask",
+    "divisor": "divisor of the logits",
+    "qk_norm": "QK-norm",
+    "attention_skip": "factor on the stream beside attention",
+    "mlp_skip": "factor on the stream beside the MLP",
+}
 """Facts of a stored profile that are compared, and their words."""
 
 
@@ -59,7 +80,9 @@ def expectation(name: str) -> Config | Profile:
     try:
         return Profile.from_json(content) if '"origin"' in content else Config.from_json(content)
     except ValueError as error:
-        raise ConfigError(f"expect must hold a config or a profile; {shown(name)} does not: {error}") from None
+        raise ConfigError(
+            f"expect must hold a config or a profile; {shown(name)} does not: {error}"
+        ) from None
 
 
 class Verdict(NamedTuple):
@@ -71,7 +94,8 @@ class Verdict(NamedTuple):
     """Of the model."""
     comparison: Comparison
     differences: tuple[Difference, ...]
-    """Layers that are built otherwise than their siblings, and are not so in an expected profile."""
+    """Layers that are built otherwise than their siblings, and are not so in an expected
+    profile."""
     remarks: tuple[str, ...] = ()
     """Of what could not be read, or stands in no config."""
     facts: tuple[str, ...] = ()
@@ -97,27 +121,51 @@ class Verdict(NamedTuple):
             key = "otherwise"
         follow = [row for row in both.partings if (row.statistic, row.site) in self.explained]
         others = [row for row in both.partings if (row.statistic, row.site) not in self.explained]
-        lines = [text("expected", key, model=self.profile.model or "The model", design=self.name, comparison=both,
-                      fact=fact)]
+        lines = [
+            text(
+                "expected",
+                key,
+                model=self.profile.model or "The model",
+                design=self.name,
+                comparison=both,
+                fact=fact,
+            )
+        ]
         lines += [text("expected", "departs", fact=fact) for fact in self.facts]
-        lines += [text("expected", "follows", place=both.place(row), words=row.words) for row in follow]
-        lines += [text("expected", "layer", layer=numbered(self.profile, at), difference=words)
-                  for at, _, words in self.differences]
-        lines += [text("expected", "place", place=both.place(row), words=row.words) for row in others]
-        lines += [text("expected", "unseen", statistic=VOCABULARY[name].label.lower(), site=SITE_WORDS.get(site, site))
-                  for name, site in self.unseen]
+        lines += [
+            text("expected", "follows", place=both.place(row), words=row.words) for row in follow
+        ]
+        lines += [
+            text("expected", "layer", layer=numbered(self.profile, at), difference=words)
+            for at, _, words in self.differences
+        ]
+        lines += [
+            text("expected", "place", place=both.place(row), words=row.words) for row in others
+        ]
+        lines += [
+            text(
+                "expected",
+                "unseen",
+                statistic=VOCABULARY[name].label.lower(),
+                site=SITE_WORDS.get(site, site),
+            )
+            for name, site in self.unseen
+        ]
         lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
         return "\n  ".join(lines)
 
 
-def verdict(name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None) -> Verdict:
+def verdict(
+    name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None
+) -> Verdict:
     """A model's profile beside what is expected of it.
 
-    Beside a profile, all that both have is compared, with the model's own loss, and the facts that all layers share.
-    Beside a config, the model's facts are compared with the design's, and the design is measured at the model's size,
-    with `DRAWS` seeds; and as its loss is a projection of the output on a random direction, that is the model's, too.
-    Where facts differ, the design is measured with the model's as well: statistics that then agree follow from them.
-    A statistic that only the expectation has is a departure.
+    Beside a profile, all that both have is compared, with the model's own loss, and the facts that
+    all layers share. Beside a config, the model's facts are compared with the design's, and the
+    design is measured at the model's size, with `DRAWS` seeds; and as its loss is a projection of
+    the output on a random direction, that is the model's, too. Where facts differ, the design is
+    measured with the model's as well: statistics that then agree follow from them. A statistic that
+    only the expectation has is a departure.
 
     Args:
         name: of what is expected.
@@ -130,21 +178,37 @@ def verdict(name: str, expected: Config | Profile, model: nn.Module, batch: Batc
     if isinstance(expected, Profile):
         profile, _ = probed(model, batch, loss)
         odd = tuple(row for row in profile.differences if row not in expected.differences)
-        both, absent = compare(expected, profile, TOLERANCE, CHANCE), (key for key in expected if key not in profile)
-        return Verdict(name, profile, both, odd, facts=_changed(expected, profile), unseen=tuple(absent))
+        both, absent = (
+            compare(expected, profile, TOLERANCE, CHANCE),
+            (key for key in expected if key not in profile),
+        )
+        return Verdict(
+            name, profile, both, odd, facts=_changed(expected, profile), unseen=tuple(absent)
+        )
     profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
     nearest = twin_in(stack, model)
-    config = _sized(expected, profile, nearest.config, Majority(stack.facts, ()).usual("layer", "width"))
+    config = _sized(
+        expected, profile, nearest.config, Majority(stack.facts, ()).usual("layer", "width")
+    )
     first, second = _measured(config), _compared(profile)
     comparison = compare(first, second, TOLERANCE, CHANCE)
     departed = departures(stack.facts, nearest, config, profile)
     explained: frozenset[Key] = frozenset()
     if departed.fields and comparison.partings and config.accepts(**departed.fields):
         again = compare(_measured(config.replace(**departed.fields)), second, TOLERANCE, CHANCE)
-        explained = frozenset(row[:2] for row in comparison.partings) - {row[:2] for row in again.partings}
-    return Verdict(name, profile, comparison, profile.differences,
-                   (*nearest.unread, *nearest.differs, *departed.remarks), departed.facts, explained,
-                   tuple(unseen(first, second, tuple(first), config, nearest.config)))
+        explained = frozenset(row[:2] for row in comparison.partings) - {
+            row[:2] for row in again.partings
+        }
+    return Verdict(
+        name,
+        profile,
+        comparison,
+        profile.differences,
+        (*nearest.unread, *nearest.differs, *departed.remarks),
+        departed.facts,
+        explained,
+        tuple(unseen(first, second, tuple(first), config, nearest.config)),
+    )
 
 
 def _measured(config: Config) -> Profile:
@@ -155,15 +219,24 @@ def _measured(config: Config) -> Profile:
 
 def _compared(profile: Profile) -> Profile:
     """A profile with the statistics and sites that are compared."""
-    kept = {key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"}
+    kept = {
+        key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"
+    }
     return replace(profile, values=kept)
 
 
 def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
     """The facts of all layers that both profiles have, and that differ."""
-    pairs = [(name, value, profile.facts.get(name)) for name, value in expected.facts.items() if name in SHARED]
-    return tuple(text("departs", "shared", name=SHARED[name], value=own, usual=value) for name, value, own in pairs
-                 if own is not None and own != value)
+    pairs = [
+        (name, value, profile.facts.get(name))
+        for name, value in expected.facts.items()
+        if name in SHARED
+    ]
+    return tuple(
+        text("departs", "shared", name=SHARED[name], value=own, usual=value)
+        for name, value, own in pairs
+        if own is not None and own != value
+    )
 
 
 def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:
@@ -175,13 +248,24 @@ def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> C
     try:
         return expected.replace(**sizes)
     except ConfigError as error:
-        raise ConfigError(f"expect must be a design that can have the model's size; {error}") from None
+        raise ConfigError(
+            f"expect must be a design that can have the model's size; {error}"
+        ) from None
 
 
 def _variances(config: Config) -> Mapping[Key, Array]:
-    """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries, by χ²."""
+    """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries,
+    by χ²."""
     numbers, size = np.random.default_rng(0), (DRAWS, config.n_layers)
-    counts = {name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()}
+    counts = {
+        name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()
+    }
     last = {name: np.array(config.design.last[half::2]) for half, name in enumerate(LAST)}
-    return {("weight_variance", name): matrix.gain * numbers.chisquare(counts[name], size) / counts[name]
-            * last.get(name, 1.0) for name, matrix in config.design.matrices.items() if matrix.forward == 1}
+    return {
+        ("weight_variance", name): matrix.gain
+        * numbers.chisquare(counts[name], size)
+        / counts[name]
+        * last.get(name, 1.0)
+        for name, matrix in config.design.matrices.items()
+        if matrix.forward == 1
+    }

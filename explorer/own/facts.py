@@ -1,4 +1,5 @@
-"""The design of a block, in facts that are compared with those of its siblings and with the schemes' rows."""
+"""The design of a block, in facts that are compared with those of its siblings and with the
+schemes' rows."""
 
 from __future__ import annotations
 
@@ -29,15 +30,18 @@ from explorer.schemes.placement import NORMS
 SAMPLED = 2**13
 """Numbers of which a function is judged."""
 FITS = 1e-3
-"""Share of the output's mean square up to which a function describes it: what bfloat16 rounds away is 1e-5."""
+"""Share of the output's mean square up to which a function describes it: what bfloat16 rounds away
+is 1e-5."""
 
 
 LEAST = 8
 """Least numbers, all different, that show which function it is."""
 STRAIGHT = 1e-12
-"""Share of the output's mean square up to which a straight line describes it, in float32, whose rounding is `EQUAL`."""
+"""Share of the output's mean square up to which a straight line describes it, in float32, whose
+rounding is `EQUAL`."""
 EQUAL = float(torch.finfo(torch.float32).eps) ** 2
-"""Share up to which two functions are the same number by number, such as tanh and erf of small arguments."""
+"""Share up to which two functions are the same number by number, such as tanh and erf of small
+arguments."""
 
 
 class Bend(NamedTuple):
@@ -54,7 +58,8 @@ class Bend(NamedTuple):
 
 
 def read_bend(hidden: Node) -> Bend | None:
-    """The function that makes what an MLP's last matrix reads; None where it is not one of one or two products."""
+    """The function that makes what an MLP's last matrix reads; None where it is not one of one or
+    two products."""
     norms = [step for step in trace(hidden)[0] if step.kind == "norm"]
     end = whole(norms[-1].before if norms else hidden)
     parts = arguments(end)
@@ -65,8 +70,12 @@ def read_bend(hidden: Node) -> Bend | None:
         return None
     # what is multiplied by a number may be an argument before it or after
     tried = [_best(form, value, end) for bent, value in orders for form in (bent, unscaled(bent))]
-    best = min((bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None)
-    if best is None or (best.activation == LINE and None in tried):  # a small argument is a line in any function
+    best = min(
+        (bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None
+    )
+    if best is None or (
+        best.activation == LINE and None in tried
+    ):  # a small argument is a line in any function
         return None
     return best._replace(norms=len(norms))
 
@@ -74,7 +83,11 @@ def read_bend(hidden: Node) -> Bend | None:
 def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
     """The rows that come nearest to the output."""
     size = end.tensor.numel()
-    if before is None or before.tensor.numel() != size or (value is not None and value.tensor.numel() != size):
+    if (
+        before is None
+        or before.tensor.numel() != size
+        or (value is not None and value.tensor.numel() != size)
+    ):
         return None
     z, out = _sample(before.tensor), _sample(end.tensor)
     v = None if value is None else _sample(value.tensor)
@@ -88,7 +101,9 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
             made = bend.torch(F, z) * (1.0 if v is None else v + row.shift)
             norm = float(made.square().sum())
             factor = float((made * out).sum()) / norm if norm else 0.0
-            misfit = float((out - factor * made).square().sum() / out.square().sum().clamp(min=1e-300))
+            misfit = float(
+                (out - factor * made).square().sum() / out.square().sum().clamp(min=1e-300)
+            )
             tried.append(Bend(kind, name, factor, misfit, 0))
     best = min(tried, key=lambda bend: bend.misfit, default=None)
     if best is None:
@@ -103,9 +118,12 @@ def _best(before: Node | None, value: Node | None, end: Node) -> Bend | None:
 
 
 def shown(*samples: Tensor) -> bool:
-    """Whether numbers say anything of a function of them: all are finite, and they are neither 0 nor all alike."""
-    return all(bool(sample.isfinite().all()) and bool(sample.any()) and len(torch.unique(sample)) >= LEAST
-               for sample in samples)
+    """Whether numbers say anything of a function of them: all are finite, and they are neither 0
+    nor all alike."""
+    return all(
+        bool(sample.isfinite().all()) and bool(sample.any()) and len(torch.unique(sample)) >= LEAST
+        for sample in samples
+    )
 
 
 def _sample(tensor: Tensor) -> Tensor:
@@ -118,21 +136,28 @@ def _sample(tensor: Tensor) -> Tensor:
 
 
 ROUNDED = 0.1
-"""Deviation of a length from 1 that an ε outside the root explains, and the rounding of half precision."""
+"""Deviation of a length from 1 that an ε outside the root explains, and the rounding of half
+precision."""
 
 
 def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Norms, multipliers and functions of each branch."""
     afters = {id(term.after) for term in anatomy.sums}
     for index, term in enumerate(anatomy.sums):
-        following = anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
+        following = (
+            anatomy.sums[index + 1].before if index + 1 < len(anatomy.sums) else anatomy.output
+        )
         on_sum = _norms(trace(following, partial(is_, term.after))[0]) if following else []
         skip, lineage = _skip(term, afters)
         for site, part in branches_by_site(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["norm sum"], facts["skip"] = bool(on_sum), skip
-            both, _ = trace(term.branch, partial(is_, part))  # factors on a sum of two branches at once
-            facts["branch"] *= alpha(term.after) * math.prod(step.factor for step in both if step.kind == "factor")
+            both, _ = trace(
+                term.branch, partial(is_, part)
+            )  # factors on a sum of two branches at once
+            facts["branch"] *= alpha(term.after) * math.prod(
+                step.factor for step in both if step.kind == "factor"
+            )
             norms = facts.pop("norms") + on_sum
             if norms:
                 facts["epsilon"] = norms[0].epsilon
@@ -155,10 +180,13 @@ def _skip(term: Sum, afters: set[int]) -> tuple[float, set[int]]:
     def stop(node: Node) -> bool:
         lineage.add(id(node))
         return id(node) in afters
+
     factor = 1.0
     for step in trace(term.before, stop)[0]:
         lineage.add(id(step.node))
-        if step.kind == "norm":  # beyond it lies what the norm was made of, which is no stream any more
+        if (
+            step.kind == "norm"
+        ):  # beyond it lies what the norm was made of, which is no stream any more
             _, end = trace(step.before, lambda node: id(node) in afters)
             lineage -= {id(end)} - {id(step.node)}
             factor *= _length(step)
@@ -171,17 +199,36 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     """Facts of a branch: norms and factors from its term of the sum back to the stream."""
     steps, end = trace(part)
     out = _norms(steps)
-    multipliers = ("factor",) if out else ("factor", "gain")  # what follows a norm's own gain is a multiplier
-    outer = [step for step in takewhile(lambda step: step.kind != "norm", steps) if step.kind in multipliers]
-    facts: dict[str, Any] = {"norm output": bool(out), "branch": math.prod(step.factor for step in outer)}
+    multipliers = (
+        ("factor",) if out else ("factor", "gain")
+    )  # what follows a norm's own gain is a multiplier
+    outer = [
+        step
+        for step in takewhile(lambda step: step.kind != "norm", steps)
+        if step.kind in multipliers
+    ]
+    facts: dict[str, Any] = {
+        "norm output": bool(out),
+        "branch": math.prod(step.factor for step in outer),
+    }
     if out:
         facts["branch"] *= _length(out[0])
-    weights = [operand for step in outer for operand in step.node.inputs if operand.parameter is not None]
-    facts["learned"] = "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
-    facts["learned_by"] = tuple((id(weight.parameter), weight.tensor.storage_offset()) for weight in weights)
+    weights = [
+        operand for step in outer for operand in step.node.inputs if operand.parameter is not None
+    ]
+    facts["learned"] = (
+        "" if not weights else "number" if weights[0].tensor.numel() == 1 else "vector"
+    )
+    facts["learned_by"] = tuple(
+        (id(weight.parameter), weight.tensor.storage_offset()) for weight in weights
+    )
     norms = out
     width = part.tensor.shape[-1]
-    last = end if end.op in MATRIX else next((node for node in part.matrix if node.tensor.shape[-1] == width), None)
+    last = (
+        end
+        if end.op in MATRIX
+        else next((node for node in part.matrix if node.tensor.shape[-1] == width), None)
+    )
     hidden = None if last is None else next(iter(last.made_of("deep")), None)
     if hidden is not None:
         line, inmost = trace(hidden)
@@ -189,8 +236,12 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
         facts["norm read"] = bool(inner)
         norms = norms + inner
         if site == "mlp_out" and (bend := read_bend(hidden)) is not None:
-            facts.update(mlp=bend.mlp, activation=bend.activation if bend.misfit <= FITS else "another",
-                         nearest=bend.activation, factor=bend.factor)
+            facts.update(
+                mlp=bend.mlp,
+                activation=bend.activation if bend.misfit <= FITS else "another",
+                nearest=bend.activation,
+                factor=bend.factor,
+            )
             facts["norm read"] = bend.norms > 0
         if site == "attn_out":
             facts["gates"] = _gates(inmost, math.prod(part.tensor.shape[:-1]))
@@ -233,22 +284,31 @@ def _gates(node: Node, tokens: int) -> int:
 
 
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
-    """Factor that a norm applies to normalized vectors: its gains' root mean square, times any factor after it."""
-    x, y = before.detach().float(), after.detach().float()  # a product may have the tokens in another order
+    """Factor that a norm applies to normalized vectors: its gains' root mean square, times any
+    factor after it."""
+    x, y = (
+        before.detach().float(),
+        after.detach().float(),
+    )  # a product may have the tokens in another order
     q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
     left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
-    return math.sqrt(float(y.square().mean()) / left) if left else math.nan  # a norm of zeros shows no gain
+    return (
+        math.sqrt(float(y.square().mean()) / left) if left else math.nan
+    )  # a norm of zeros shows no gain
 
 
 def _length(norm: Step) -> float:
-    """Root mean square that a norm leaves, without its own gain: 1, or 1/√d where it divides by a length."""
+    """Root mean square that a norm leaves, without its own gain: 1, or 1/√d where it divides by a
+    length."""
     length = 0.0 if norm.node.op in NORM else _gain(norm.node.tensor, norm.before.tensor, norm)
     return length if length and abs(length - 1) > ROUNDED else 1.0
 
 
 def _point(bend: Step, line: list[Step]) -> dict[str, Any]:
     """The function in a norm's place, and what multiplies its argument."""
-    inner = math.prod(step.factor for step in line[line.index(bend) + 1:] if step.kind in ("factor", "gain"))
+    inner = math.prod(
+        step.factor for step in line[line.index(bend) + 1 :] if step.kind in ("factor", "gain")
+    )
     names = [name for name, row in NORMS.items() if row.point and bend.node.op == row.point]
     return {"norm": names[0] if names else "another", "norm_alpha": inner}
 
@@ -257,13 +317,18 @@ def _parallel(anatomy: Anatomy) -> bool:
     """Whether the MLP reads the stream as it was before attention."""
     mlp = anatomy.sites["mlp_out"]
     attention = anatomy.sites["attn_out"]
-    if any(mlp in term.branch.inside() and attention in term.branch.inside() for term in anatomy.sums):
+    if any(
+        mlp in term.branch.inside() and attention in term.branch.inside() for term in anatomy.sums
+    ):
         return True
     operand = _operand(mlp)
     afters = [term.after for term in anatomy.sums if attention in term.branch.inside()]
     if operand is None or not afters:
         return False
-    return all(part is not afters[0] for part in walk(operand, lambda part: part.made_of("stream", "reduced")))
+    return all(
+        part is not afters[0]
+        for part in walk(operand, lambda part: part.made_of("stream", "reduced"))
+    )
 
 
 # All facts of a block.
@@ -274,19 +339,29 @@ Facts = Mapping[tuple[str, str], Any]
 
 
 SAME_SIZE = 0.02
-"""Relative spread of the tokens' sizes up to which a norm has made them: its ε and half precision leave that much.
-Tokens of 1,000 independent numbers have 0.3."""
-DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+"""Relative spread of the tokens' sizes up to which a norm has made them: its ε and half precision
+leave that much. Tokens of 1,000 independent numbers have 0.3."""
+DROPOUTS = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
 LINE = "identity"
 """Function to which every other one is equal where its arguments are small."""
 UNREADABLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, ArithmeticError)
-"""Errors that a block built in no known way may cause; it is said which of its parts is unread, and it is measured all
-the same."""
+"""Errors that a block built in no known way may cause; it is said which of its parts is unread, and
+it is measured all the same."""
 
 
 def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
-    """Everything that a block shows of its design; at ("layer", "unread") pairs of a part that it does not, and why."""
-    attending = {id(term.branch) for term in anatomy.sums if any(map(attends, term.branch.inside()))}
+    """Everything that a block shows of its design; at ("layer", "unread") pairs of a part that it
+    does not, and why."""
+    attending = {
+        id(term.branch) for term in anatomy.sums if any(map(attends, term.branch.inside()))
+    }
     # in evaluation no number is dropped; what a module would drop says how the layer is built
     drops = [float(module.p) for module in block.modules() if isinstance(module, DROPOUTS)]
     facts: dict[tuple[str, str], Any] = {
@@ -296,14 +371,23 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
         ("layer", "branches"): tuple(site for site in BRANCHES if site in anatomy.sites),
         ("layer", "dropout"): max([0.0, *drops, *map(_dropped, anatomy.order)]),
         # with repetition, so that a matrix in two places is not a matrix less
-        ("layer", "matrices"): tuple(sorted(tuple(parameter.shape) for _, parameter in block.named_parameters(
-            remove_duplicate=False) if parameter.ndim > 1)),
+        ("layer", "matrices"): tuple(
+            sorted(
+                tuple(parameter.shape)
+                for _, parameter in block.named_parameters(remove_duplicate=False)
+                if parameter.ndim > 1
+            )
+        ),
         ("attn_out", "normed before"): _has_one_size(anatomy.source.tensor),
     }
     if any(node.op == "topk" for node in anatomy.order):
         facts["layer", "experts"] = True
     unread = []
-    for words, part in (("branches", of_sublayers), ("attention", of_heads), ("matrices", of_matrices)):
+    for words, part in (
+        ("branches", of_sublayers),
+        ("attention", of_heads),
+        ("matrices", of_matrices),
+    ):
         try:
             facts.update(dict(part(anatomy)))
         except UNREADABLE as error:
@@ -313,7 +397,8 @@ def read_facts(anatomy: Anatomy, block: nn.Module) -> Facts:
 
 
 def _has_one_size(stream: Tensor) -> bool:
-    """Whether all tokens of the stream have one variance, or one second moment: it comes from a norm."""
+    """Whether all tokens of the stream have one variance, or one second moment: it comes from a
+    norm."""
     x = stream.detach().float()
     for sizes in (x.var(dim=-1, correction=0), x.square().mean(dim=-1)):
         if sizes.numel() > 1 and float(sizes.max() - sizes.min()) <= SAME_SIZE * float(sizes.max()):

@@ -1,8 +1,9 @@
-"""Faults: what is wrong in itself, read off parameters and operations: zeros, constants, sizes, the first NaN.
+"""Faults: what is wrong in itself, read off parameters and operations: zeros, constants, sizes, the
+first NaN.
 
-A symptom is many layers away from its cause: a gain of 10³⁰ shows as attention logits that are infinite. So numbers are
-looked at where they arise, and the diagnosis hangs its remedies on what is found here.
-"""
+A symptom is many layers away from its cause: a gain of 10³⁰ shows as attention logits that are
+infinite. So numbers are looked at where they arise, and the diagnosis hangs its remedies on what is
+found here."""
 
 from __future__ import annotations
 
@@ -32,11 +33,21 @@ from explorer.own.nodes import (
 from explorer.profile import BRANCHES, SITE_WORDS, Fault, Key
 
 LARGEST = 1e4
-"""Root mean square of a parameter that no rule draws and no training reaches; float16 ends at 6.6 times as much."""
+"""Root mean square of a parameter that no rule draws and no training reaches; float16 ends at 6.6
+times as much."""
 HIDING = {"masked_fill", "masked_fill_", "where", "full", "full_like", "log", "scalar_tensor"}
 """Operations that put −∞ where a key is hidden."""
-ORIGINS = {"weight_not_finite", "batch", "input", "loss", "empty_row", "leaf", "divided_by_zero", "overflow",
-           "undefined"}
+ORIGINS = {
+    "weight_not_finite",
+    "batch",
+    "input",
+    "loss",
+    "empty_row",
+    "leaf",
+    "divided_by_zero",
+    "overflow",
+    "undefined",
+}
 """Kinds of faults that say where the first value is that is not finite."""
 
 
@@ -87,7 +98,8 @@ def gains_of(anatomy: Anatomy) -> Iterator[Gains]:
 
 
 def gain_of(node: Node) -> Node | None:
-    """The gains that an operation applies to what a norm has divided; None where it applies none."""
+    """The gains that an operation applies to what a norm has divided; None where it applies
+    none."""
     made = node.made_of()
     if node.op in NORM:  # which puts out means and sizes, too
         weight = node.named.get("weight")
@@ -111,12 +123,23 @@ def _place(anatomy: Anatomy, node: Node, index: int) -> str:
     if node.role == "deep":
         if index < attends:
             return "the norm on queries or keys"
-        branch = next((site for site in BRANCHES if site in anatomy.sites
-                       and index <= places.get(id(anatomy.sites[site]), -1)), "mlp_out")
+        branch = next(
+            (
+                site
+                for site in BRANCHES
+                if site in anatomy.sites and index <= places.get(id(anatomy.sites[site]), -1)
+            ),
+            "mlp_out",
+        )
         return "the norm after attention" if branch == "attn_out" else "the norm after the MLP"
-    ends = {id(anatomy.sites[site]): words for site, words in (
-        ("resid_mid", "the norm on the sum after attention"), ("resid_post", "the norm on the sum after the MLP"))
-        if site in anatomy.sites}
+    ends = {
+        id(anatomy.sites[site]): words
+        for site, words in (
+            ("resid_mid", "the norm on the sum after attention"),
+            ("resid_post", "the norm on the sum after the MLP"),
+        )
+        if site in anatomy.sites
+    }
     if id(node) in ends:
         return ends[id(node)]
     return "the norm before attention" if index < attends else "the norm before the MLP"
@@ -133,32 +156,45 @@ def _gains(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
 
 
 def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """Matrices whose entries are all one number other than 0: their units are alike, and stay so."""
+    """Matrices whose entries are all one number other than 0: their units are alike, and stay
+    so."""
     for name, pieces in anatomy.matrices.items():
         finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
-        parts = [part for part in finite if part.numel()]  # an expert that no token was sent to has no numbers
+        parts = [
+            part for part in finite if part.numel()
+        ]  # an expert that no token was sent to has no numbers
         values = {float(part.flatten()[0]) for part in parts}
-        alike = all(min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts)
+        alike = all(
+            min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts
+        )
         if parts and alike and len(values) == 1 and any(values):
             yield Fault("constant", layer, name, values.pop())
 
 
 def _dead(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """MLPs whose hidden units are all 0, though neither the matrix before them nor what it reads is."""
+    """MLPs whose hidden units are all 0, though neither the matrix before them nor what it reads
+    is."""
     if "mlp_out" not in anatomy.sites or not bool(anatomy.source.tensor.any()):
         return
     for last in anatomy.sites["mlp_out"].matrix:
         hidden = next(iter(last.made_of("deep")), None)
         before = [product for part in (hidden,) if part is not None for product in part.matrix]
-        zero = any(operand.parameter is not None and not bool(operand.tensor.any())
-                   for product in before for operand in product.inputs if operand.tensor.ndim > 1)
+        zero = any(
+            operand.parameter is not None and not bool(operand.tensor.any())
+            for product in before
+            for operand in product.inputs
+            if operand.tensor.ndim > 1
+        )
         if hidden is not None and before and not zero and not bool(hidden.tensor.any()):
             yield Fault("dead_units", layer, "mlp_out", float(hidden.tensor.shape[-1]))
 
 
 def _doubled(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
     """Branches that are added to themselves, where the stream should be."""
-    before = {id(anatomy.source), *(id(term.after) for term in anatomy.sums if term.before is not None)}
+    before = {
+        id(anatomy.source),
+        *(id(term.after) for term in anatomy.sums if term.before is not None),
+    }
     for node in anatomy.order:
         same = node.op in SUM and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
         if not same or node.tensor.shape != anatomy.source.tensor.shape:
@@ -171,13 +207,21 @@ def _doubled(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
 
 def gains_after(tail: Sequence[Node]) -> list[Gains]:
     """The gains of norms among what follows the layers."""
-    return [Gains("the norm after the last layer", gain) for gain in map(gain_of, tail) if gain is not None]
+    return [
+        Gains("the norm after the last layer", gain)
+        for gain in map(gain_of, tail)
+        if gain is not None
+    ]
 
 
 def after_layers(tail: Sequence[Node]) -> list[Fault]:
-    """Norms after the last layer whose gains are all 0; and the first value that is not finite, where the stream is."""
-    zero = [Fault("zero_gain", 0, gains.place, float(gains.node.tensor.numel()))
-            for gains in gains_after(tail) if not bool(gains.node.tensor.any())]
+    """Norms after the last layer whose gains are all 0; and the first value that is not finite,
+    where the stream is."""
+    zero = [
+        Fault("zero_gain", 0, gains.place, float(gains.node.tensor.numel()))
+        for gains in gains_after(tail)
+        if not bool(gains.node.tensor.any())
+    ]
     stream = next(iter(tail), None)
     first = None
     if stream is not None and bool(stream.tensor.isfinite().all()):
@@ -189,15 +233,19 @@ def after_layers(tail: Sequence[Node]) -> list[Fault]:
 
 
 def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) -> Fault | None:
-    """The fault at the first value that is not finite in what a block computed; None where a parameter holds it.
+    """The fault at the first value that is not finite in what a block computed; None where a
+    parameter holds it.
 
     Args:
         order: the nodes, in turn.
         layer: of the block, from 1; 0 for what follows the layers.
         anatomy: of the block, for the words of a place.
     """
-    if any(operand.parameter is not None and not bool(operand.tensor.isfinite().all())
-           for node in order for operand in node.inputs):
+    if any(
+        operand.parameter is not None and not bool(operand.tensor.isfinite().all())
+        for node in order
+        for operand in node.inputs
+    ):
         return None  # `of_parameters` names it
     node = next((node for node in order if _breaks(node)), None)
     if node is None:
@@ -207,13 +255,19 @@ def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) ->
     if rows := sum(_empty_rows(operand.tensor) for operand in floating):
         return Fault("empty_row", layer, place, float(rows))
     if any(bool(operand.tensor.isnan().any()) for operand in floating):
-        return Fault("leaf", layer, place, 0.0)  # a mask, a buffer, or what comes from another block
+        return Fault(
+            "leaf", layer, place, 0.0
+        )  # a mask, a buffer, or what comes from another block
     if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
         return Fault("divided_by_zero", layer, place, 0.0)
     end = torch.finfo(node.tensor.dtype).max
     given = [operand.tensor.detach() for operand in floating if operand.tensor.numel()]
     squared = any(float(tensor.abs().max()) > end**0.5 for tensor in given)
-    if bool(node.tensor.isinf().any()) or node.op in MATRIX or (node.op in NORM | REDUCTION and squared):
+    if (
+        bool(node.tensor.isinf().any())
+        or node.op in MATRIX
+        or (node.op in NORM | REDUCTION and squared)
+    ):
         return Fault("overflow", layer, place, end, str(node.tensor.dtype).removeprefix("torch."))
     return Fault("undefined", layer, place, 0.0, node.op)
 
@@ -233,14 +287,20 @@ def _breaks(node: Node) -> bool:
 
 def _empty_rows(tensor: Tensor) -> int:
     """How many rows hide every key."""
-    return int((tensor == -torch.inf).all(dim=-1).sum()) if tensor.ndim > 1 and tensor.shape[-1] > 1 else 0
+    return (
+        int((tensor == -torch.inf).all(dim=-1).sum())
+        if tensor.ndim > 1 and tensor.shape[-1] > 1
+        else 0
+    )
 
 
 def _words(node: Node, anatomy: Anatomy | None) -> str:
     """The place of a number in words: a matrix's output, a site, or a branch."""
     if anatomy is None:
         return "what follows the layers"
-    owners = {id(piece.parameter): name for name, pieces in anatomy.matrices.items() for piece in pieces}
+    owners = {
+        id(piece.parameter): name for name, pieces in anatomy.matrices.items() for piece in pieces
+    }
     for operand in node.inputs:
         if node.op in MATRIX and operand.parameter is not None and id(operand.parameter) in owners:
             return f"the output of {owners[id(operand.parameter)]}"
@@ -268,8 +328,8 @@ class Layers(Protocol):
 
 
 def of_pass(stack: Layers, batch: object, loss: Tensor) -> list[Fault]:
-    """The place of the first value that is not finite, outside the layers: in the batch, before them, or in the loss.
-    Empty where a parameter or a layer has it.
+    """The place of the first value that is not finite, outside the layers: in the batch, before
+    them, or in the loss. Empty where a parameter or a layer has it.
 
     Args:
         batch: as for `probe`.
@@ -292,16 +352,27 @@ def of_pass(stack: Layers, batch: object, loss: Tensor) -> list[Fault]:
 
 
 def of_parameters(model: nn.Module, stack: Layers) -> list[Fault]:
-    """Parameters that are not finite or of a size that nobody draws; and models without any weight that is not 0."""
+    """Parameters that are not finite or of a size that nobody draws; and models without any weight
+    that is not 0."""
     layers, anatomies = stack.layers, stack.anatomies
-    held = {name: weight.detach() for name, weight in model.named_parameters() if weight.is_floating_point()}
-    places = {id(piece.parameter): name for anatomy in anatomies for name, pieces in anatomy.matrices.items()
-              for piece in pieces}
+    held = {
+        name: weight.detach()
+        for name, weight in model.named_parameters()
+        if weight.is_floating_point()
+    }
+    places = {
+        id(piece.parameter): name
+        for anatomy in anatomies
+        for name, pieces in anatomy.matrices.items()
+        for piece in pieces
+    }
     places |= {key: f"the gains of {place}" for key, (_, place) in stack.norm_gains.items()}
     learned = dict(model.named_parameters())
     faults = []
     for name, weight in held.items():
-        layer = next((at for at, path in enumerate(layers, start=1) if name.startswith(f"{path}.")), 0)
+        layer = next(
+            (at for at, path in enumerate(layers, start=1) if name.startswith(f"{path}.")), 0
+        )
         place = places.get(id(learned[name]), "")
         wrong = int((~weight.isfinite()).sum())
         size = 0.0 if wrong or not weight.numel() else float(weight.double().square().mean().sqrt())
@@ -315,16 +386,27 @@ def of_parameters(model: nn.Module, stack: Layers) -> list[Fault]:
 def with_names(faults: Sequence[Fault], model: nn.Module, stack: Layers) -> list[Fault]:
     """Faults of gains with the names of their parameters."""
     names = {stack.norm_gains.get(id(weight)): name for name, weight in model.named_parameters()}
-    return [fault._replace(name=names.get((fault.layer, fault.place), "")) if fault.kind == "zero_gain" else fault
-            for fault in faults]
+    return [
+        fault._replace(name=names.get((fault.layer, fault.place), ""))
+        if fault.kind == "zero_gain"
+        else fault
+        for fault in faults
+    ]
 
 
 def _zeros(held: Mapping[str, Tensor], anatomies: Sequence[Anatomy]) -> list[Fault]:
     """Whether all parameters are 0, or all matrices, or those of the layers."""
-    inner = [piece.parameter.detach() for anatomy in anatomies for pieces in anatomy.matrices.values()
-             for piece in pieces]
-    groups = {"parameter": [*held.values()], "matrix": [weight for weight in held.values() if weight.ndim > 1],
-              "matrix of the layers": inner}
+    inner = [
+        piece.parameter.detach()
+        for anatomy in anatomies
+        for pieces in anatomy.matrices.values()
+        for piece in pieces
+    ]
+    groups = {
+        "parameter": [*held.values()],
+        "matrix": [weight for weight in held.values() if weight.ndim > 1],
+        "matrix of the layers": inner,
+    }
     for name, weights in groups.items():
         if weights and not any(bool(weight.any()) for weight in weights):
             return [Fault("zero_all", 0, name, float(len(weights)))]

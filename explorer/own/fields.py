@@ -1,4 +1,5 @@
-"""Fields of a config from the facts that most layers share; and a sentence for each thing that no field says."""
+"""Fields of a config from the facts that most layers share; and a sentence for each thing that no
+field says."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Majority:
 
     def of_branches(self, name: str) -> Any:
         """The usual value of a fact in the first branch that has it."""
-        return next((value for site in BRANCHES if (value := self.usual(site, name)) is not None), None)
+        return next(
+            (value for site in BRANCHES if (value := self.usual(site, name)) is not None), None
+        )
 
     def middle(self, site: str, name: str) -> float:
         """The median of a number over the layers."""
@@ -60,8 +63,8 @@ class Majority:
 SURE = 4.0
 """Standard errors of the overlap of independent tokens beyond which a correlation is one."""
 LEARNED = (0.2, 0.8)
-"""Share of the second moment that tokens at one place of different sequences have in common, where each place has a
-vector of its own: half of it, where both tables are drawn alike."""
+"""Share of the second moment that tokens at one place of different sequences have in common, where
+each place has a vector of its own: half of it, where both tables are drawn alike."""
 
 
 class Source(NamedTuple):
@@ -70,7 +73,8 @@ class Source(NamedTuple):
     second_moment: float
     correlation: float
     placed: float | None
-    """Overlap of tokens at one place of different sequences beyond that of any; None with a single sequence."""
+    """Overlap of tokens at one place of different sequences beyond that of any; None with a single
+    sequence."""
     tokens: int
     batch: int
 
@@ -87,7 +91,9 @@ class Source(NamedTuple):
             total = x.double().sum(dim=(0, 1)).square().mean()
             within = float(signal.overlap) * batch * tokens * (tokens - 1)
             same = float(across.overlap) * tokens * batch * (batch - 1)
-            apart = (float(total) - within - same - q * batch * tokens) / (batch * tokens * (batch - 1) * (tokens - 1))
+            apart = (float(total) - within - same - q * batch * tokens) / (
+                batch * tokens * (batch - 1) * (tokens - 1)
+            )
             placed = (float(across.overlap) - apart) / q
         return cls(q, correlation, placed, tokens, batch)
 
@@ -139,8 +145,21 @@ def attention(majority: Majority) -> dict[str, Any]:
     if majority.usual("attn_scores", "d_head") is None:
         majority.unread.append(text("unread", "logits"))
         return {}
-    facts = {name: majority.usual("attn_scores", name) for name in (
-        "d_head", "n_heads", "cap", "normed", "mask", "position", "turn", "sink", "mixes_values", "inherits")}
+    facts = {
+        name: majority.usual("attn_scores", name)
+        for name in (
+            "d_head",
+            "n_heads",
+            "cap",
+            "normed",
+            "mask",
+            "position",
+            "turn",
+            "sink",
+            "mixes_values",
+            "inherits",
+        )
+    }
     width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
     fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
     if facts["d_head"] * heads != width:
@@ -151,14 +170,19 @@ def attention(majority: Majority) -> dict[str, Any]:
         fields["n_kv_heads"] = keys
     fields |= _logits(majority, facts["d_head"])
     fields |= _places(majority, facts)
-    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside it
+    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside
+    # it
     if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
         fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
         gain = majority.middle("attn_scores", "gain")
         gain *= fields.get("qk_gain", 1.0)
         fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
     gates = majority.usual("attn_out", "gates", 0)
-    fields["attention_gate"] = {0: "none", heads: "head", heads * facts["d_head"]: "coordinate"}.get(gates, "none")
+    fields["attention_gate"] = {
+        0: "none",
+        heads: "head",
+        heads * facts["d_head"]: "coordinate",
+    }.get(gates, "none")
     if majority.layers[-1].get(("attn_scores", "mixes_values")):
         fields["value_residual"] = True
     if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
@@ -175,8 +199,13 @@ def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
     if any(majority.usual("attn_scores", "normed", ("",))):
         return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
     majority.differs.append(text("differs", "divisor", divisor=scale, d_head=d_head))
-    return {"attention_scale": min((abs(math.log(abs(scale) / row.of(d_head))), name)
-                                   for name, row in DIVISORS.items() if not row.uses)[1]}
+    return {
+        "attention_scale": min(
+            (abs(math.log(abs(scale) / row.of(d_head))), name)
+            for name, row in DIVISORS.items()
+            if not row.uses
+        )[1]
+    }
 
 
 def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +219,11 @@ def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts["position"] == "another":
         majority.differs.append(text("differs", "positions"))
     elif facts["position"] == "rotary" and turn is not None:
-        fields |= {"position": "rotary", "rope_base": min(max(turn.base, 1.0), 1e8), "rope_fraction": turn.share}
+        fields |= {
+            "position": "rotary",
+            "rope_base": min(max(turn.base, 1.0), 1e8),
+            "rope_fraction": turn.share,
+        }
     elif facts["position"] == "alibi":
         fields |= {"position": "alibi"}
     return fields
@@ -240,8 +273,11 @@ def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
     place = PLACEMENTS[fields["norm_placement"]].sublayer
     factors: dict[str, float] = {}
     for index, (site, names) in enumerate(zip(BRANCHES, READERS, strict=True)):
-        logs = [math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
-                for layer, facts in enumerate(majority.layers) if 0 < facts.get((site, "gain"), 0.0) < math.inf]
+        logs = [
+            math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
+            for layer, facts in enumerate(majority.layers)
+            if 0 < facts.get((site, "gain"), 0.0) < math.inf
+        ]
         if not logs and any(facts.get((site, "gain")) == 0 for facts in majority.layers):
             majority.differs.append(text("differs", "no_gain"))
         if logs and abs(mean := float(np.median(logs))) > GAINED:
@@ -255,16 +291,25 @@ def weights(majority: Majority) -> dict[str, Any]:
     kurtosis = [size for name in names if not math.isnan(size := majority.middle(name, "kurtosis"))]
     fields: dict[str, Any] = {"distribution": "normal"}
     if kurtosis:
-        fields["distribution"] = min(SHAPES, key=lambda name: abs(SHAPES[name] - float(np.median(kurtosis))))
-    biases = [facts[name, "bias"] * facts[name, "shape"][0] for facts in majority.layers
-              for name in ("W_gate", "W_in", "W_out") if (name, "bias") in facts]
+        fields["distribution"] = min(
+            SHAPES, key=lambda name: abs(SHAPES[name] - float(np.median(kurtosis)))
+        )
+    biases = [
+        facts[name, "bias"] * facts[name, "shape"][0]
+        for facts in majority.layers
+        for name in ("W_gate", "W_in", "W_out")
+        if (name, "bias") in facts
+    ]
     if biases and (mean := float(np.mean(biases))) > 1e-12:
         fields["bias_variance"] = mean
     if len(majority.layers) > 1:
         ids = [tuple(facts.get((name, "identity")) for name in names) for facts in majority.layers]
         unique, n_layers = len(set(ids)), len(ids)
-        alike = [len({facts.get((name, "start")) for facts in majority.layers}) == 1 for name in names
-                 if majority.middle(name, "variance") > 0]
+        alike = [
+            len({facts.get((name, "start")) for facts in majority.layers}) == 1
+            for name in names
+            if majority.middle(name, "variance") > 0
+        ]
         if alike and all(alike):
             fields["layer_weights"] = "shared" if unique == 1 else "copied"
         elif 1 < unique < n_layers and ids == ids[:unique] * (n_layers // unique):

@@ -26,11 +26,13 @@ ROUNDED = 1e-3
 NEAR = 5e-3
 """Error of a base that is read."""
 EXACT = 1e-2
-"""Largest deviation of an angle from a power of one base, as a share of it; and of what pairs may lose in length."""
+"""Largest deviation of an angle from a power of one base, as a share of it; and of what pairs may
+lose in length."""
 
 
 RESTARTED = 0.05
-"""Difference of two angles, in radians, up to which they are of one position: that of half precision is smaller."""
+"""Difference of two angles, in radians, up to which they are of one position: that of half
+precision is smaller."""
 
 
 class Turn(NamedTuple):
@@ -46,10 +48,13 @@ class Turn(NamedTuple):
 
 
 def turns_unread(step: Step) -> bool:
-    """Whether a turn's numbers say nothing of it: a coordinate is 0 for every token, or a number is not finite."""
+    """Whether a turn's numbers say nothing of it: a coordinate is 0 for every token, or a number is
+    not finite."""
     before = step.before.tensor.detach()
     before = torch.view_as_real(before).flatten(-2) if before.is_complex() else before
-    return not bool(before.isfinite().all()) or not bool((before.flatten(0, -2) != 0).any(dim=0).all())
+    return not bool(before.isfinite().all()) or not bool(
+        (before.flatten(0, -2) != 0).any(dim=0).all()
+    )
 
 
 class Angles(NamedTuple):
@@ -62,7 +67,8 @@ class Angles(NamedTuple):
     axis: int
     """Axis of the positions in what is turned."""
     halves: bool
-    """Whether a pair is a coordinate of the first half and one of the second; else two neighbors."""
+    """Whether a pair is a coordinate of the first half and one of the second; else two
+    neighbors."""
     tokens: int | None
     """Axis of the tokens; None where it is not known."""
     d_head: int
@@ -93,7 +99,8 @@ class Angles(NamedTuple):
         return first if abs(float(angles[first])) <= RESTARTED else 0
 
     def same(self, other: Angles) -> bool:
-        """Whether another one turns alike, so that logits depend on the distance of two tokens alone."""
+        """Whether another one turns alike, so that logits depend on the distance of two tokens
+        alone."""
         if self.steps.shape != other.steps.shape or self.halves != other.halves:
             return False
         apart = (self.steps - other.steps).abs()
@@ -108,14 +115,24 @@ def read_angles(step: Step, tokens: int | None = None) -> Angles | None:
         tokens: axis of the tokens after it; None where it is not known.
     """
     after, before = step.node.tensor.detach().double(), step.before.tensor.detach()
-    before = torch.view_as_real(before).flatten(-2).double() if before.is_complex() else before.double()
+    before = (
+        torch.view_as_real(before).flatten(-2).double() if before.is_complex() else before.double()
+    )
     if after.ndim == before.ndim + 1:
         after = after.flatten(-2)
     if after.shape != before.shape or after.ndim < 3:
         return None
-    axes = {axis for axis in (*range(1, after.ndim - 1), tokens) if axis is not None and after.shape[axis] > 1}
-    tried = [Angles(*_angles(after, before, axis, halves, width), axis, halves, tokens, after.shape[-1])
-             for axis, halves, width in itertools.product(sorted(axes), (True, False), _widths(after, before))]
+    axes = {
+        axis
+        for axis in (*range(1, after.ndim - 1), tokens)
+        if axis is not None and after.shape[axis] > 1
+    }
+    tried = [
+        Angles(*_angles(after, before, axis, halves, width), axis, halves, tokens, after.shape[-1])
+        for axis, halves, width in itertools.product(
+            sorted(axes), (True, False), _widths(after, before)
+        )
+    ]
     right = [way for way in tried if way.misfit <= EXACT]
     # where all tokens turn alike, heads do so, too: the tokens' axis comes first
     return min(right, key=lambda way: (not way.over_tokens, way.misfit), default=None)
@@ -124,18 +141,28 @@ def read_angles(step: Step, tokens: int | None = None) -> Angles | None:
 def _widths(after: Tensor, before: Tensor) -> list[int]:
     """How many of the first coordinates may be turned: up to the last that a position changes."""
     moved = (after - before).abs().amax(dim=tuple(range(after.ndim - 1)))
-    turned = int((moved > 1e-12 * float(before.abs().max())).nonzero().max()) + 1 if bool(moved.any()) else 0
+    turned = (
+        int((moved > 1e-12 * float(before.abs().max())).nonzero().max()) + 1
+        if bool(moved.any())
+        else 0
+    )
     return sorted({turned + turned % 2, after.shape[-1]} - {0})
 
 
-def _angles(after: Tensor, before: Tensor, axis: int, halves: bool, width: int) -> tuple[float, Tensor]:
-    """Misfit of a rotation, and the angles `[position, pair]` by which it turns pairs of coordinates, less the first
-    position's.
-    """
+def _angles(
+    after: Tensor, before: Tensor, axis: int, halves: bool, width: int
+) -> tuple[float, Tensor]:
+    """Misfit of a rotation, and the angles `[position, pair]` by which it turns pairs of
+    coordinates, less the first position's."""
+
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         x = x[..., :width].movedim(axis, 0)
         flat = x.reshape(x.shape[0], -1, width)
-        return (flat[..., : width // 2], flat[..., width // 2:]) if halves else (flat[..., ::2], flat[..., 1::2])
+        return (
+            (flat[..., : width // 2], flat[..., width // 2 :])
+            if halves
+            else (flat[..., ::2], flat[..., 1::2])
+        )
 
     (a, b), (c, d) = pairs(before), pairs(after)
     size = (a.square() + b.square()).sum(dim=1)
@@ -163,8 +190,10 @@ def _base(angles: Tensor, d_head: int) -> Turn:
     fits, speed = bool(((steps - made).abs() <= EXACT * made + TURNED).all()), 1.0
     if not fits and float(steps.max()) > TURNED:
         middle, center = ((weight * part).sum() / weight.sum() for part in (place, logs))
-        slope = float(-(weight * (logs - center) * (place - middle)).sum()
-                      / (weight * (place - middle).square()).sum().clamp(min=1e-300))
+        slope = float(
+            -(weight * (logs - center) * (place - middle)).sum()
+            / (weight * (place - middle).square()).sum().clamp(min=1e-300)
+        )
         first = float(center + slope * middle)
         made = (first - place * slope).exp()
         if bool(((steps - made).abs() <= EXACT * made + TURNED).all()) and 0 < slope < MOST_LOG:
@@ -183,13 +212,16 @@ def _written(value: float) -> float:
 
 
 ROTARY = ("", "heads", "one_place", "restart", "queries", "keys", "apart")
-"""Mistakes of rotary positions: none; heads are turned for tokens; all tokens have one position; positions begin anew;
-queries alone, or keys alone, are turned; queries and keys are turned by different angles."""
+"""Mistakes of rotary positions: none; heads are turned for tokens; all tokens have one position;
+positions begin anew; queries alone, or keys alone, are turned; queries and keys are turned by
+different angles."""
 
 
-def _rotary(queries: tuple[list[Step], Node], keys: tuple[list[Step], Node], angles: list[Angles | None]
-            ) -> tuple[str, int]:
-    """A row of `ROTARY`, and the token at which positions begin anew; empty where the turns were not read.
+def _rotary(
+    queries: tuple[list[Step], Node], keys: tuple[list[Step], Node], angles: list[Angles | None]
+) -> tuple[str, int]:
+    """A row of `ROTARY`, and the token at which positions begin anew; empty where the turns were
+    not read.
 
     Args:
         queries, keys: the steps that made them, and where they were made.
@@ -206,11 +238,16 @@ def _rotary(queries: tuple[list[Step], Node], keys: tuple[list[Step], Node], ang
         return "heads", 0
     if not q.over_tokens or not k.over_tokens:
         return "apart", 0
-    if not float(q.by_position.abs().max()) > TURNED and not float(k.by_position.abs().max()) > TURNED:
+    if (
+        not float(q.by_position.abs().max()) > TURNED
+        and not float(k.by_position.abs().max()) > TURNED
+    ):
         return "one_place", 0
     if q.restart and q.restart == k.restart and q.turn.fits:
         return "restart", q.restart
-    if q.by_position.shape == k.by_position.shape and not q.same(k):  # keys of a cache, for one, begin elsewhere
+    if q.by_position.shape == k.by_position.shape and not q.same(
+        k
+    ):  # keys of a cache, for one, begin elsewhere
         return "apart", 0
     return "", 0
 
@@ -222,10 +259,14 @@ LOOKED_AT = 128
 """Tokens of the first sequence in whose logits masks and biases are looked for."""
 
 
-def masking(attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float) -> tuple[str, str]:
+def masking(
+    attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float
+) -> tuple[str, str]:
     """Bias by position and mask, from the logits of the first sequence."""
     if attention.op in FUSED:
-        return _of_fused(attention, min(q.tensor.shape[-2], LOOKED_AT), min(k.tensor.shape[-2], LOOKED_AT))
+        return _of_fused(
+            attention, min(q.tensor.shape[-2], LOOKED_AT), min(k.tensor.shape[-2], LOOKED_AT)
+        )
     soft = pattern_of(attention)
     if soft is None or product is None:
         return "another", "another"
@@ -234,16 +275,25 @@ def masking(attention: Node, q: Node, k: Node, product: Node | None, after: list
     logits = soft.inputs[0].tensor
     scores = (logits if mask is None else logits.masked_fill(mask, -math.inf))[..., :keys]
     first = _first(scores, scores.shape[-3])
-    # the product with its axes in their places; what was done to it before it had them is done to it there
-    placed = [(index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])]
-    index, plain = next(((index, tensor) for index, tensor in [*placed, (-1, scores)] if tensor.shape == scores.shape))
-    if any(step.kind not in ("factor", "gain") for step in after[index + 1:]):
+    # the product with its axes in their places; what was done to it before it had them is done to
+    # it there
+    placed = [
+        (index, step.before.tensor[..., :keys]) for index, step in reversed([*enumerate(after)])
+    ]
+    index, plain = next(
+        (
+            (index, tensor)
+            for index, tensor in [*placed, (-1, scores)]
+            if tensor.shape == scores.shape
+        )
+    )
+    if any(step.kind not in ("factor", "gain") for step in after[index + 1 :]):
         raise ValueError("the logits are bent or added to before their axes are in their places")
     if product.op == "baddbmm" and not product.inputs[0].role:
         bias = product.inputs[0].tensor.expand_as(product.tensor)
         plain = plain - bias.reshape(plain.shape).to(plain)
     scaled = _first(plain, first.shape[0])
-    factor = math.prod(step.factor for step in after[:index + 1] if step.kind == "factor")
+    factor = math.prod(step.factor for step in after[: index + 1] if step.kind == "factor")
     scaled = torch.tanh(scaled * factor / cap) * cap if cap else scaled * factor
     return _named(first - scaled, first)
 
@@ -260,12 +310,17 @@ def _of_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
     if isinstance(node, Node):
         heads = node.tensor.shape[-3] if node.tensor.ndim > 2 else 1
         mask = node.tensor.detach().reshape(-1, *node.tensor.shape[-2:])[:heads].cpu()
-    bias = masked(torch.zeros(1 if mask is None else len(mask), n, keys), mask, bool(attention.named["is_causal"]))
+    bias = masked(
+        torch.zeros(1 if mask is None else len(mask), n, keys),
+        mask,
+        bool(attention.named["is_causal"]),
+    )
     return _named(bias, bias)
 
 
 def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
-    """Position and mask from `[head, query, key]`: what is added to the logits, and the logits themselves."""
+    """Position and mask from `[head, query, key]`: what is added to the logits, and the logits
+    themselves."""
     # a logit that is low though nothing was added to it is not hidden
     plain = bias > -(GAP + ROUNDED * scores.abs().where(scores.isfinite(), 0))
     shown = visible(scores) | plain
@@ -279,7 +334,9 @@ def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
         return "none", mask
     heads = bias.shape[0]
     if heads <= 64:
-        fall = torch.tensor(Config(n_heads=heads, head_size=8, position="alibi", causal=True).design.slopes)
+        fall = torch.tensor(
+            Config(n_heads=heads, head_size=8, position="alibi", causal=True).design.slopes
+        )
         line = fall[:, None, None].to(left) * torch.arange(keys, device=left.device)
         line = line.where(shown & shown[..., :1], 0)
         if float((left - line).abs().max()) <= 0.02 * float(line.abs().max()):
@@ -288,11 +345,16 @@ def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
 
 
 def _mask(shown: Tensor, lower: Tensor) -> str:
-    """A mask in a word, from which keys are shown: `[head, query, key]` and, of a causal mask, `[query, key]`.
+    """A mask in a word, from which keys are shown: `[head, query, key]` and, of a causal mask,
+    `[query, key]`.
 
-    A window is a causal mask that hides keys of the past, too; one ahead of it shows the next key as well.
-    """
-    kinds = {"none": torch.ones_like(lower), "causal": lower, "ahead": torch.ones_like(lower).tril(1)}
+    A window is a causal mask that hides keys of the past, too; one ahead of it shows the next key
+    as well."""
+    kinds = {
+        "none": torch.ones_like(lower),
+        "causal": lower,
+        "ahead": torch.ones_like(lower).tril(1),
+    }
     if lower.shape[0] == lower.shape[1]:
         kinds["reversed"] = lower.T
     for kind, keys_seen in kinds.items():
@@ -306,10 +368,15 @@ def _mask(shown: Tensor, lower: Tensor) -> str:
 
 def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
     """Facts of a block's first attention; none where its logits are not seen."""
-    if anatomy.attention is not None and (parts := queries_keys_values(anatomy.attention)) is not None:
+    if (
+        anatomy.attention is not None
+        and (parts := queries_keys_values(anatomy.attention)) is not None
+    ):
         facts = _facts(anatomy, anatomy.attention, *parts)
         unknown = {name for name in ("mask", "position") if facts[name] == ""}
-        yield from ((("attn_scores", name), value) for name, value in facts.items() if name not in unknown)
+        yield from (
+            (("attn_scores", name), value) for name, value in facts.items() if name not in unknown
+        )
 
 
 def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict[str, Any]:
@@ -322,15 +389,30 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
     logits, factor, cap, after = _logits(attention, d_head, anatomy.softmax)
     # what no norm undoes
     after_norm = [itertools.takewhile(lambda step: step.kind != "norm", line) for line in lines[:2]]
-    scaled = [math.prod(step.factor for step in steps if step.kind == "factor") for steps in after_norm]
+    scaled = [
+        math.prod(step.factor for step in steps if step.kind == "factor") for steps in after_norm
+    ]
     factor *= math.prod(scaled)
-    inherits = "qk" if any(map(_carried, lines[0])) else "scores" if any(
-        _carried(step) and step.extra is not None and _varies(step.extra.tensor) for step in after) else "none"
+    inherits = (
+        "qk"
+        if any(map(_carried, lines[0]))
+        else "scores"
+        if any(
+            _carried(step) and step.extra is not None and _varies(step.extra.tensor)
+            for step in after
+        )
+        else "none"
+    )
     position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
         position = "none"  # what is added is no bias
-    last = -2 if attention.op in FUSED else -1  # a product by hand has its keys as [coordinate, token]
-    angles = [_turned(line, operand, axis) for operand, axis, line in zip((q, k), (-2, last), lines, strict=False)]
+    last = (
+        -2 if attention.op in FUSED else -1
+    )  # a product by hand has its keys as [coordinate, token]
+    angles = [
+        _turned(line, operand, axis)
+        for operand, axis, line in zip((q, k), (-2, last), lines, strict=False)
+    ]
     shown = angles[0] or angles[1]  # where the queries are 0, the keys may show it
     turn = None if shown is None else shown.turn
     rotary, restart = _rotary(traced[0], traced[1], angles)
@@ -340,22 +422,39 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
     if turn is not None:
         position = "rotary" if turn.fits and turn.speed == 1.0 and not rotary else "another"
     sizes = [float(operand.tensor.detach().float().square().mean()) ** 0.5 for operand in (q, k)]
-    gain = math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True)) if norms[0] else 1.0
+    gain = (
+        math.prod(size / abs(by or 1.0) for size, by in zip(sizes, scaled, strict=True))
+        if norms[0]
+        else 1.0
+    )
     # each of q, k and v is normed over a head, over all heads, or not
-    normed = tuple("" if not steps else "head" if steps[0].before.tensor.shape[-1] == d_head else "all"
-                   for steps in norms)
+    normed = tuple(
+        "" if not steps else "head" if steps[0].before.tensor.shape[-1] == d_head else "all"
+        for steps in norms
+    )
     return {
-        "d_head": d_head, "n_heads": _count(anatomy, d_head), "divisor": 1 / factor if factor else math.inf, "cap": cap,
-        "normed": normed, "qk_normed": bool(normed[0] and normed[1]),
+        "d_head": d_head,
+        "n_heads": _count(anatomy, d_head),
+        "divisor": 1 / factor if factor else math.inf,
+        "cap": cap,
+        "normed": normed,
+        "qk_normed": bool(normed[0] and normed[1]),
         "gain": gain,  # root mean square of normalized queries times that of the keys
-        "mask": mask, "position": position, "turn": turn, "rotary": rotary, "restart": restart,
-        "sink": _sink(attention), "softmax": anatomy.softmax,
-        "mixes_values": any(map(_carried, lines[2])), "inherits": inherits,
+        "mask": mask,
+        "position": position,
+        "turn": turn,
+        "rotary": rotary,
+        "restart": restart,
+        "sink": _sink(attention),
+        "softmax": anatomy.softmax,
+        "mixes_values": any(map(_carried, lines[2])),
+        "inherits": inherits,
     }
 
 
 def _turned(line: list[Step], operand: Node, axis: int) -> Angles | None:
-    """The angles by which queries or keys, whose tokens lie along an axis, are turned on their line."""
+    """The angles by which queries or keys, whose tokens lie along an axis, are turned on their
+    line."""
     turn = next((step for step in line if step.kind == "turn" and not turns_unread(step)), None)
     return None if turn is None else read_angles(turn, _axis_at(turn.node, operand, axis))
 
@@ -372,8 +471,11 @@ def _axis_at(step: Node, operand: Node, axis: int) -> int | None:
     return axis
 
 
-def _logits(attention: Node, d_head: int, axis: str) -> tuple[Node | None, float, float, list[Step]]:
-    """The product of queries and keys, the factor on it until the softmax, the soft cap, and the steps between.
+def _logits(
+    attention: Node, d_head: int, axis: str
+) -> tuple[Node | None, float, float, list[Step]]:
+    """The product of queries and keys, the factor on it until the softmax, the soft cap, and the
+    steps between.
 
     Args:
         axis: over which the softmax is; see `Anatomy.softmax`.
@@ -392,8 +494,12 @@ def _logits(attention: Node, d_head: int, axis: str) -> tuple[Node | None, float
     factor = math.prod(step.factor for step in factors)
     if product.op == "baddbmm":
         factor *= alpha(product)
-    bends = [index for index, step in enumerate(factors) if step.kind == "bend" and step.node.op == "tanh"]
-    cap = math.prod(step.factor for step in factors[:bends[0]]) if bends else 0.0
+    bends = [
+        index
+        for index, step in enumerate(factors)
+        if step.kind == "bend" and step.node.op == "tanh"
+    ]
+    cap = math.prod(step.factor for step in factors[: bends[0]]) if bends else 0.0
     return product, factor, cap, steps
 
 
@@ -404,10 +510,16 @@ def _count(anatomy: Anatomy, d_head: int) -> int:
 
 
 def _carried(step: Step) -> bool:
-    """Whether the other term of a sum comes from another block: no parameter, and of the same size."""
+    """Whether the other term of a sum comes from another block: no parameter, and of the same
+    size."""
     other = step.extra
-    return (step.kind == "add" and other is not None and other.op == "leaf" and other.parameter is None
-            and other.tensor.numel() == step.node.tensor.numel())
+    return (
+        step.kind == "add"
+        and other is not None
+        and other.op == "leaf"
+        and other.parameter is None
+        and other.tensor.numel() == step.node.tensor.numel()
+    )
 
 
 def _varies(tensor: Tensor) -> bool:
@@ -416,7 +528,8 @@ def _varies(tensor: Tensor) -> bool:
 
 
 def _sink(attention: Node) -> str:
-    """Whether the softmax has one key more than there are values, and whether its logit is learned."""
+    """Whether the softmax has one key more than there are values, and whether its logit is
+    learned."""
     soft = pattern_of(attention)
     if soft is None or soft.inputs[0].tensor.shape[-1] != attention.inputs[1].tensor.shape[-2] + 1:
         return "none"

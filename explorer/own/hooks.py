@@ -1,8 +1,9 @@
-"""Hooks on a model: which pass counts, what a block takes in and gives out, and what comes back through it.
+"""Hooks on a model: which pass counts, what a block takes in and gives out, and what comes back
+through it.
 
-Hooks on the root and the blocks stand from the start, so that a compiler that is called later sees them; in compiled
-code they become one operator each, whose body runs as it is. Inner modules have hooks only while a step is read.
-"""
+Hooks on the root and the blocks stand from the start, so that a compiler that is called later sees
+them; in compiled code they become one operator each, whose body runs as it is. Inner modules have
+hooks only while a step is read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.utils.hooks import RemovableHandle
 
 from explorer.own.nodes import first_floating, tensors_in
@@ -23,20 +28,26 @@ from explorer.own.nodes import first_floating, tensors_in
 
 
 class Steps:
-    """Follows the optimizers of a model. Where it has several, a step ends when all of its parameters were stepped.
+    """Follows the optimizers of a model. Where it has several, a step ends when all of its
+    parameters were stepped.
 
     Args:
         model: whose.
         optimizers: which; empty for all that step parameters of the model.
-        before: called before an optimizer's step, with it, the `id` of each of its parameters, and what its gradients
-            are still multiplied by.
+        before: called before an optimizer's step, with it, the `id` of each of its parameters, and
+            what its gradients are still multiplied by.
         after: called after it.
         ended: called when a step has ended.
     """
 
-    def __init__(self, model: nn.Module, optimizers: list[Optimizer],
-                 before: Callable[[Optimizer, set[int], float], None],
-                 after: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: list[Optimizer],
+        before: Callable[[Optimizer, set[int], float], None],
+        after: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
         self.model, self.optimizers = model, optimizers
         self.before, self.after, self.ended = before, after, ended
         self.owned: weakref.WeakKeyDictionary[Optimizer, set[int]] = weakref.WeakKeyDictionary()
@@ -44,23 +55,37 @@ class Steps:
         self.stepped: list[Optimizer] = []
         STEPS.add(self)
         if not STEP_HOOKS:
-            STEP_HOOKS.append(register_optimizer_step_pre_hook(lambda optimizer, *_: _tell(optimizer, Steps.begins)))
-            STEP_HOOKS.append(register_optimizer_step_post_hook(lambda optimizer, *_: _tell(optimizer, Steps.is_done)))
+            STEP_HOOKS.append(
+                register_optimizer_step_pre_hook(
+                    lambda optimizer, *_: _tell(optimizer, Steps.begins)
+                )
+            )
+            STEP_HOOKS.append(
+                register_optimizer_step_post_hook(
+                    lambda optimizer, *_: _tell(optimizer, Steps.is_done)
+                )
+            )
 
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer is one of the model's."""
         if optimizer not in self.owned:
             parameters = {id(weight): weight.requires_grad for weight in self.model.parameters()}
-            mine = {id(weight) for group in optimizer.param_groups for weight in group["params"]} & parameters.keys()
+            mine = {
+                id(weight) for group in optimizer.param_groups for weight in group["params"]
+            } & parameters.keys()
             self.needed = {key for key, learns in parameters.items() if learns}
-            self.owned[optimizer] = mine if not self.optimizers or optimizer in self.optimizers else set()
+            self.owned[optimizer] = (
+                mine if not self.optimizers or optimizer in self.optimizers else set()
+            )
         return bool(self.owned[optimizer])
 
     def begins(self, optimizer: Optimizer) -> None:
         """Before a step of one of the model's optimizers."""
         if optimizer in self.stepped:
             self.settle()
-        scale = getattr(optimizer, "grad_scale", None)  # where a gradient scaler leaves the division to the optimizer
+        scale = getattr(
+            optimizer, "grad_scale", None
+        )  # where a gradient scaler leaves the division to the optimizer
         self.before(optimizer, self.owned[optimizer], 1.0 if scale is None else float(scale))
 
     def is_done(self, optimizer: Optimizer) -> None:
@@ -71,7 +96,8 @@ class Steps:
             self.settle()
 
     def settle(self) -> None:
-        """Ends the step if an optimizer has stepped, though some parameters were left as they are."""
+        """Ends the step if an optimizer has stepped, though some parameters were left as they
+        are."""
         if self.stepped:
             self.stepped.clear()
             self.ended()
@@ -85,8 +111,8 @@ class Steps:
 
 STEPS: weakref.WeakSet[Steps] = weakref.WeakSet()
 STEP_HOOKS: list[RemovableHandle] = []
-"""Torch's hooks on all optimizers, while any model is watched. They are one pair, and are not taken off when a model is
-let go: that may happen while torch goes through them."""
+"""Torch's hooks on all optimizers, while any model is watched. They are one pair, and are not taken
+off when a model is let go: that may happen while torch goes through them."""
 
 
 def _tell(optimizer: Optimizer, event: Callable[[Steps, Optimizer], None]) -> None:
@@ -101,7 +127,8 @@ Take = Callable[[int, Tensor], None]
 
 
 class Hook:
-    """A call with its first arguments fixed. A copy or a pickle of the model has one that does nothing instead."""
+    """A call with its first arguments fixed. A copy or a pickle of the model has one that does
+    nothing instead."""
 
     def __init__(self, run: Callable[..., None], *fixed: Any) -> None:
         self.run, self.fixed = run, fixed
@@ -110,7 +137,10 @@ class Hook:
         self.run(*self.fixed, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (nullcontext(), "__exit__")  # of the standard library: what reads the pickle needs none of ours
+        return getattr, (
+            nullcontext(),
+            "__exit__",
+        )  # of the standard library: what reads the pickle needs none of ours
 
 
 class Passes:
@@ -121,14 +151,30 @@ class Passes:
         blocks: its layers, in order.
         evaluation: whether passes in evaluation mode or without gradients count.
         begin: called before a pass that counts.
-        value: called with a place and a tensor: place 0 is what goes into the first block, place l what block l gives.
+        value: called with a place and a tensor: place 0 is what goes into the first block, place l
+            what block l gives.
         returned: called with a place and the gradient there.
-        around: called with a block's number from 0 before its pass; what it returns is entered, and left after it.
+        around: called with a block's number from 0 before its pass; what it returns is entered, and
+            left after it.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[nn.Module], evaluation: bool, begin: Callable[[], None],
-                 value: Take, returned: Take, around: Callable[[int], AbstractContextManager[Any]]) -> None:
-        self.evaluation, self.begin, self.value, self.returned, self.around = evaluation, begin, value, returned, around
+    def __init__(
+        self,
+        model: nn.Module,
+        blocks: list[nn.Module],
+        evaluation: bool,
+        begin: Callable[[], None],
+        value: Take,
+        returned: Take,
+        around: Callable[[int], AbstractContextManager[Any]],
+    ) -> None:
+        self.evaluation, self.begin, self.value, self.returned, self.around = (
+            evaluation,
+            begin,
+            value,
+            returned,
+            around,
+        )
         self.inside, self.counted, self.quiet = False, False, False
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
@@ -140,7 +186,8 @@ class Passes:
         self.again: set[int] = set()
         """Blocks that a checkpoint ran again in the backward pass."""
         self.several: dict[int, list[tuple[int, ...]]] = {}
-        """Blocks that put out several tensors like the stream: the shape that is read, and those that are not."""
+        """Blocks that put out several tensors like the stream: the shape that is read, and those
+        that are not."""
         self.number, self.anchor = next(_numbers), torch.zeros(())
         READERS[self.number] = self
         self.handles = [
@@ -150,7 +197,9 @@ class Passes:
         for index, block in enumerate(blocks):
             self.handles += [
                 block.register_forward_pre_hook(Hook(self.enter, index), with_kwargs=True),
-                block.register_forward_hook(Hook(self.leave, index), with_kwargs=True, prepend=True, always_call=True),
+                block.register_forward_hook(
+                    Hook(self.leave, index), with_kwargs=True, prepend=True, always_call=True
+                ),
             ]
 
     def remove(self) -> None:
@@ -165,11 +214,13 @@ class Passes:
         return not self.quiet and (self.evaluation or (module.training and torch.is_grad_enabled()))
 
     def counting(self, module: nn.Module) -> bool:
-        """Whether the pass that runs counts; it may have begun at this module rather than at the root."""
+        """Whether the pass that runs counts; it may have begun at this module rather than at the
+        root."""
         return self.counted and not self.quiet if self.inside else self.counts(module)
 
     def enter_model(self, model: nn.Module, _: Any) -> None:
-        """Before a pass: whether it counts is decided once, for checkpointed blocks run without gradients."""
+        """Before a pass: whether it counts is decided once, for checkpointed blocks run without
+        gradients."""
         if torch.compiler.is_compiling() or recomputing():
             return
         self.inside, self.counted, self.graded = True, self.counts(model), torch.is_grad_enabled()
@@ -205,29 +256,40 @@ class Passes:
             self.entered.pop(index).__exit__(None, None, None)
         if x is not None and self.counting(block):
             self.call = block, args, kwargs
-            others = [tuple(tensor.shape) for tensor in tensors_in((out,)) if tensor is not x
-                      and tensor.is_floating_point() and tensor.ndim == x.ndim and tensor.shape[-1] == x.shape[-1]]
+            others = [
+                tuple(tensor.shape)
+                for tensor in tensors_in((out,))
+                if tensor is not x
+                and tensor.is_floating_point()
+                and tensor.ndim == x.ndim
+                and tensor.shape[-1] == x.shape[-1]
+            ]
             if others:
                 self.several[index] = [tuple(x.shape), *others]
             self.take(index + 1, x)
             self.call = None
 
     def compiled(self, block: nn.Module, place: int, x: Tensor | None) -> bool:
-        """Whether a compiler runs this; the code that it makes hands over the tensor by an operator."""
+        """Whether a compiler runs this; the code that it makes hands over the tensor by an
+        operator."""
         if torch.compiler.is_compiling() and x is not None and self.counts(block):
             torch.ops.explorer.watched(x.detach(), self.anchor, self.number, place)
         return torch.compiler.is_compiling()
 
     def take(self, place: int, x: Tensor) -> None:
-        """Reads a tensor, and later the gradient there. What a checkpoint computes again is not read again."""
+        """Reads a tensor, and later the gradient there. What a checkpoint computes again is not
+        read again."""
         if not recomputing():
             self.value(place, x)
         if x.grad_fn is not None:  # a parameter would keep the hook from step to step
             x.register_hook(Hook(self.returned, place))  # type: ignore[no-untyped-call]
 
 
-def inner_hooks(modules: Iterable[tuple[int, nn.Module]], take: Callable[[int, nn.Module, Tensor], None]) -> ExitStack:
-    """Hooks that hand over what some modules give, each with its number; to close this takes them off."""
+def inner_hooks(
+    modules: Iterable[tuple[int, nn.Module]], take: Callable[[int, nn.Module, Tensor], None]
+) -> ExitStack:
+    """Hooks that hand over what some modules give, each with its number; to close this takes them
+    off."""
 
     def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
         if not torch.compiler.is_compiling() and (x := first_floating(out)) is not None:
@@ -245,14 +307,19 @@ def recomputing() -> bool:
 
 
 READERS: weakref.WeakValueDictionary[int, Passes] = weakref.WeakValueDictionary()
-"""Whose hooks were compiled, by the number in their operators; none is given twice, for compiled code lives on."""
+"""Whose hooks were compiled, by the number in their operators; none is given twice, for compiled
+code lives on."""
 _numbers = itertools.count(1)
 
 
-@torch.library.custom_op("explorer::watched", mutates_args=("anchor",),
-                         schema="(Tensor x, Tensor(a!) anchor, int number, int place) -> ()")
+@torch.library.custom_op(
+    "explorer::watched",
+    mutates_args=("anchor",),
+    schema="(Tensor x, Tensor(a!) anchor, int number, int place) -> ()",
+)
 def watched(x: Tensor, anchor: Tensor, number: int, place: int) -> None:  # noqa: ARG001
-    """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from leaving it out."""
+    """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from
+    leaving it out."""
     passes = READERS.get(number)
     if passes is not None and not recomputing():
         passes.value(place, x)

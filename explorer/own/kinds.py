@@ -1,10 +1,10 @@
 """Kinds of layers: a layer is compared with those that are to be built as it is, and with no other.
 
-Published stacks mix layers on purpose: a dense first layer before layers of experts, attention in every eighth layer
-of a state space model, a window in all layers but every sixth, no positions in every fourth. What a layer learns says
-most: layers whose matrices differ in number or in shape are of different kinds. Of layers with the same matrices a
-window makes a kind, and so does what positions add, where the layers without them come at one distance.
-"""
+Published stacks mix layers on purpose: a dense first layer before layers of experts, attention in
+every eighth layer of a state space model, a window in all layers but every sixth, no positions in
+every fourth. What a layer learns says most: layers whose matrices differ in number or in shape are
+of different kinds. Of layers with the same matrices a window makes a kind, and so does what
+positions add, where the layers without them come at one distance."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from explorer.own import text
 from explorer.own.facts import Facts
 
 LONGEST = 8
-"""Layers of the longest period in use, Jamba's. A longer one is not inferred from a single layer."""
+"""Layers of the longest period in use, Jamba's. A longer one is not inferred from a single
+layer."""
 
 
 def kinds(layers: Sequence[Facts]) -> tuple[str, ...]:
     """Name of each layer's kind, in words; "" for a layer whose design was not read."""
     windows = _windows(layers)
     bare = _without_positions(layers, windows)
-    keys = [(facts.get(("layer", "matrices")), window, without)
-            for facts, window, without in zip(layers, windows, bare, strict=True)]
+    keys = [
+        (facts.get(("layer", "matrices")), window, without)
+        for facts, window, without in zip(layers, windows, bare, strict=True)
+    ]
     names: dict[Any, str] = {}
     for key, facts in zip(keys, layers, strict=True):
         if key in names or ("layer", "matrices") not in facts:
@@ -44,16 +47,17 @@ def of_kind(kinds: Sequence[str], name: str) -> list[int]:
 def _words(facts: Facts, window: bool, bare: bool) -> str:
     """Attention or another mixer, and what is of its own."""
     parts = ["attends" if facts.get(("layer", "attends")) else "other"]
-    parts += ["window"] * window + ["bare"] * bare + ["experts"] * bool(facts.get(("layer", "experts")))
+    parts += (
+        ["window"] * window + ["bare"] * bare + ["experts"] * bool(facts.get(("layer", "experts")))
+    )
     return ", ".join(text("kind", part) for part in parts)
 
 
 def _windows(layers: Sequence[Facts]) -> list[bool]:
     """Whether a layer hides keys that other layers with the same direction show, `[layer]`.
 
-    A window among causal layers hides keys of the past. Among layers that hide nothing any other mask is one. No design
-    mixes layers that see later tokens with layers that do not.
-    """
+    A window among causal layers hides keys of the past. Among layers that hide nothing any other
+    mask is one. No design mixes layers that see later tokens with layers that do not."""
     masks = [facts.get(("attn_scores", "mask")) for facts in layers]
     causal = masks.count("causal")
     if masks.count("none") > causal + masks.count("window"):
@@ -62,7 +66,8 @@ def _windows(layers: Sequence[Facts]) -> list[bool]:
 
 
 def _without_positions(layers: Sequence[Facts], windows: Sequence[bool]) -> list[bool]:
-    """Whether a layer has no positions by design, `[layer]`: those of its matrices and window come at one distance."""
+    """Whether a layer has no positions by design, `[layer]`: those of its matrices and window come
+    at one distance."""
     groups: defaultdict[Any, list[int]] = defaultdict(list)
     for index, (facts, window) in enumerate(zip(layers, windows, strict=True)):
         if ("attn_scores", "position") in facts:
@@ -80,9 +85,8 @@ def _without_positions(layers: Sequence[Facts], windows: Sequence[bool]) -> list
 def periodic(at: Sequence[int], count: int) -> bool:
     """Whether layers, from 0, come at one distance from end to end of a stack of so many layers.
 
-    One alone does so where it may be the last of a group and no second group ends; two must be the first or the last of
-    their groups.
-    """
+    One alone does so where it may be the last of a group and no second group ends; two must be the
+    first or the last of their groups."""
     if len(at) == 1:
         period = at[0] + 1
         return 1 < period <= LONGEST and 2 * period > count

@@ -1,9 +1,10 @@
-"""Logits of a model's output whose cross-entropy is its loss: recognized by the gradient, and what they come to.
+"""Logits of a model's output whose cross-entropy is its loss: recognized by the gradient, and what
+they come to.
 
-The gradient of a cross-entropy by a row of logits is w (p − y): p their softmax, y 1 at the target and else 0, w the
-row's weight. No other loss has it, and the one negative entry says what the target is, so neither the loss's code nor
-the labels have to be seen. A loss with smoothed labels or a further term in the logits is not recognized.
-"""
+The gradient of a cross-entropy by a row of logits is w (p − y): p their softmax, y 1 at the target
+and else 0, w the row's weight. No other loss has it, and the one negative entry says what the
+target is, so neither the loss's code nor the labels have to be seen. A loss with smoothed labels or
+a further term in the logits is not recognized."""
 
 from __future__ import annotations
 
@@ -21,14 +22,22 @@ from explorer.profile import LOGITS
 ROWS = 512
 """Rows that are read of a batch, evenly spread: of 50,304 float32 logits each they take 100 MB."""
 LEAST_ROWS, LEAST_CLASSES = 4, 3
-"""Least numbers that recognize the loss: with two classes, any gradient that adds up to 0 looks so."""
+"""Least numbers that recognize the loss: with two classes, any gradient that adds up to 0 looks
+so."""
 TOLERANCE = 0.05
-"""Σ |g − w p| over Σ w p off the target, up to which a row's gradient is that: bfloat16 rounds by 0.004."""
+"""Σ |g − w p| over Σ w p off the target, up to which a row's gradient is that: bfloat16 rounds by
+0.004."""
 
 
 def some(logits: Tensor) -> Tensor | None:
-    """Rows of logits `[row, class]`, evenly spread over `[…, class]`; None where these can be none."""
-    if logits.is_nested or hasattr(logits, "placements") or logits.ndim < 2 or logits.shape[-1] < LEAST_CLASSES:
+    """Rows of logits `[row, class]`, evenly spread over `[…, class]`; None where these can be
+    none."""
+    if (
+        logits.is_nested
+        or hasattr(logits, "placements")
+        or logits.ndim < 2
+        or logits.shape[-1] < LEAST_CLASSES
+    ):
         return None
     rows = logits.detach().flatten(0, -2)
     rows = rows[:: max(1, -(-len(rows) // ROWS))]
@@ -37,7 +46,8 @@ def some(logits: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
-    """`LOGITS` of rows of logits, `[row, class]`, by the loss's gradient there; empty where it is no cross-entropy."""
+    """`LOGITS` of rows of logits, `[row, class]`, by the loss's gradient there; empty where it is
+    no cross-entropy."""
     target = gradient.argmin(1, keepdim=True)
     asked = gradient.gather(1, target)[:, 0] < 0  # a row that is not asked has no gradient
     z, g, target = logits[asked], gradient[asked], target[asked]
@@ -50,10 +60,19 @@ def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
     if not float((off < TOLERANCE).double().mean()) > 0.9:
         return {}
     losses = (total - own[:, 0]).cpu().double()
-    parts = (losses.mean(), losses.std() / len(losses) ** 0.5, losses.new_tensor(z.shape[1]),
-             z.var(1, correction=0).mean(), z.square().mean().sqrt(), z.abs().max(), total.square().mean())
+    parts = (
+        losses.mean(),
+        losses.std() / len(losses) ** 0.5,
+        losses.new_tensor(z.shape[1]),
+        z.var(1, correction=0).mean(),
+        z.square().mean().sqrt(),
+        z.abs().max(),
+        total.square().mean(),
+    )
     numbers = torch.stack([part.cpu().double() for part in parts])
-    return dict(zip(LOGITS, numbers.tolist(), strict=True)) if bool(numbers.isfinite().all()) else {}
+    return (
+        dict(zip(LOGITS, numbers.tolist(), strict=True)) if bool(numbers.isfinite().all()) else {}
+    )
 
 
 class Asked(NamedTuple):
@@ -64,7 +83,8 @@ class Asked(NamedTuple):
     numbers: Mapping[str, float] = MappingProxyType({})
     """`cross_entropy`; empty where the loss is none."""
     targets: Tensor | None = None
-    """The class that each row is asked for, `[…]`, −1 of a row that is not asked; None without a cross-entropy."""
+    """The class that each row is asked for, `[…]`, −1 of a row that is not asked; None without a
+    cross-entropy."""
 
 
 def of_output(output: Any, loss: Loss | None, value: Tensor) -> Asked:
@@ -92,7 +112,9 @@ def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:
     """Hands over `cross_entropy` of a model's output, once its gradient is known."""
     logits = output_of(output)
     if logits is not None and logits.grad_fn is not None and (rows := some(logits)) is not None:
-        rows = rows.clone() if rows.data_ptr() == logits.data_ptr() else rows  # the loop may change them in place
+        rows = (
+            rows.clone() if rows.data_ptr() == logits.data_ptr() else rows
+        )  # the loop may change them in place
         logits.register_hook(Hook(lambda gradient: take(_compared(rows, gradient))))  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,5 @@
-"""Facts that all layers share: a mistake that no layer is alone with shows in no comparison of layers."""
+"""Facts that all layers share: a mistake that no layer is alone with shows in no comparison of
+layers."""
 
 from __future__ import annotations
 
@@ -10,9 +11,15 @@ from explorer.own.model import Block
 from explorer.profile import BRANCHES
 
 READ = {
-    "softmax": ("attn_scores", "softmax"), "mask": ("attn_scores", "mask"), "divisor": ("attn_scores", "divisor"),
-    "d_head": ("attn_scores", "d_head"), "rotary": ("attn_scores", "rotary"), "restart": ("attn_scores", "restart"),
-    "normed": ("attn_scores", "normed"), "attention_skip": ("attn_out", "skip"), "mlp_skip": ("mlp_out", "skip"),
+    "softmax": ("attn_scores", "softmax"),
+    "mask": ("attn_scores", "mask"),
+    "divisor": ("attn_scores", "divisor"),
+    "d_head": ("attn_scores", "d_head"),
+    "rotary": ("attn_scores", "rotary"),
+    "restart": ("attn_scores", "restart"),
+    "normed": ("attn_scores", "normed"),
+    "attention_skip": ("attn_out", "skip"),
+    "mlp_skip": ("mlp_out", "skip"),
 }
 """Name of a fact in `Profile.facts` to its site and name in a layer's facts."""
 APART = 1e-3
@@ -20,7 +27,8 @@ APART = 1e-3
 
 
 def shared(layers: Sequence[Facts], blocks: Sequence[Block]) -> dict[str, float | str]:
-    """`Profile.facts`, as far as blocks show them: of attention where it was read, the same in each layer that has it.
+    """`Profile.facts`, as far as blocks show them: of attention where it was read, the same in each
+    layer that has it.
 
     Args:
         layers: the facts of each call of a block.
@@ -33,9 +41,15 @@ def shared(layers: Sequence[Facts], blocks: Sequence[Block]) -> dict[str, float 
         if values and whole and all(_same(value, values[0]) for value in values):
             facts |= _told(name, values[0])
     attends = [layer for layer in layers if layer.get(("layer", "attends"))]
-    if len(attends) == len(layers) and not any("attn_out" in layer.get(("layer", "branches"), ()) for layer in layers):
+    if len(attends) == len(layers) and not any(
+        "attn_out" in layer.get(("layer", "branches"), ()) for layer in layers
+    ):
         facts["attention_added"] = "no"
-    speeds = {turn.speed for layer in layers if (turn := layer.get(("attn_scores", "turn"))) is not None and turn.fits}
+    speeds = {
+        turn.speed
+        for layer in layers
+        if (turn := layer.get(("attn_scores", "turn"))) is not None and turn.fits
+    }
     if len(speeds) == 1 and (speed := speeds.pop()) != 1:
         facts["rotary_speed"] = speed
     count = _distinct(blocks)
@@ -62,7 +76,8 @@ def _told(name: str, value: object) -> Mapping[str, float | str]:
 
 
 def _distinct(blocks: Sequence[Block]) -> int:
-    """Number of modules that a container repeats from end to end, as `[block] * n` does; else of its entries."""
+    """Number of modules that a container repeats from end to end, as `[block] * n` does; else of
+    its entries."""
     modules = [id(block.module) for block in blocks]
     count = len(set(modules))
     turns = len(modules) // count if count else 0

@@ -1,4 +1,5 @@
-"""Numbers of a stack of blocks: of the signal, taken as each block ends, and of the gradients, which come later."""
+"""Numbers of a stack of blocks: of the signal, taken as each block ends, and of the gradients,
+which come later."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array,
 HEADS = ("largest_possible_logit", "logit_rank")
 """Statistics of W_Qᵀ W_K by head."""
 SMALL = 1e-6
-"""Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its gradient by 10⁶."""
+"""Second moment of a token, over the mean of all, below which it is almost 0: a norm multiplies its
+gradient by 10⁶."""
 
 
 class Stack:
@@ -77,11 +79,13 @@ class Stack:
         self.twin: Twin | None = None
         self.faults: list[Fault] = []
         self.norm_gains: dict[int, tuple[int, str]] = {}
-        """Ids of the parameters that are gains of norms, to the layer, from 1, and the norm's place in words."""
+        """Ids of the parameters that are gains of norms, to the layer, from 1, and the norm's place
+        in words."""
         self.normed = False
         """Whether an operation of a block divides by the size of what it is given."""
         self.several: list[tuple[tuple[int, ...], ...]] = []
-        """Of each layer the shape of the output that was read, and those of other streams that it puts out."""
+        """Of each layer the shape of the output that was read, and those of other streams that it
+        puts out."""
         self.branches: list[tuple[int, int]] = []
         """Of each layer how many branches it adds, and how many of them were read."""
         self.cut: list[str] = []
@@ -89,11 +93,13 @@ class Stack:
         self.by_weight: Mapping[Key, Array] = {}
         """Norms of the gradients by what the layers learn."""
         self.waits: Mapping[str, tuple[int, ...]] = {}
-        """Matrix to the layers, from 1, in which its gradient is 0 before the first step and not after it."""
+        """Matrix to the layers, from 1, in which its gradient is 0 before the first step and not
+        after it."""
 
     @property
     def runs(self) -> list[Block]:
-        """The blocks in the order in which they ran: one that is called several times is as many."""
+        """The blocks in the order in which they ran: one that is called several times is as
+        many."""
         known = {block.path: block for block in self.blocks}
         return [known[path] for path in self.layers]
 
@@ -112,7 +118,10 @@ class Stack:
         self.counts.append(self.layout.arrange(anatomy.output.tensor).shape[1])
         if anatomy.attention is not None and anatomy.softmax == "keys":
             self.rows(anatomy.attention, anatomy.source.tensor)
-        for node in (anatomy.source, *(node for site, node in anatomy.sites.items() if site in STREAM)):
+        for node in (
+            anatomy.source,
+            *(node for site, node in anatomy.sites.items() if site in STREAM),
+        ):
             follow(node)
         named = [site for term in anatomy.sums for site, _ in branches_by_site(anatomy, term)]
         self.branches.append((len(named), len(set(named))))
@@ -125,11 +134,16 @@ class Stack:
             try:
                 self.facts.append(read_facts(anatomy, block.module))
             except UNREADABLE as error:
-                self.facts.append({("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)})
+                self.facts.append(
+                    {("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)}
+                )
         self.faults += faults.of_block(anatomy, len(self.sites))
         self.normed = self.normed or any(map(is_norm, anatomy.order))
-        self.norm_gains |= {id(gains.parameter): (len(self.sites), gains.place) for gains in faults.gains_of(anatomy)
-                            if gains.parameter is not None}
+        self.norm_gains |= {
+            id(gains.parameter): (len(self.sites), gains.place)
+            for gains in faults.gains_of(anatomy)
+            if gains.parameter is not None
+        }
         if self.spectra:
             self.heads(anatomy)
 
@@ -138,8 +152,11 @@ class Stack:
         if self.source is not None:
             self.final = ends_with_norm(self.tail)
             self.faults += faults.after_layers(self.tail)
-            self.norm_gains |= {id(gains.parameter): (0, gains.place) for gains in faults.gains_after(self.tail)
-                                if gains.parameter is not None}
+            self.norm_gains |= {
+                id(gains.parameter): (0, gains.place)
+                for gains in faults.gains_after(self.tail)
+                if gains.parameter is not None
+            }
         self.tail = ()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:
@@ -160,11 +177,16 @@ class Stack:
             self.pattern = rows.pattern[0, 0, 0]
         for row in STATISTICS.values():
             for site in ROWS:
-                if row.reduce is not None and site in row.sites and (value := row.reduce(rows)).numel():
+                if (
+                    row.reduce is not None
+                    and site in row.sites
+                    and (value := row.reduce(rows)).numel()
+                ):
                     self.values[row.name, site][len(self.sites)] = value
 
     def heads(self, anatomy: Anatomy) -> None:
-        """Spectra of W_Qᵀ W_K by head; none of unread attention, or where norms give queries and keys their length."""
+        """Spectra of W_Qᵀ W_K by head; none of unread attention, or where norms give queries and
+        keys their length."""
         facts = self.facts[-1]
         if facts.get(("attn_scores", "normed"), ("norm",))[:2] != ("", ""):
             return
@@ -189,35 +211,68 @@ class Stack:
         last = self.sites[-1]["resid_post"].gradient
         if self.headless:
             why = next(iter(self.headless.values()))
-            notes |= dict.fromkeys(HEADS, text("note", "heads", **_first(list(self.headless)), error=why))
+            notes |= dict.fromkeys(
+                HEADS, text("note", "heads", **_first(list(self.headless)), error=why)
+            )
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
         notes |= tokens_note(self.counts)
-        values |= {**self.by_stream(), **self.by_weight, **dict(weight_values(self.matrices(), self.spectra))}
+        values |= {
+            **self.by_stream(),
+            **self.by_weight,
+            **dict(weight_values(self.matrices(), self.spectra)),
+        }
         for matrix, layers in self.matrices().items():
-            if without := tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces):
+            if without := tuple(
+                layer for layer, pieces in enumerate(layers, start=1) if not pieces
+            ):
                 absent |= {key: without for key in values if key[1] == matrix}
                 for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
-                    notes.setdefault(statistic, text("note", "matrix", matrix=matrix, **_first(without)))
+                    notes.setdefault(
+                        statistic, text("note", "matrix", matrix=matrix, **_first(without))
+                    )
             if self.spectra:  # zeros have no rank
                 zeros = np.flatnonzero(values["spectral_norm", matrix][0] == 0) + 1
-                absent["stable_rank", matrix] = (*absent.get(("stable_rank", matrix), ()), *zeros.tolist())
+                absent["stable_rank", matrix] = (
+                    *absent.get(("stable_rank", matrix), ()),
+                    *zeros.tolist(),
+                )
         whole = Profile(
-            "measured", values, model=name, layers=tuple(self.layers), dtype=self.dtype, notes=notes,
-            seeds=(0,), seconds=seconds, pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
-            pattern_of=None if self.pattern is None else (1, 0), others=tuple(others), shapes=self.shapes(),
-            differences=differences(self.facts), kinds=kinds(self.facts), absent=absent, faults=tuple(self.faults),
-            traits=traits_of(self.facts, self.normed, self.final), waits=self.waits, coverage=tuple(self.coverage()),
+            "measured",
+            values,
+            model=name,
+            layers=tuple(self.layers),
+            dtype=self.dtype,
+            notes=notes,
+            seeds=(0,),
+            seconds=seconds,
+            pattern=None if self.pattern is None else self.pattern.double().cpu().numpy(),
+            pattern_of=None if self.pattern is None else (1, 0),
+            others=tuple(others),
+            shapes=self.shapes(),
+            differences=differences(self.facts),
+            kinds=kinds(self.facts),
+            absent=absent,
+            faults=tuple(self.faults),
+            traits=traits_of(self.facts, self.normed, self.final),
+            waits=self.waits,
+            coverage=tuple(self.coverage()),
         )
         unread = self.unread()
-        twin = self.twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
+        twin = self.twin = self.source and twin_of(
+            self.facts, self.source, self.final, whole, unread
+        )
         if twin is None:
             return replace(whole, remarks=unread)
-        return replace(whole, twin=None if twin.parts else twin.config, remarks=twin.unread + twin.differs + twin.parts)
+        return replace(
+            whole,
+            twin=None if twin.parts else twin.config,
+            remarks=twin.unread + twin.differs + twin.parts,
+        )
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
-        """Statistics of the forward pass that most layers have in one shape, why others are left out, and the layers
-        that have none. Those of attention are kept for the layers that have them: in a hybrid these are few.
-        """
+        """Statistics of the forward pass that most layers have in one shape, why others are left
+        out, and the layers that have none. Those of attention are kept for the layers that have
+        them: in a hybrid these are few."""
         values: dict[Key, Array] = {}
         notes: dict[str, str] = {}
         absent: dict[Key, tuple[int, ...]] = {}
@@ -225,9 +280,15 @@ class Stack:
             count = 1 if key[1] == "embed" else len(self.sites)
             shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
             if 2 * held <= count and key[1] not in ROWS:
-                notes.setdefault(key[0], text("note", "shape", site=key[1], count=len(parts), layers=count))
+                notes.setdefault(
+                    key[0], text("note", "shape", site=key[1], count=len(parts), layers=count)
+                )
                 continue
-            alike = {layer: part.double().cpu().numpy() for layer, part in parts.items() if part.shape == shape}
+            alike = {
+                layer: part.double().cpu().numpy()
+                for layer, part in parts.items()
+                if part.shape == shape
+            }
             none = np.full(shape, np.nan)
             values[key] = np.concatenate([alike.get(layer, none) for layer in range(count)])[None]
             if held < count:
@@ -244,30 +305,46 @@ class Stack:
             gradients = [sites[site].gradient for sites in layers if site in sites]
             if len(gradients) == len(layers) and all(gradients):
                 sizes = np.array([float(sum(gradient)) for gradient in gradients])
-                with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
+                with np.errstate(
+                    all="ignore"
+                ):  # a vanished or exploded gradient is shown as what it is
                     values["activation_gradient", site] = (sizes / last)[None]
         return values
 
     def of_weights(self, scale: float) -> dict[Key, Array]:
-        """Norms of the gradients by what the layers learn, of the loss before it was multiplied by a scale."""
+        """Norms of the gradients by what the layers learn, of the loss before it was multiplied by
+        a scale."""
         learned = self.matrices()
         for name in VECTORS:
             layers = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
             if layers and all(layers):
                 learned[name] = layers
-        return {("parameter_gradient", name): np.array([[self.gradient(pieces) / scale for pieces in layers]])
-                for name, layers in learned.items()}
+        return {
+            ("parameter_gradient", name): np.array(
+                [[self.gradient(pieces) / scale for pieces in layers]]
+            )
+            for name, layers in learned.items()
+        }
 
     def still(self) -> list[nn.Parameter]:
-        """Parameters of the matrices whose gradient has been exactly 0 so far, in a layer, and is not absent."""
+        """Parameters of the matrices whose gradient has been exactly 0 so far, in a layer, and is
+        not absent."""
         learned = self.matrices()
-        return [piece.parameter for (_, name), norms_ in self.by_weight.items() if name in learned
-                for layer, (pieces, norm) in enumerate(zip(learned[name], norms_[0], strict=True), start=1)
-                if norm == 0 and layer not in self.waits.get(name, ())
-                for piece in pieces if id(piece.parameter) in self.gradients]
+        return [
+            piece.parameter
+            for (_, name), norms_ in self.by_weight.items()
+            if name in learned
+            for layer, (pieces, norm) in enumerate(
+                zip(learned[name], norms_[0], strict=True), start=1
+            )
+            if norm == 0 and layer not in self.waits.get(name, ())
+            for piece in pieces
+            if id(piece.parameter) in self.gradients
+        ]
 
     def step(self, gradients: Mapping[int, Tensor], scale: float) -> bool:
-        """Takes the gradients after a first step, by the id of the parameter: which matrices have waited for it.
+        """Takes the gradients after a first step, by the id of the parameter: which matrices have
+        waited for it.
 
         Returns:
             whether there are more than before.
@@ -282,47 +359,90 @@ class Stack:
         return self.waits != before
 
     def gradient(self, pieces: Sequence[Piece]) -> float:
-        """Norm of the gradient by some parameters together: 0 where none reached them, nan of no parameters."""
-        parts = [piece.of(self.gradients[id(piece.parameter)]) for piece in pieces
-                 if id(piece.parameter) in self.gradients]
+        """Norm of the gradient by some parameters together: 0 where none reached them, nan of no
+        parameters."""
+        parts = [
+            piece.of(self.gradients[id(piece.parameter)])
+            for piece in pieces
+            if id(piece.parameter) in self.gradients
+        ]
         return float(np.linalg.norm(norms(parts))) if parts else 0.0 if pieces else np.nan
 
     def coverage(self) -> Iterator[str]:
         """Sentences on what of the blocks was read, where that is not all."""
         missing = [block.path for block in self.blocks if block.path not in self.layers]
         if missing:
-            yield text("coverage", "not_run", count=len(missing), blocks=len(self.blocks), paths=listed(missing))
+            yield text(
+                "coverage",
+                "not_run",
+                count=len(missing),
+                blocks=len(self.blocks),
+                paths=listed(missing),
+            )
         several = [shapes for shapes in self.several if len(shapes) > 1]
         if several:
             shape, *others = several[0]
-            yield text("coverage", "streams", count=len(several), layers=len(self.layers), streams=1 + len(others),
-                       shape=str(shape), others=listed(map(str, others)))
+            yield text(
+                "coverage",
+                "streams",
+                count=len(several),
+                layers=len(self.layers),
+                streams=1 + len(others),
+                shape=str(shape),
+                others=listed(map(str, others)),
+            )
         partly = [pair for pair in self.branches if pair[0] > pair[1]]
         if partly:
             (added, numbers), count = Counter(partly).most_common(1)[0]
-            yield text("coverage", "branches", count=count, layers=len(self.layers), added=added, numbers=numbers)
-        if self.cut and len(self.layers) > 1 and (cut := [path for path in self.cut if path != self.layers[0]]):
+            yield text(
+                "coverage",
+                "branches",
+                count=count,
+                layers=len(self.layers),
+                added=added,
+                numbers=numbers,
+            )
+        if (
+            self.cut
+            and len(self.layers) > 1
+            and (cut := [path for path in self.cut if path != self.layers[0]])
+        ):
             yield text("coverage", "cut", blocks=listed(cut))
 
     def unread(self) -> tuple[str, ...]:
-        """A sentence for each part of a layer that could not be read, and how many layers it is so in."""
+        """A sentence for each part of a layer that could not be read, and how many layers it is so
+        in."""
         where: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, facts in zip(self.layers, self.facts, strict=False):  # named sites have no facts
             for part in facts.get(("layer", "unread"), ()):
                 where[part].append(path)
-        return tuple(text("unread", part, block=paths[0], more=len(paths) - 1, error=why)
-                     for (part, why), paths in where.items())
+        return tuple(
+            text("unread", part, block=paths[0], more=len(paths) - 1, error=why)
+            for (part, why), paths in where.items()
+        )
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """`(fan_in, fan_out)` of each matrix that all layers have in one shape."""
         names = [name for name, fact in (self.facts[0] if self.facts else {}) if fact == "shape"]
         shapes = {name: {facts.get((name, "shape")) for facts in self.facts} for name in names}
-        return {name: size for name, sizes in shapes.items() if len(sizes) == 1 and (size := sizes.pop()) is not None}
+        return {
+            name: size
+            for name, sizes in shapes.items()
+            if len(sizes) == 1 and (size := sizes.pop()) is not None
+        }
 
     def matrices(self) -> dict[str, list[list[Piece]]]:
-        """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has none."""
-        pieces = {name: [anatomy.matrices.get(name, []) for anatomy in self.anatomies] for name in MATRICES}
-        return {name: layers for name, layers in pieces.items() if 2 * sum(map(bool, layers)) > len(layers)}
+        """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has
+        none."""
+        pieces = {
+            name: [anatomy.matrices.get(name, []) for anatomy in self.anatomies]
+            for name in MATRICES
+        }
+        return {
+            name: layers
+            for name, layers in pieces.items()
+            if 2 * sum(map(bool, layers)) > len(layers)
+        }
 
 
 def _first(layers: Sequence[int]) -> dict[str, int]:
@@ -331,13 +451,15 @@ def _first(layers: Sequence[int]) -> dict[str, int]:
 
 
 def almost_zero(x: Tensor) -> Tensor:
-    """How many tokens of `[..., coordinate]` are too small for a norm, which multiplies the gradient by them."""
+    """How many tokens of `[..., coordinate]` are too small for a norm, which multiplies the
+    gradient by them."""
     sizes = x.detach().float().square().mean(-1)
     return (sizes < SMALL * sizes.mean()).sum()
 
 
 def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -> dict[str, str]:
-    """The reason why there is no gradient relative to the last layer's, or why that at the input is large.
+    """The reason why there is no gradient relative to the last layer's, or why that at the input is
+    large.
 
     Args:
         nothing: whether the gradient at the last layer is exactly 0.
@@ -346,21 +468,32 @@ def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -
     """
     count, tokens = small
     if nothing:
-        words = text("note", "first_step", weights=listed(gates)) if gates else text("note", "no_gradient")
+        words = (
+            text("note", "first_step", weights=listed(gates))
+            if gates
+            else text("note", "no_gradient")
+        )
     else:
-        words = text("note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens) if count else ""
+        words = (
+            text("note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens)
+            if count
+            else ""
+        )
     return {"activation_gradient": words} if words else {}
 
 
 def tokens_note(counts: Sequence[int]) -> dict[str, str]:
-    """Why correlations before and after a layer are not of the same tokens, where it changes how many there are.
+    """Why correlations before and after a layer are not of the same tokens, where it changes how
+    many there are.
 
     Args:
         counts: tokens that go into the first layer, and that come out of each.
     """
     for layer, (before, after) in enumerate(pairwise(counts), start=1):
         if before != after:
-            return {"token_correlation": text("note", "tokens", before=before, after=after, layer=layer)}
+            return {
+                "token_correlation": text("note", "tokens", before=before, after=after, layer=layer)
+            }
     return {}
 
 
@@ -369,4 +502,5 @@ def follow(node: Node) -> None:
     if node.tensor.requires_grad and not node.followed:
         node.followed = True
         node.tensor.register_hook(  # type: ignore[no-untyped-call]
-            lambda gradient: node.gradient.append(second_moment(gradient.detach().float()[None])[0]))
+            lambda gradient: node.gradient.append(second_moment(gradient.detach().float()[None])[0])
+        )

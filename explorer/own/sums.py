@@ -1,8 +1,9 @@
-"""Mergeable sums over the numbers of a tensor: micro-batches and processes are added, and divided once, at the end.
+"""Mergeable sums over the numbers of a tensor: micro-batches and processes are added, and divided
+once, at the end.
 
-Nothing waits for the device before a reading does. Where a value first was not finite is looked for at every step: each
-look leaves one number on the device, and at the end of a step a handful of calls turns them into the earliest place.
-"""
+Nothing waits for the device before a reading does. Where a value first was not finite is looked for
+at every step: each look leaves one number on the device, and at the end of a step a handful of
+calls turns them into the earliest place."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, squares_alone: bool = False) -> Sums:
-        """The sums of one tensor. Its powers are taken relative to its largest number, so that x⁴ fits into float32.
+        """The sums of one tensor. Its powers are taken relative to its largest number, so that x⁴
+        fits into float32.
 
         Args:
             squares_alone: whether to take Σx² and leave 0 for the other sums.
@@ -58,7 +60,8 @@ class Sums(NamedTuple):
 
 
 def largest(x: Tensor) -> Tensor:
-    """max |x| `[]`, finite if, and only if, all of x is; 0 of no number. On a processor 20 × faster than a norm."""
+    """max |x| `[]`, finite if, and only if, all of x is; 0 of no number. On a processor 20 × faster
+    than a norm."""
     if not x.numel():
         return x.new_zeros(())
     least, most = torch.aminmax(x)
@@ -71,7 +74,8 @@ def wide_on(device: torch.device) -> torch.dtype:
 
 
 NEVER, PLACES = 2**53, 2**20
-"""A step and a position within it are one whole number, position last, that float64 still holds exactly."""
+"""A step and a position within it are one whole number, position last, that float64 still holds
+exactly."""
 
 
 class Breakdown(NamedTuple):
@@ -112,9 +116,13 @@ class Sentinel:
         order = tuple(place for place, _ in self.pending)
         if self.earliest is None:
             device = self.pending[0][1].device
-            self.earliest = torch.full((2 * len(self.places),), NEVER, dtype=torch.int64, device=device)
+            self.earliest = torch.full(
+                (2 * len(self.places),), NEVER, dtype=torch.int64, device=device
+            )
         device = self.earliest.device
-        values = torch.stack([value.to(device, torch.float32, non_blocking=True) for _, value in self.pending])
+        values = torch.stack(
+            [value.to(device, torch.float32, non_blocking=True) for _, value in self.pending]
+        )
         if self.known is None or self.known[0] != order:
             index = torch.tensor(order, device=device)
             self.known = order, index, torch.arange(len(order), device=device)
@@ -137,8 +145,8 @@ class Sentinel:
         return Breakdown(step, self.places[place // 2], ("forward", "backward")[place % 2])
 
 
-# More than one process: sums of squares are added, never norms averaged, so a sharded norm is whole. What several
-# processes hold alike is divided by their number before it is added.
+# More than one process: sums of squares are added, never norms averaged, so a sharded norm is
+# whole. What several processes hold alike is divided by their number before it is added.
 
 
 def n_processes() -> int:
@@ -152,7 +160,8 @@ def is_first_process() -> bool:
 
 
 def local(x: Tensor) -> Tensor:
-    """This process's part of a tensor, detached; a sum whose terms lie in several processes is added up first."""
+    """This process's part of a tensor, detached; a sum whose terms lie in several processes is
+    added up first."""
     sharded: Any = x.detach()
     placements = getattr(sharded, "placements", ())
     if any(placement.is_partial() for placement in placements):
@@ -165,7 +174,8 @@ def local(x: Tensor) -> Tensor:
 
 
 def shards(x: Any) -> Iterator[tuple[int, int]]:
-    """Of each axis of processes over which a tensor is split: this process's place on it, and its size."""
+    """Of each axis of processes over which a tensor is split: this process's place on it, and its
+    size."""
     for axis, placement in enumerate(getattr(x, "placements", ())):  # of a DTensor
         if placement.is_shard():
             yield x.device_mesh.get_local_rank(axis), x.device_mesh.size(axis)
@@ -177,21 +187,26 @@ def copies(x: Tensor) -> int:
 
 
 def head_share(block: nn.Module) -> tuple[int, int]:
-    """Which share of a block's heads this process computes, and into how many shares they are split.
+    """Which share of a block's heads this process computes, and into how many shares they are
+    split.
 
-    Where weights are sharded even during the pass, heads are split over the same processes (tensor parallelism). A
-    fully sharded block gathers its weights before its pass, and computes every head.
-    """
+    Where weights are sharded even during the pass, heads are split over the same processes (tensor
+    parallelism). A fully sharded block gathers its weights before its pass, and computes every
+    head."""
     return next((share for parameter in block.parameters() for share in shards(parameter)), (0, 1))
 
 
-def over_processes(sums: Sequence[Tensor], maxima: Sequence[Tensor], device: torch.device
-                   ) -> tuple[list[Array], list[Array]]:
-    """Each sum and each maximum over all processes: two calls, whatever is watched, and the only wait for the device.
+def over_processes(
+    sums: Sequence[Tensor], maxima: Sequence[Tensor], device: torch.device
+) -> tuple[list[Array], list[Array]]:
+    """Each sum and each maximum over all processes: two calls, whatever is watched, and the only
+    wait for the device.
 
     Every process must take part, with tensors of the same shapes.
     """
-    if n_processes() > 1 and "nccl" not in dist.get_backend():  # gloo takes numbers of the processor
+    if (
+        n_processes() > 1 and "nccl" not in dist.get_backend()
+    ):  # gloo takes numbers of the processor
         device = torch.device("cpu")
     results = []
     for parts, kind in ((sums, "SUM"), (maxima, "MAX")):
@@ -199,5 +214,7 @@ def over_processes(sums: Sequence[Tensor], maxima: Sequence[Tensor], device: tor
         if n_processes() > 1:
             dist.all_reduce(flat, getattr(dist.ReduceOp, kind))
         pieces = torch.split(flat.double().cpu(), [part.numel() for part in parts])
-        results.append([piece.view(part.shape).numpy() for piece, part in zip(pieces, parts, strict=True)])
+        results.append(
+            [piece.view(part.shape).numpy() for piece, part in zip(pieces, parts, strict=True)]
+        )
     return results[0], results[1]

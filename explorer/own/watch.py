@@ -1,4 +1,5 @@
-"""`Watch`: takes readings of a model while it trains, and shows them as tables, profiles and findings."""
+"""`Watch`: takes readings of a model while it trains, and shows them as tables, profiles and
+findings."""
 
 from __future__ import annotations
 
@@ -32,83 +33,131 @@ from explorer.profile import Learning, Profile
 # `watch`: the one line beside a training loop.
 
 
-def watch(model: nn.Module, every: int = 50, sink: object = "memory", *,
-          optimizer: Optimizer | Sequence[Optimizer] | None = None, blocks: str | Sequence[str] | None = None,
-          evaluation: bool = False, start: int = 0, spectra: bool = False, positions: bool = False) -> Watch:
-    """Watches a model while it trains: a reading each `every` steps, and where a value first was not finite.
+def watch(
+    model: nn.Module,
+    every: int = 50,
+    sink: object = "memory",
+    *,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    blocks: str | Sequence[str] | None = None,
+    evaluation: bool = False,
+    start: int = 0,
+    spectra: bool = False,
+    positions: bool = False,
+) -> Watch:
+    """Watches a model while it trains: a reading each `every` steps, and where a value first was
+    not finite.
 
-    A step ends when a torch optimizer has stepped, so gradients that are accumulated are one reading; a loop without
-    one calls `Watch.step`. A step's number is that of the updates before it: step 0 is of the model as it was drawn.
-    Training is bit for bit what it would have been.
+    A step ends when a torch optimizer has stepped, so gradients that are accumulated are one
+    reading; a loop without one calls `Watch.step`. A step's number is that of the updates before
+    it: step 0 is of the model as it was drawn. Training is bit for bit what it would have been.
 
-    Where several processes train, each must watch; a reading is of all of them, and the first one writes it to sinks.
-    A model that is to be compiled is watched first, then compiled: its stream, gradients by matrix and updates are
-    read, its attention and gradients by the stream are not.
+    Where several processes train, each must watch; a reading is of all of them, and the first one
+    writes it to sinks. A model that is to be compiled is watched first, then compiled: its stream,
+    gradients by matrix and updates are read, its attention and gradients by the stream are not.
 
     Args:
-        model: what is trained. DistributedDataParallel, `fully_shard` or tensor parallelism may come before or after.
-        every: steps from one reading to the next.
-        sink: where readings go besides memory: "tensorboard", "wandb", a file that ends in .csv or .jsonl, a
-            folder for Parquet files, a SummaryWriter, a W&B run, or a list of such. No other suffix is taken.
-        optimizer: whose steps are counted; by default every torch optimizer of the model's parameters.
+        model: what is trained. DistributedDataParallel, `fully_shard` or tensor parallelism may
+        come before or after. every: steps from one reading to the next. sink: where readings go
+        besides memory: "tensorboard", "wandb", a file that ends in .csv or
+            .jsonl, a folder for Parquet files, a SummaryWriter, a W&B run, or a list of such. No
+            other suffix is taken.
+        optimizer: whose steps are counted; by default every torch optimizer of the model's
+            parameters.
         blocks: names of the layers, in which * stands for anything; by default they are looked for.
         evaluation: whether passes in evaluation mode or without gradients are read as well.
         start: number of the first step, for a run that goes on.
-        spectra: whether the largest singular value and the stable rank of each update are read, too, of the blocks'
-            matrices that a process holds whole: some 20 more reads of each.
-        positions: whether second moment, entropy and attention received by token position are read, too: of a step's
-            first pass, in the first process; the second moment only where there are not as many sequences as tokens.
+        spectra: whether the largest singular value and the stable rank of each update are read,
+            too, of the blocks' matrices that a process holds whole: some 20 more reads of each.
+        positions: whether second moment, entropy and attention received by token position are read,
+            too: of a step's first pass, in the first process; the second moment only where there
+            are not as many sequences as tokens.
     Raises:
         TypeError: the model or an optimizer is none.
-        ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is no such number; a
-            sink is none, needs what is not installed, or cannot be written.
+        ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is
+            no such number; a sink is none, needs what is not installed, or cannot be written.
     """
     must_be(nn.Module, "model", model)
     for name, value, least in (("every", every, 1), ("start", start, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be a whole number from {least} on; got {shown(value)}")
-    given = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+    given = (
+        []
+        if optimizer is None
+        else [optimizer]
+        if isinstance(optimizer, Optimizer)
+        else list(optimizer)
+    )
     for stepper in given:
         must_be(Optimizer, "optimizer", stepper)
     must_be(bool, "spectra", spectra)
     must_be(bool, "positions", positions)
     if is_compiled(model):
-        raise ValueError("model must be watched before it is compiled: compiled code does not run hooks that come "
-                         f"later; got a compiled {type(model).__name__}")
+        raise ValueError(
+            "model must be watched before it is compiled: compiled code does not run hooks that come "
+            f"later; got a compiled {type(model).__name__}"
+        )
     stacks = find_stacks(model, blocks)
-    return Watch(model, stacks, every, sinks(sink) if is_first_process() else [], given, evaluation, start,
-                 spectra, positions)
+    return Watch(
+        model,
+        stacks,
+        every,
+        sinks(sink) if is_first_process() else [],
+        given,
+        evaluation,
+        start,
+        spectra,
+        positions,
+    )
 
 
 PASSED_ON = (nn.Dropout, nn.Identity)
 """Modules that give what they take: what is not finite came from another."""
 WIDEST = 8
-"""An inner module's output is looked at up to so many times the stream's size: logits over all words are not."""
+"""An inner module's output is looked at up to so many times the stream's size: logits over all
+words are not."""
 
 
 def uncached(value: Any) -> Any:
-    """An argument of a block, without a cache of keys and values, which a second run would add to."""
+    """An argument of a block, without a cache of keys and values, which a second run would add
+    to."""
     return None if hasattr(value, "get_seq_length") else value
 
 
 class Watch:
-    """The handle that `watch` returns: the readings so far, as a table, as profiles, as findings; also a context.
+    """The handle that `watch` returns: the readings so far, as a table, as profiles, as findings;
+    also a context.
 
     Args: see `watch`.
     """
 
-    def __init__(self, model: nn.Module, stacks: list[list[Block]], every: int, into: list[Sink],
-                 optimizers: list[Optimizer], evaluation: bool, start: int, spectra: bool, positions: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        stacks: list[list[Block]],
+        every: int,
+        into: list[Sink],
+        optimizers: list[Optimizer],
+        evaluation: bool,
+        start: int,
+        spectra: bool,
+        positions: bool,
+    ) -> None:
         self.model, self.every, self.sinks = model, every, into
         self.blocks, *self.others = stacks
         blocks = self.blocks
         self.spectra, self.positions = spectra, positions
         self.readings: list[Reading] = []
         self.layers = tuple(plain(block.path) for block in blocks)
-        inner = {path: part for path, part in model.named_modules()
-                 if path and not list(part.children()) and not isinstance(part, PASSED_ON)}
+        inner = {
+            path: part
+            for path, part in model.named_modules()
+            if path and not list(part.children()) and not isinstance(part, PASSED_ON)
+        }
         self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
-        self._sentinel = Sentinel([text("breakdown", "before", block=self.layers[0]), *self.layers, *map(plain, inner)])
+        self._sentinel = Sentinel(
+            [text("breakdown", "before", block=self.layers[0]), *self.layers, *map(plain, inner)]
+        )
         self._first: Breakdown | None = None
         self._blamed = False
         self._next, self._width, self._ended = start, 0, False
@@ -117,8 +166,15 @@ class Watch:
         self._called: set[int] = set()
         """`id` of each innermost module that was called in a step that was read."""
         self._inner_hooks = ExitStack()
-        self._passes = Passes(model, [block.module for block in blocks], evaluation, self._begin, self._forward,
-                              self._backward, self._around)
+        self._passes = Passes(
+            model,
+            [block.module for block in blocks],
+            evaluation,
+            self._begin,
+            self._forward,
+            self._backward,
+            self._around,
+        )
         self._course = Course(model, blocks)
         self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
         self._open()
@@ -126,8 +182,8 @@ class Watch:
     def step(self) -> None:
         """Ends a step by hand, after the update and before gradients are set to zero.
 
-        Only for a loop without a torch optimizer. Where an optimizer has ended the step already, this does nothing.
-        """
+        Only for a loop without a torch optimizer. Where an optimizer has ended the step already,
+        this does nothing."""
         self._steps.settle()  # ends an optimizer's step that is still open, which sets `_ended`
         if self._ended:
             self._ended = False  # the next call is about another step
@@ -141,17 +197,19 @@ class Watch:
 
     @property
     def first_nonfinite(self) -> Breakdown | None:
-        """Where a value first was not finite; None if all were. Over several processes, up to the last reading."""
+        """Where a value first was not finite; None if all were. Over several processes, up to the
+        last reading."""
         if n_processes() > 1:
             return self._first
         return self._sentinel.first(self._sentinel.times())
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns step, layer, site, head, position, statistic, value (see `readings.UNITS`).
+        """Tidy: one number a row; columns step, layer, site, head, position, statistic, value (see
+        `readings.UNITS`).
 
-        Layers count from 1, and 0 is the input of the first; heads and positions count from 0. `layer` is missing
-        (<NA>) for a matrix in no block, `head` and `position` where a statistic has none.
-        """
+        Layers count from 1, and 0 is the input of the first; heads and positions count from 0.
+        `layer` is missing (<NA>) for a matrix in no block, `head` and `position` where a statistic
+        has none."""
         self._steps.settle()
         return frames(self.readings)
 
@@ -178,20 +236,38 @@ class Watch:
             ValueError: nothing has been read yet.
         """
         profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
-        sound = [profile for profile in profiles if profile.values and profile.first_nonfinite is None]
+        sound = [
+            profile for profile in profiles if profile.values and profile.first_nonfinite is None
+        ]
         last = diagnose(replace(sound[-1], learning=self.learning())) if sound else []
         if sound and sound[-1].step:
-            last = [replace(old, evidence=text("watched", "evidence" if old.evidence else "alone", step=sound[-1].step,
-                                               evidence=old.evidence)) for old in last]
+            last = [
+                replace(
+                    old,
+                    evidence=text(
+                        "watched",
+                        "evidence" if old.evidence else "alone",
+                        step=sound[-1].step,
+                        evidence=old.evidence,
+                    ),
+                )
+                for old in last
+            ]
         sick = any(finding.severity == "bad" for finding in last)
         changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
         order = ("bad", "warning", "good")
-        last = [finding for finding in last if finding.severity != "good" or all(
-            change.severity == "good" for change in changes)]
-        return Findings(sorted([*changes, *last], key=lambda finding: order.index(finding.severity)))
+        last = [
+            finding
+            for finding in last
+            if finding.severity != "good" or all(change.severity == "good" for change in changes)
+        ]
+        return Findings(
+            sorted([*changes, *last], key=lambda finding: order.index(finding.severity))
+        )
 
     def learning(self) -> Learning:
-        """Which parameters have learned in the steps that were looked at: the first ones, and those that were read.
+        """Which parameters have learned in the steps that were looked at: the first ones, and those
+        that were read.
 
         Over several processes it is known up to the last reading.
         """
@@ -205,14 +281,37 @@ class Watch:
         """Sentences on what is read of the model, and what is not."""
         sentences = []
         if self.others:
-            stacks = [text("coverage", "stack", blocks=len(stack), path=kind_of([plain(block.path) for block in stack]))
-                      for stack in self.others]
-            sentences.append(text("coverage", "not_read", blocks=len(self.blocks), path=kind_of(self.layers),
-                                  others=listed(stacks)))
+            stacks = [
+                text(
+                    "coverage",
+                    "stack",
+                    blocks=len(stack),
+                    path=kind_of([plain(block.path) for block in stack]),
+                )
+                for stack in self.others
+            ]
+            sentences.append(
+                text(
+                    "coverage",
+                    "not_read",
+                    blocks=len(self.blocks),
+                    path=kind_of(self.layers),
+                    others=listed(stacks),
+                )
+            )
         if several := self._passes.several:
             shape, *others = next(iter(several.values()))
-            sentences.append(text("coverage", "streams", count=len(several), layers=len(self.layers),
-                                  streams=1 + len(others), shape=str(shape), others=listed(map(str, others))))
+            sentences.append(
+                text(
+                    "coverage",
+                    "streams",
+                    count=len(several),
+                    layers=len(self.layers),
+                    streams=1 + len(others),
+                    shape=str(shape),
+                    others=listed(map(str, others)),
+                )
+            )
         return tuple(sentences)
 
     @property
@@ -233,13 +332,19 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.remove()
 
     def __repr__(self) -> str:
-        return (f"Watch({type(self.model).__name__}, {len(self.layers)} blocks, every {self.every} steps, "
-                f"{len(self.readings)} readings)")
+        return (
+            f"Watch({type(self.model).__name__}, {len(self.layers)} blocks, every {self.every} steps, "
+            f"{len(self.readings)} readings)"
+        )
 
     def _open(self) -> None:
         """Begins a step; one that is to be read gathers more."""
@@ -264,30 +369,48 @@ class Watch:
         """A tensor of the stream: read where the step is, and looked at in any case."""
         self._width = x.numel()
         peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
-        if (self._window is None and self._passes.call is not None and not self._blamed and x.device.type == "cpu"
-                and not math.isfinite(float(peak)) and n_processes() == 1):
+        if (
+            self._window is None
+            and self._passes.call is not None
+            and not self._blamed
+            and x.device.type == "cpu"
+            and not math.isfinite(float(peak))
+            and n_processes() == 1
+        ):
             self._blame(*self._passes.call)
         self._sentinel.look(place, False, peak)
 
     def _blame(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Runs the first block again whose output is not finite, to see which of its modules gave the first such value.
+        """Runs the first block again whose output is not finite, to see which of its modules gave
+        the first such value.
 
-        Only on a processor and in one process: elsewhere it would be waited for, or others would wait for it.
-        """
+        Only on a processor and in one process: elsewhere it would be waited for, or others would
+        wait for it."""
         if is_compiled(block):
             return
         self._blamed, self._passes.quiet = True, True
-        parts, buffers = set(block.modules()), [(buffer, buffer.clone()) for buffer in block.buffers()]
+        parts, buffers = (
+            set(block.modules()),
+            [(buffer, buffer.clone()) for buffer in block.buffers()],
+        )
         inner = [(place, part) for place, part in self._inner if part in parts]
-        args, kwargs = tuple(map(uncached, args)), {name: uncached(argument) for name, argument in kwargs.items()}
+        args, kwargs = (
+            tuple(map(uncached, args)),
+            {name: uncached(argument) for name, argument in kwargs.items()},
+        )
         try:
-            with (inner_hooks(inner, lambda place, _, x: self._look(place, x)), torch.no_grad(),
-                  torch.random.fork_rng(devices=[])):
+            with (
+                inner_hooks(inner, lambda place, _, x: self._look(place, x)),
+                torch.no_grad(),
+                torch.random.fork_rng(devices=[]),
+            ):
                 block(*args, **kwargs)
                 for buffer, held in buffers:
                     buffer.copy_(held)
         except Exception as error:  # noqa: BLE001 - what cannot run twice must not end the training
-            self._warn(self._next, f"a block whose output is not finite could not be run again: {error}")
+            self._warn(
+                self._next, f"a block whose output is not finite could not be run again: {error}"
+            )
         finally:
             self._passes.quiet = False
 
@@ -300,7 +423,11 @@ class Watch:
     def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
         """Looks at an inner module's output, in a step that is read."""
         self._called.add(id(module))
-        if self._passes.counting(module) and not recomputing() and x.numel() <= self._width * WIDEST:
+        if (
+            self._passes.counting(module)
+            and not recomputing()
+            and x.numel() <= self._width * WIDEST
+        ):
             self._look(place, x)
 
     def _output(self, _: nn.Module, __: object, output: Any) -> None:
@@ -339,8 +466,8 @@ class Watch:
         names = [name for name, _ in self.model.named_parameters()]
         times, flags = self._sentinel.times().double().cpu(), self._course.flags(names)
         reading, maxima = window.reading(step, torch.cat([times, flags]))
-        self._first = self._sentinel.first(maxima[:len(times)])
-        self._course.merge(names, maxima[len(times):])
+        self._first = self._sentinel.first(maxima[: len(times)])
+        self._course.merge(names, maxima[len(times) :])
         self.readings.append(reading)
         if not window.stream:
             self._warn(step, "no pass was seen in training mode; evaluation=True reads every pass")

@@ -1,4 +1,5 @@
-"""Sums gathered over one step: several passes where gradients are accumulated, and one reading at its end."""
+"""Sums gathered over one step: several passes where gradients are accumulated, and one reading at
+its end."""
 
 from __future__ import annotations
 
@@ -20,11 +21,21 @@ from explorer.own.attention import reader
 from explorer.own.model import Block, is_compiled
 from explorer.own.readings import Reading, gather
 from explorer.own.stack import almost_zero, gradient_note
-from explorer.own.sums import HALF, Sums, copies, head_share, local, n_processes, over_processes, shards
+from explorer.own.sums import (
+    HALF,
+    Sums,
+    copies,
+    head_share,
+    local,
+    n_processes,
+    over_processes,
+    shards,
+)
 from explorer.profile import VOCABULARY, Array, Key
 from explorer.training.optimize import rotation
 
-# The matrices of a model at an optimizer's step: norms of their gradients, and of their change over their own.
+# The matrices of a model at an optimizer's step: norms of their gradients, and of their change over
+# their own.
 
 
 WRAPPERS = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|module)\.(?=.)")
@@ -44,12 +55,18 @@ class Matrix(NamedTuple):
 
     @property
     def has_spectrum(self) -> bool:
-        """Whether this process holds all of it, and it multiplies vectors: tables of embeddings are in no block."""
-        return self.layer is not None and self.weight.ndim == 2 and copies(self.weight) == n_processes()
+        """Whether this process holds all of it, and it multiplies vectors: tables of embeddings are
+        in no block."""
+        return (
+            self.layer is not None
+            and self.weight.ndim == 2
+            and copies(self.weight) == n_processes()
+        )
 
 
 class Weights:
-    """Squared norms of every matrix's gradient and change at one step, as shares that processes add up.
+    """Squared norms of every matrix's gradient and change at one step, as shares that processes add
+    up.
 
     Args:
         model: whose.
@@ -63,22 +80,31 @@ class Weights:
 
     @cached_property
     def matrices(self) -> list[Matrix]:
-        """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in place."""
+        """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in
+        place."""
         turned = {id(module.weight) for module in self.model.modules() if puts_out_columns(module)}
-        inner = [Matrix(plain(name), layer, weight, id(weight) in turned) for layer, block in enumerate(self.blocks)
-                 for name, weight in block.module.named_parameters() if weight.ndim > 1]
+        inner = [
+            Matrix(plain(name), layer, weight, id(weight) in turned)
+            for layer, block in enumerate(self.blocks)
+            for name, weight in block.module.named_parameters()
+            if weight.ndim > 1
+        ]
         known = {id(matrix.weight) for matrix in inner}
-        return inner + [Matrix(plain(name), None, weight) for name, weight in self.model.named_parameters()
-                        if weight.ndim > 1 and id(weight) not in known]
+        return inner + [
+            Matrix(plain(name), None, weight)
+            for name, weight in self.model.named_parameters()
+            if weight.ndim > 1 and id(weight) not in known
+        ]
 
     @cached_property
     def numbers(self) -> list[list[float]]:
-        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped, √(ΔW² / W²) at equilibrium,
-        Σ g W, Σ ΔW W, ‖ΔW‖₂, stable rank of ΔW."""
+        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped, √(ΔW² /
+        W²) at equilibrium, Σ g W, Σ ΔW W, ‖ΔW‖₂, stable rank of ΔW."""
         return [[0.0] * 10 for _ in self.matrices]
 
     def before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
-        """Before an optimizer's step: reads its gradients, and copies the weights that it will change.
+        """Before an optimizer's step: reads its gradients, and copies the weights that it will
+        change.
 
         Args:
             optimizer: which.
@@ -87,14 +113,21 @@ class Weights:
         """
         self.gradients(scale)
         self.kept = {
-            index: local(matrix.weight).clone() for index, matrix in enumerate(self.matrices)
+            index: local(matrix.weight).clone()
+            for index, matrix in enumerate(self.matrices)
             if id(matrix.weight) in stepped and matrix.weight.grad is not None
         }
-        turns = {id(weight): turn for group in optimizer.param_groups for turn in [rotation(optimizer, group)]
-                 for weight in group["params"]}
+        turns = {
+            id(weight): turn
+            for group in optimizer.param_groups
+            for turn in [rotation(optimizer, group)]
+            for weight in group["params"]
+        }
         weights = [self.matrices[index].weight for index in self.kept]
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        for index, weight, along in zip(self.kept, weights, products(gradients, weights), strict=True):
+        for index, weight, along in zip(
+            self.kept, weights, products(gradients, weights), strict=True
+        ):
             self.numbers[index][5:7] = [turns[id(weight)], along / scale / copies(weight)]
 
     def after(self) -> None:
@@ -109,7 +142,9 @@ class Weights:
         for index, weight, moved, held, along in numbers:
             share = 1 / copies(weight)
             self.numbers[index][2:5] = [moved * share, held * share, 1.0]
-            self.numbers[index][7] = -(along + moved) * share  # of the weights before: the products are of those after
+            self.numbers[index][7] = (
+                -(along + moved) * share
+            )  # of the weights before: the products are of those after
             if self.spectra and self.matrices[index].has_spectrum:
                 (largest,), (rank,) = of_stack(self.kept[index][None], FEW_STEPS)
                 self.numbers[index][8:] = [largest * share, rank * share]
@@ -117,8 +152,11 @@ class Weights:
 
     def gradients(self, scale: float = 1.0) -> bool:
         """Reads the gradients that are there, over a scale; whether there are any."""
-        gradients = {index: matrix.weight.grad for index, matrix in enumerate(self.matrices)
-                     if matrix.weight.grad is not None}
+        gradients = {
+            index: matrix.weight.grad
+            for index, matrix in enumerate(self.matrices)
+            if matrix.weight.grad is not None
+        }
         numbers = [local(x.coalesce().values() if x.is_sparse else x) for x in gradients.values()]
         for index, square in zip(gradients, squares(numbers), strict=True):
             self.numbers[index][:2] = [square / scale**2 / copies(self.matrices[index].weight), 1.0]
@@ -126,13 +164,18 @@ class Weights:
 
 
 def puts_out_columns(module: nn.Module) -> bool:
-    """Whether a module multiplies by x W, as Conv1D of Hugging Face Transformers: its bias has a number a column.
+    """Whether a module multiplies by x W, as Conv1D of Hugging Face Transformers: its bias has a
+    number a column.
 
-    Of a square matrix it makes no difference; without a bias W is taken for one that multiplies by W x, as Linear's.
-    """
+    Of a square matrix it makes no difference; without a bias W is taken for one that multiplies by
+    W x, as Linear's."""
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    return (isinstance(weight, Tensor) and isinstance(bias, Tensor) and weight.ndim == 2
-            and weight.shape[0] != weight.shape[1] == bias.numel())
+    return (
+        isinstance(weight, Tensor)
+        and isinstance(bias, Tensor)
+        and weight.ndim == 2
+        and weight.shape[0] != weight.shape[1] == bias.numel()
+    )
 
 
 def plain(name: str) -> str:
@@ -141,13 +184,17 @@ def plain(name: str) -> str:
 
 
 def products(tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[float]:
-    """Sum of the products of each tensor, such as a gradient, with its weight; the device is waited for once."""
-    sums = [(local(x).float() * local(weight)).sum() for x, weight in zip(tensors, weights, strict=True)]
+    """Sum of the products of each tensor, such as a gradient, with its weight; the device is waited
+    for once."""
+    sums = [
+        (local(x).float() * local(weight)).sum() for x, weight in zip(tensors, weights, strict=True)
+    ]
     return torch.stack([x.to(sums[0].device) for x in sums]).tolist() if sums else []
 
 
 def squares(tensors: list[Tensor]) -> list[float]:
-    """Sum of squares of each tensor: half precision in float32, and no overflow (see `measuring.statistics.norms`)."""
+    """Sum of squares of each tensor: half precision in float32, and no overflow (see
+    `measuring.statistics.norms`)."""
     totals = [0.0] * len(tensors)
     kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, tensor in enumerate(tensors):
@@ -156,7 +203,9 @@ def squares(tensors: list[Tensor]) -> list[float]:
     for (_, dtype), indices in kinds.items():
         some = [tensors[index] for index in indices]
         if dtype in HALF:
-            sizes = torch.stack([torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in some]).tolist()
+            sizes = torch.stack(
+                [torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in some]
+            ).tolist()
         else:
             sizes = norms(some)
         for index, size in zip(indices, sizes, strict=True):
@@ -168,7 +217,8 @@ def squares(tensors: list[Tensor]) -> list[float]:
 
 
 WITH_TOKENS = 3
-"""Axes up to which the last one of a stream has a token's coordinates; of images it may be another."""
+"""Axes up to which the last one of a stream has a token's coordinates; of images it may be
+another."""
 NOTHING = Sums(torch.zeros(5), torch.tensor(-torch.inf))
 """Sums of a place that no pass came by: they change nothing."""
 
@@ -183,13 +233,17 @@ class Window:
         model: the root.
         blocks: its layers, in order.
         spectra: whether singular values of the updates are read, too.
-        positions: whether statistics by token position are read, too: of the first pass, in this process.
+        positions: whether statistics by token position are read, too: of the first pass, in this
+            process.
     """
 
-    def __init__(self, model: nn.Module, blocks: list[Block], spectra: bool = False, positions: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, blocks: list[Block], spectra: bool = False, positions: bool = False
+    ) -> None:
         self.blocks, self.positions = blocks, positions
         self.tokens: defaultdict[str, dict[int, Tensor]] = defaultdict(dict)
-        """By statistic and layer from 0: `[token]`; of the stream `[sequence, token]`, or the other way round."""
+        """By statistic and layer from 0: `[token]`; of the stream `[sequence, token]`, or the other
+        way round."""
         self.stream: dict[int, Sums] = {}
         self.gradient: dict[int, Sums] = {}
         self.heads: dict[int, Sums] = {}
@@ -207,7 +261,9 @@ class Window:
         self.dtype, x = str(x.dtype).removeprefix("torch."), local(x)
         if place == 0 and x.ndim <= WITH_TOKENS:
             small = almost_zero(x)
-            self.small = self.small.to(small) + torch.stack([small, torch.full_like(small, x[..., 0].numel())])
+            self.small = self.small.to(small) + torch.stack(
+                [small, torch.full_like(small, x[..., 0].numel())]
+            )
         return _add(self.stream, place, Sums.of(x))
 
     def backward(self, place: int, gradient: Tensor) -> Tensor:
@@ -215,10 +271,18 @@ class Window:
         return _add(self.gradient, place, Sums.of(local(gradient), squares_alone=True))
 
     def around(self, layer: int) -> AbstractContextManager[Any]:
-        """Context for a block's run; none for compiled code, which a mode would run uncompiled, rounded otherwise."""
+        """Context for a block's run; none for compiled code, which a mode would run uncompiled,
+        rounded otherwise."""
         block = self.blocks[layer].module
-        return nullcontext() if is_compiled(block) else reader(
-            block, partial(self.attend, layer), partial(self.keep, layer) if self.positions else None)
+        return (
+            nullcontext()
+            if is_compiled(block)
+            else reader(
+                block,
+                partial(self.attend, layer),
+                partial(self.keep, layer) if self.positions else None,
+            )
+        )
 
     def keep(self, layer: int, means: Mapping[str, Tensor]) -> None:
         """Keeps statistics by token position, unless they are known."""
@@ -243,30 +307,41 @@ class Window:
             the reading, and the maxima of `times`, `[number]`.
         """
         n = len(self.blocks) + 1
-        stream, gradient = ([held.get(place, NOTHING) for place in range(n)] for held in (self.stream, self.gradient))
+        stream, gradient = (
+            [held.get(place, NOTHING) for place in range(n)]
+            for held in (self.stream, self.gradient)
+        )
         heads = {layer: self.heads[layer] for layer in sorted(self.heads)}
         matrices = self.weights.matrices
-        device = next((sums.parts.device for sums in self.stream.values()), matrices[0].weight.device)
+        device = next(
+            (sums.parts.device for sums in self.stream.values()), matrices[0].weight.device
+        )
         numbers = torch.tensor(self.weights.numbers, dtype=torch.float64)
         (weights, small, *sums), (first, *largest) = over_processes(
             [numbers, self.small, *(held.parts for held in (*stream, *gradient, *heads.values()))],
-            [times, *(held.largest for held in (*stream, *heads.values()))], device)
+            [times, *(held.largest for held in (*stream, *heads.values()))],
+            device,
+        )
         cells: Cells = defaultdict(dict)
-        gradients = np.stack(sums[n:2 * n])
+        gradients = np.stack(sums[n : 2 * n])
         with np.errstate(all="ignore"):  # whatever is not finite is shown as what it is
             _stream_cells(cells, np.stack(sums[:n]), np.stack(largest[:n]), gradients)
             _weight_cells(cells, matrices, weights)
-            for layer, parts, most in zip(heads, sums[2 * n:], largest[n:], strict=True):
+            for layer, parts, most in zip(heads, sums[2 * n :], largest[n:], strict=True):
                 _head_cells(cells, layer, parts, most)
         _token_cells(cells, self.tokens)
-        notes = gradient_note(bool(gradients[-1, 0]) and not gradients[-1, 2], _gates(matrices, weights),
-                              (int(small[0]), int(small[1])))
+        notes = gradient_note(
+            bool(gradients[-1, 0]) and not gradients[-1, 2],
+            _gates(matrices, weights),
+            (int(small[0]), int(small[1])),
+        )
         logits = self.logits[0] if self.logits else {}
         return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes, logits), first
 
 
 def spread(heads: Sums, share: int, n_shares: int) -> Sums:
-    """A share of the heads at their place among all; what stands at the others' neither adds nor exceeds."""
+    """A share of the heads at their place among all; what stands at the others' neither adds nor
+    exceeds."""
     n_heads = len(heads.largest)
     place = slice(share * n_heads, (share + 1) * n_heads)
     parts = heads.parts.new_zeros(len(heads.parts), n_shares * n_heads)
@@ -283,14 +358,23 @@ def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
 def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> None:
     """Numbers of the stream from its sums `[place, part]`."""
     last = gradient[-1, 2] / gradient[-1, 0]
-    for place, ((count, total, square, fourth, infinite), largest) in enumerate(zip(stream, most, strict=True)):
+    for place, ((count, total, square, fourth, infinite), largest) in enumerate(
+        zip(stream, most, strict=True)
+    ):
         site, layer = ("embed", 0) if place == 0 else ("resid_post", place - 1)
-        values = {} if not count else {
-            "mean": total / count, "second_moment": square / count,
-            "max_abs": np.nan if np.isnan(square) else largest,  # a maximum over processes may pass over a nan
-            "nonfinite": infinite,
-            "fourth_moment_ratio": fourth / count / (square / count) ** 2,
-        }
+        values = (
+            {}
+            if not count
+            else {
+                "mean": total / count,
+                "second_moment": square / count,
+                "max_abs": np.nan
+                if np.isnan(square)
+                else largest,  # a maximum over processes may pass over a nan
+                "nonfinite": infinite,
+                "fourth_moment_ratio": fourth / count / (square / count) ** 2,
+            }
+        )
         if gradient[place, 0] and gradient[-1, 0] and gradient[-1, 2]:
             values["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
         for name, value in values.items():
@@ -300,7 +384,8 @@ def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> 
 def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> None:
     """Numbers of the matrices from their sums `[matrix, part]`."""
     for matrix, (gradient, has, moved, size, stepped, turn, along, radial, largest, rank) in zip(
-            matrices, numbers, strict=True):
+        matrices, numbers, strict=True
+    ):
         if has:
             cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
         if stepped:
@@ -312,7 +397,9 @@ def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> N
             cells["update_cosine", matrix.site][matrix.layer] = radial / np.sqrt(moved * size)
         if rank:
             rows, columns = matrix.weight.shape[::-1] if matrix.turned else matrix.weight.shape
-            cells["update_spectral_norm", matrix.site][matrix.layer] = largest * np.sqrt(columns / rows)
+            cells["update_spectral_norm", matrix.site][matrix.layer] = largest * np.sqrt(
+                columns / rows
+            )
             cells["update_stable_rank", matrix.site][matrix.layer] = rank
         if turn:
             cells["equilibrium_update", matrix.site][matrix.layer] = turn / stepped
@@ -320,13 +407,22 @@ def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> N
 
 def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
     """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
-    return [matrix.site for matrix, (gradient, _, _, size, stepped, *_) in zip(matrices, numbers, strict=True)
-            if matrix.layer is None and stepped and not size and gradient]
+    return [
+        matrix.site
+        for matrix, (gradient, _, _, size, stepped, *_) in zip(matrices, numbers, strict=True)
+        if matrix.layer is None and stepped and not size and gradient
+    ]
 
 
 def _token_cells(cells: Cells, tokens: Mapping[str, Mapping[int, Tensor]]) -> None:
-    """Numbers by token position. Attention says which of the stream's two first axes has the tokens."""
-    counts = {len(mean) for name, by_layer in tokens.items() for mean in by_layer.values() if mean.ndim == 1}
+    """Numbers by token position. Attention says which of the stream's two first axes has the
+    tokens."""
+    counts = {
+        len(mean)
+        for name, by_layer in tokens.items()
+        for mean in by_layer.values()
+        if mean.ndim == 1
+    }
     for name, by_layer in tokens.items():
         for layer, mean in by_layer.items():
             if mean.ndim > 1:

@@ -1,4 +1,5 @@
-"""Activations: what they do to a number, and the constant that gives each a unit second moment under N(0, 1)."""
+"""Activations: what they do to a number, and the constant that gives each a unit second moment
+under N(0, 1)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Activation(Option):
     degree: int = 1
     """Power of x with which φ grows."""
     torch: Callable[[Any, Any], Any]
-    """φ for tensors: from torch.nn.functional and z. (Handed in, for the theory reads this table without torch.)"""
+    """φ for tensors: from torch.nn.functional and z. (Handed in, for the theory reads this table
+    without torch.)"""
 
 
 def _normal_cdf(x: Array) -> Array:
@@ -71,54 +73,98 @@ def _elu_slope(x: Array, alpha: float = 1.0) -> Array:
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": Activation(
-        "max(0, x)", "Nair & Hinton 2010",
-        value=lambda x: np.maximum(x, 0), slope=lambda x: (x > 0).astype(float), torch=lambda F, z: F.relu(z),
-        kernel=relu, mean=lambda q: math.sqrt(q / (2 * math.pi)),
+        "max(0, x)",
+        "Nair & Hinton 2010",
+        value=lambda x: np.maximum(x, 0),
+        slope=lambda x: (x > 0).astype(float),
+        torch=lambda F, z: F.relu(z),
+        kernel=relu,
+        mean=lambda q: math.sqrt(q / (2 * math.pi)),
     ),
     "gelu": Activation(
-        "x Φ(x)", "Hendrycks & Gimpel 2016",
-        value=lambda x: x * _normal_cdf(x), slope=lambda x: _normal_cdf(x) + x * normal_pdf(x),
-        torch=lambda F, z: F.gelu(z), kernel=gelu, mean=lambda q: q / math.sqrt(2 * math.pi * (1 + q)),
+        "x Φ(x)",
+        "Hendrycks & Gimpel 2016",
+        value=lambda x: x * _normal_cdf(x),
+        slope=lambda x: _normal_cdf(x) + x * normal_pdf(x),
+        torch=lambda F, z: F.gelu(z),
+        kernel=gelu,
+        mean=lambda q: q / math.sqrt(2 * math.pi * (1 + q)),
     ),
     "gelu_tanh": Activation(
-        "x (1 + tanh √(2/π)(x + 0.045 x³)) / 2", "GPT-2's gelu: Hendrycks & Gimpel 2016, section 2",
-        value=lambda x: x * expit(2 * _cubic(x)), torch=lambda F, z: F.gelu(z, approximate="tanh"),
-        slope=lambda x: expit(2 * _cubic(x)) * (1 + 2 * x * _cubic_slope(x) * expit(-2 * _cubic(x))),
+        "x (1 + tanh √(2/π)(x + 0.045 x³)) / 2",
+        "GPT-2's gelu: Hendrycks & Gimpel 2016, section 2",
+        value=lambda x: x * expit(2 * _cubic(x)),
+        torch=lambda F, z: F.gelu(z, approximate="tanh"),
+        slope=lambda x: (
+            expit(2 * _cubic(x)) * (1 + 2 * x * _cubic_slope(x) * expit(-2 * _cubic(x)))
+        ),
     ),
     "quick": Activation(
-        "x / (1 + e^(−1.702 x))", "Hendrycks & Gimpel 2016, section 2; gpt-oss, CLIP",
-        value=lambda x: x * expit(QUICK * x), torch=lambda F, z: z * (QUICK * z).sigmoid(),
+        "x / (1 + e^(−1.702 x))",
+        "Hendrycks & Gimpel 2016, section 2; gpt-oss, CLIP",
+        value=lambda x: x * expit(QUICK * x),
+        torch=lambda F, z: z * (QUICK * z).sigmoid(),
         slope=lambda x: expit(QUICK * x) * (1 + QUICK * x * expit(-QUICK * x)),
     ),
     "silu": Activation(
-        "x / (1 + e⁻ˣ)", "Elfwing et al. 2017",
-        value=lambda x: x * expit(x), slope=lambda x: expit(x) * (1 + x * expit(-x)), torch=lambda F, z: F.silu(z),
+        "x / (1 + e⁻ˣ)",
+        "Elfwing et al. 2017",
+        value=lambda x: x * expit(x),
+        slope=lambda x: expit(x) * (1 + x * expit(-x)),
+        torch=lambda F, z: F.silu(z),
     ),
     "elu": Activation(
-        "x, or eˣ − 1 below 0", "Clevert et al. 2015", value=_elu, slope=_elu_slope, torch=lambda F, z: F.elu(z)
+        "x, or eˣ − 1 below 0",
+        "Clevert et al. 2015",
+        value=_elu,
+        slope=_elu_slope,
+        torch=lambda F, z: F.elu(z),
     ),
     "selu": Activation(
-        "λ·elu with α, mean 0 and variance 1", "Klambauer et al. 2017",
-        value=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA), slope=lambda x: SELU_SCALE * _elu_slope(x, SELU_ALPHA),
+        "λ·elu with α, mean 0 and variance 1",
+        "Klambauer et al. 2017",
+        value=lambda x: SELU_SCALE * _elu(x, SELU_ALPHA),
+        slope=lambda x: SELU_SCALE * _elu_slope(x, SELU_ALPHA),
         torch=lambda F, z: F.selu(z),
     ),
     "relu2": Activation(
-        "max(0, x)²", "Primer: So et al. 2021", value=lambda x: np.maximum(x, 0) ** 2,
-        slope=lambda x: 2 * np.maximum(x, 0), torch=lambda F, z: F.relu(z).square(),
-        kernel=relu_squared, mean=lambda q: q / 2, degree=2,
+        "max(0, x)²",
+        "Primer: So et al. 2021",
+        value=lambda x: np.maximum(x, 0) ** 2,
+        slope=lambda x: 2 * np.maximum(x, 0),
+        torch=lambda F, z: F.relu(z).square(),
+        kernel=relu_squared,
+        mean=lambda q: q / 2,
+        degree=2,
     ),
     "tanh": Activation(
-        "tanh x", value=np.tanh, slope=lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2, torch=lambda F, z: z.tanh()
+        "tanh x",
+        value=np.tanh,
+        slope=lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2,
+        torch=lambda F, z: z.tanh(),
     ),
     "erf": Activation(
-        "erf x", "Williams 1997", value=erf, slope=lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
-        torch=lambda F, z: z.erf(), kernel=closed_forms.erf, mean=lambda q: 0.0,
+        "erf x",
+        "Williams 1997",
+        value=erf,
+        slope=lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+        torch=lambda F, z: z.erf(),
+        kernel=closed_forms.erf,
+        mean=lambda q: 0.0,
     ),
     "sigmoid": Activation(
-        "1 / (1 + e⁻ˣ)", value=expit, slope=lambda x: expit(x) * expit(-x), torch=lambda F, z: z.sigmoid()
+        "1 / (1 + e⁻ˣ)",
+        value=expit,
+        slope=lambda x: expit(x) * expit(-x),
+        torch=lambda F, z: z.sigmoid(),
     ),
     "identity": Activation(
-        "x", value=lambda x: x, slope=np.ones_like, torch=lambda F, z: z, kernel=identity, mean=lambda q: 0.0
+        "x",
+        value=lambda x: x,
+        slope=np.ones_like,
+        torch=lambda F, z: z,
+        kernel=identity,
+        mean=lambda q: 0.0,
     ),
 }
 

@@ -1,4 +1,5 @@
-"""Attention: whether there is any, its logits' divisor and inheritance, its sink, and gates on its output."""
+"""Attention: whether there is any, its logits' divisor and inheritance, its sink, and gates on its
+output."""
 
 from __future__ import annotations
 
@@ -22,9 +23,21 @@ class AttentionKind(Option):
 
 ATTENTIONS: dict[str, AttentionKind] = {
     "softmax": AttentionKind(
-        "softmax(q·k) v", "Vaswani et al. 2017",
-        ("n_kv_heads", "head_size", "attention_scale", "attention_variance", "residual_attention", "qk_norm",
-         "logit_cap", "sink", "attention_gate", "causal", "value_residual"),
+        "softmax(q·k) v",
+        "Vaswani et al. 2017",
+        (
+            "n_kv_heads",
+            "head_size",
+            "attention_scale",
+            "attention_variance",
+            "residual_attention",
+            "qk_norm",
+            "logit_cap",
+            "sink",
+            "attention_gate",
+            "causal",
+            "value_residual",
+        ),
     ),
     "none": AttentionKind("MLPs only", present=False),
 }
@@ -45,8 +58,14 @@ DIVISORS: dict[str, Divisor] = {
     "sqrt_d": Divisor("q·k / √d_head", "Vaswani et al. 2017", short="q·k / √d", of=math.sqrt),
     "none": Divisor("q·k", short="q·k", of=lambda d_head: 1.0),
     "d": Divisor("q·k / d_head", "μP: Yang et al. 2022", short="q·k / d", of=float),
-    "ssmax": Divisor("s ln n q·k / √d_head, n the keys that a row sees", "SSMax: Nakanishi 2025", ("ssmax_scale",),
-                     short="ln n · q·k / √d", of=math.sqrt, row=lambda config, n: config.ssmax_scale * math.log(n)),
+    "ssmax": Divisor(
+        "s ln n q·k / √d_head, n the keys that a row sees",
+        "SSMax: Nakanishi 2025",
+        ("ssmax_scale",),
+        short="ln n · q·k / √d",
+        of=math.sqrt,
+        row=lambda config, n: config.ssmax_scale * math.log(n),
+    ),
 }
 
 
@@ -80,7 +99,8 @@ INHERITANCES: dict[str, Inheritance] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(Option):
-    """One more logit of every row, of a key without a value: the weight that it takes leaves the row."""
+    """One more logit of every row, of a key without a value: the weight that it takes leaves the
+    row."""
 
     logit: float | None = None
     """Its logit, or the mean of learned ones; None where there is no sink."""
@@ -90,23 +110,38 @@ class Sink(Option):
 
 SINKS: dict[str, Sink] = {
     "none": Sink("softmax over the keys"),
-    "zero": Sink("eᵃ / (1 + Σ eᵃ): one more logit, 0", "softmax1: Miller 2023, Attention Is Off By One", logit=0.0),
-    "learned": Sink("one more logit a head, learned from N(0, 0.02²) on", "gpt-oss: OpenAI 2025", logit=0.0, std=0.02),
+    "zero": Sink(
+        "eᵃ / (1 + Σ eᵃ): one more logit, 0",
+        "softmax1: Miller 2023, Attention Is Off By One",
+        logit=0.0,
+    ),
+    "learned": Sink(
+        "one more logit a head, learned from N(0, 0.02²) on",
+        "gpt-oss: OpenAI 2025",
+        logit=0.0,
+        std=0.02,
+    ),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputGate(Option):
-    """Sigmoid gates on the output of the heads, computed from what attention reads by one more matrix, W_G."""
+    """Sigmoid gates on the output of the heads, computed from what attention reads by one more
+    matrix, W_G."""
 
     per_head: Callable[[int], int] = lambda d_head: 0
-    """Gates of a head, from its width: each multiplies an equal part of its coordinates; 0 is none."""
+    """Gates of a head, from its width: each multiplies an equal part of its coordinates; 0 is
+    none."""
 
 
 ATTENTION_GATES: dict[str, OutputGate] = {
     "none": OutputGate("W_O o"),
-    "head": OutputGate("W_O (σ(W_G x) ⊙ o), one gate for each head", "Qiu et al. 2025", per_head=lambda d_head: 1),
+    "head": OutputGate(
+        "W_O (σ(W_G x) ⊙ o), one gate for each head", "Qiu et al. 2025", per_head=lambda d_head: 1
+    ),
     "coordinate": OutputGate(
-        "W_O (σ(W_G x) ⊙ o), one gate for each coordinate", "Qiu et al. 2025", per_head=lambda d_head: d_head
+        "W_O (σ(W_G x) ⊙ o), one gate for each coordinate",
+        "Qiu et al. 2025",
+        per_head=lambda d_head: d_head,
     ),
 }

@@ -21,18 +21,21 @@ class Kernel(NamedTuple):
     overlaps: Callable[[Array, Array], tuple[Array, Array]]
     """(q, ρ) to (E φ², E φ(x)φ(y))."""
     slopes: Callable[[Array, Array], tuple[Array, Array]]
-    """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the first's."""
+    """(q, ρ) to (E φ′², E φ′(x)φ′(y)); of a product, Σ over its `parts` times their gain over the
+    first's."""
     factors: tuple[Callable[[Array, Array], tuple[Array, Array]], ...] = ()
     """The like of `slopes` by the input of each factor of a product."""
 
     @property
     def parts(self) -> tuple[Callable[[Array, Array], tuple[Array, Array]], ...]:
-        """(q, ρ) to the gradient's squares and overlaps at the input of each factor, over those at the unit."""
+        """(q, ρ) to the gradient's squares and overlaps at the input of each factor, over those at
+        the unit."""
         return self.factors or (self.slopes,)
 
 
 def relu(factor: float) -> Kernel:
     """Relu, times √factor: Cho & Saul 2009."""
+
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         return np.full_like(q, factor / 2), factor * (0.5 - np.arccos(rho) / (2 * math.pi))
 
@@ -45,6 +48,7 @@ def relu(factor: float) -> Kernel:
 
 def relu_squared(factor: float) -> Kernel:
     """Relu's square, times √factor: the arc-cosine kernel of order 2, Cho & Saul 2009."""
+
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         angle = np.arccos(rho)
         both = 3 * np.sin(angle) * rho + (np.pi - angle) * (1 + 2 * rho * rho)
@@ -64,6 +68,7 @@ def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
         ratio: v's second moment over u's.
         constant: c².
     """
+
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         same, overlap = gate.overlaps(q, rho)
         return same * (ratio * q + constant), overlap * (ratio * q * rho + constant)
@@ -81,6 +86,7 @@ def gated(gate: Kernel, ratio: float, constant: float = 0.0) -> Kernel:
 
 def gelu(factor: float) -> Kernel:
     """Gelu, times √factor: Tsuchida et al. 2021, rederived here for E φφ."""
+
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         return factor * _gelu_slopes(q, np.ones_like(q)), factor * _gelu_slopes(q, rho)
 
@@ -92,13 +98,18 @@ def gelu(factor: float) -> Kernel:
 
 def erf(factor: float) -> Kernel:
     """The error function, times √factor: Williams 1997."""
+
     def slopes(q: Array, rho: Array) -> tuple[Array, Array]:
         a, p = 1 + 2 * q, 2 * q * rho
-        return factor * 4 / math.pi / np.sqrt(1 + 4 * q), factor * 4 / math.pi / np.sqrt((a - p) * (a + p))
+        return factor * 4 / math.pi / np.sqrt(1 + 4 * q), factor * 4 / math.pi / np.sqrt(
+            (a - p) * (a + p)
+        )
 
     def overlaps(q: Array, rho: Array) -> tuple[Array, Array]:
         share = 2 * q / (1 + 2 * q)
-        return factor * 2 / math.pi * np.arcsin(share), factor * 2 / math.pi * np.arcsin(share * rho)
+        return factor * 2 / math.pi * np.arcsin(share), factor * 2 / math.pi * np.arcsin(
+            share * rho
+        )
 
     return Kernel(overlaps, slopes)
 
@@ -112,10 +123,11 @@ def identity(factor: float) -> Kernel:
 
 
 def _gelu_values(q: Array, rho: Array) -> Array:
-    """E f(x)f(y) of gelu, elementwise: Stein's lemma on x Φ(x), from E Φ(x)Φ(y) = ¼ + arcsin(p/(1+q))/2π.
+    """E f(x)f(y) of gelu, elementwise: Stein's lemma on x Φ(x), from E Φ(x)Φ(y) = ¼ +
+    arcsin(p/(1+q))/2π.
 
-    The second term is the two densities' product; differences q − p are written so that large q lose no digits.
-    """
+    The second term is the two densities' product; differences q − p are written so that large q
+    lose no digits."""
     p, a, gap = q * rho, 1 + q, q * (1 - rho)
     density = 1 / (2 * math.pi * np.sqrt((1 + gap) * (a + p)))
     both = 0.25 + np.arcsin(p / a) / (2 * math.pi)

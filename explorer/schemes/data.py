@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Input(Option):
-    """Tokens of the config's second moment: Gaussian vectors, or characters of real text or of a person's sentence."""
+    """Tokens of the config's second moment: Gaussian vectors, or characters of real text or of a
+    person's sentence."""
 
     overlap: Callable[[Settings], float] = lambda config: 0.0
     """Expected overlap of two Gaussian tokens."""
@@ -26,11 +27,18 @@ class Input(Option):
 
 INPUTS: dict[str, Input] = {
     "gaussian": Input("independent N(0, q₀) tokens", uses=("n_ctx",)),
-    "correlated": Input("N(0, q₀) tokens that overlap by ρ₀ q₀", uses=("n_ctx", "input_correlation"),
-                        overlap=lambda config: config.input_correlation),
+    "correlated": Input(
+        "N(0, q₀) tokens that overlap by ρ₀ q₀",
+        uses=("n_ctx", "input_correlation"),
+        overlap=lambda config: config.input_correlation,
+    ),
     "text": Input("English prose, embedded", uses=("n_ctx",), is_text=True),
-    "sentence": Input("characters of your own sentence, embedded", uses=("sentence",), is_text=True,
-                      sentence=lambda config: config.sentence),
+    "sentence": Input(
+        "characters of your own sentence, embedded",
+        uses=("sentence",),
+        is_text=True,
+        sentence=lambda config: config.sentence,
+    ),
 }
 
 
@@ -43,7 +51,8 @@ class Position(Option):
     biases: bool = False
     """Logits fall with the distance of key and query, in each head with a slope of its own."""
     embeds_text: bool = False
-    """A vector for each position is added to the embedded characters; the next, to Gaussian tokens."""
+    """A vector for each position is added to the embedded characters; the next, to Gaussian
+    tokens."""
     embeds_vectors: bool = False
 
 
@@ -51,12 +60,19 @@ POSITIONS: dict[str, Position] = {
     "none": Position("q·k; text has a learned vector for each position", embeds_text=True),
     "nope": Position("q·k; no position is added, not even to text", "NoPE: Kazemnejad et al. 2023"),
     "rotary": Position(
-        "R_t q·R_s k, by the angles t·base^(−2i/d_head)", "RoPE: Su et al. 2021; partial: GPT-NeoX",
-        ("rope_base", "rope_fraction"), rotates=True,
+        "R_t q·R_s k, by the angles t·base^(−2i/d_head)",
+        "RoPE: Su et al. 2021; partial: GPT-NeoX",
+        ("rope_base", "rope_fraction"),
+        rotates=True,
     ),
-    "alibi": Position("q·k − m_h (t − s), m_h = 2^(−8h/H) in head h", "ALiBi: Press et al. 2022", biases=True),
+    "alibi": Position(
+        "q·k − m_h (t − s), m_h = 2^(−8h/H) in head h", "ALiBi: Press et al. 2022", biases=True
+    ),
     "learned": Position(
-        "(x_t + P_t) / √2", "Vaswani et al. 2017, section 3.5; GPT-2, BERT", embeds_text=True, embeds_vectors=True
+        "(x_t + P_t) / √2",
+        "Vaswani et al. 2017, section 3.5; GPT-2, BERT",
+        embeds_text=True,
+        embeds_vectors=True,
     ),
 }
 
@@ -71,7 +87,9 @@ class Loss(Option):
 
 LOSSES: dict[str, Loss] = {
     "linear": Loss("⟨output, random unit direction⟩"),
-    "next_token": Loss("cross-entropy of the next character", "", ("readout", "output_cap"), predicts=True),
+    "next_token": Loss(
+        "cross-entropy of the next character", "", ("readout", "output_cap"), predicts=True
+    ),
 }
 
 
@@ -80,16 +98,24 @@ class Readout(Option):
     """The matrix W_U that makes logits of the output, and the variance of its entries."""
 
     variance: Callable[[int, float], float]
-    """From the width and the variance of a character's entries in the stream; μP and its kin have a factor on it."""
+    """From the width and the variance of a character's entries in the stream; μP and its kin have a
+    factor on it."""
     tied: bool = False
     """It is the embedding: one matrix learns both."""
 
 
 READOUTS: dict[str, Readout] = {
     "separate": Readout("W_U drawn by itself, N(0, 1/d)", variance=lambda d, embedded: 1 / d),
-    "tied": Readout("W_U = E", "Press & Wolf 2017; GPT-2, BERT", tied=True, variance=lambda d, embedded: embedded),
+    "tied": Readout(
+        "W_U = E",
+        "Press & Wolf 2017; GPT-2, BERT",
+        tied=True,
+        variance=lambda d, embedded: embedded,
+    ),
     "tied_scaled": Readout(
-        "W_U = E, and √d E enters the stream", "Vaswani et al. 2017, section 3.4; Gemma, and T5 at initialization",
-        tied=True, variance=lambda d, embedded: embedded / d,
+        "W_U = E, and √d E enters the stream",
+        "Vaswani et al. 2017, section 3.4; Gemma, and T5 at initialization",
+        tied=True,
+        variance=lambda d, embedded: embedded / d,
     ),
 }

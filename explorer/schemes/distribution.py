@@ -1,4 +1,5 @@
-"""Distributions of the weights: maps of N(0, 1) noise to another shape of the same mean 0 and variance 1.
+"""Distributions of the weights: maps of N(0, 1) noise to another shape of the same mean 0 and
+variance 1.
 
 And what the layers' weights have to do with each other.
 """
@@ -19,7 +20,8 @@ CUT = 2.0
 """Standard deviations at which the truncated normal ends."""
 _WITHIN = math.erf(CUT / math.sqrt(2))
 CUT_VARIANCE = 1 - 2 * CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) / _WITHIN
-"""Variance that is left of N(0, 1) between ±`CUT`: truncated noise is divided by it, to have unit variance again."""
+"""Variance that is left of N(0, 1) between ±`CUT`: truncated noise is divided by it, to have unit
+variance again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,9 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     ),
     "truncated_normal": Distribution(
         "cut at ±2σ, widened to keep σ²",
-        transform=lambda z: z.mul_(math.sqrt(0.5)).erf_().mul_(_WITHIN).erfinv_().mul_(math.sqrt(2 / CUT_VARIANCE)),
+        transform=lambda z: (
+            z.mul_(math.sqrt(0.5)).erf_().mul_(_WITHIN).erfinv_().mul_(math.sqrt(2 / CUT_VARIANCE))
+        ),
     ),
 }
 
@@ -47,8 +51,8 @@ class LayerWeights(Option):
     """Relation between the weights of different layers."""
 
     unique: Callable[[Settings], int]
-    """Number of the first layers that are drawn; the layers after them start as copies, in the same order. 0 where the
-    last pass would be incomplete, which is refused."""
+    """Number of the first layers that are drawn; the layers after them start as copies, in the same
+    order. 0 where the last pass would be incomplete, which is refused."""
     shared: bool = False
     """The copies stay the same: a layer and its copies are one set of parameters."""
 
@@ -59,11 +63,18 @@ LAYER_WEIGHTS: dict[str, LayerWeights] = {
         "copies of one layer, trained apart", "torch.nn.TransformerEncoder", unique=lambda config: 1
     ),
     "shared": LayerWeights(
-        "one layer, N times", "Universal Transformer: Dehghani et al. 2018; ALBERT: Lan et al. 2019",
-        unique=lambda config: 1, shared=True,
+        "one layer, N times",
+        "Universal Transformer: Dehghani et al. 2018; ALBERT: Lan et al. 2019",
+        unique=lambda config: 1,
+        shared=True,
     ),
     "looped": LayerWeights(
-        "N / R layers, R times", "Wang et al. 2026", ("n_loops",),
-        unique=lambda config: 0 if config.n_layers % config.n_loops else config.n_layers // config.n_loops, shared=True,
+        "N / R layers, R times",
+        "Wang et al. 2026",
+        ("n_loops",),
+        unique=lambda config: (
+            0 if config.n_layers % config.n_loops else config.n_layers // config.n_loops
+        ),
+        shared=True,
     ),
 }

@@ -30,7 +30,9 @@ MLPS: dict[str, MLPKind] = {
         gated=True,
     ),
     "gated_plus_one": MLPKind(
-        "W_out (φ(W_gate x) ⊙ (W_in x + 1))", "gpt-oss: OpenAI 2025, with quick, and a clamp at 7 left out here",
-        gated=True, shift=1.0,
+        "W_out (φ(W_gate x) ⊙ (W_in x + 1))",
+        "gpt-oss: OpenAI 2025, with quick, and a clamp at 7 left out here",
+        gated=True,
+        shift=1.0,
     ),
 }

@@ -1,4 +1,5 @@
-"""Parametrizations: the place of σ, and powers of width and depth that keep one learning rate right at every size."""
+"""Parametrizations: the place of σ, and powers of width and depth that keep one learning rate right
+at every size."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Literal, NamedTuple
 from explorer.fields import Option
 
 BASE_WIDTH = 64
-"""Width at which μP and the standard parametrization are the same; n_0 of Yang et al. 2022, eq. 4."""
+"""Width at which μP and the standard parametrization are the same; n_0 of Yang et al. 2022, eq.
+4."""
 
 
 class Power(NamedTuple):
@@ -24,10 +26,11 @@ SAME = Power()
 
 
 class Powers(NamedTuple):
-    """Factors on one kind of parameter, beside the standard variance 1/fan_in and one learning rate for all.
+    """Factors on one kind of parameter, beside the standard variance 1/fan_in and one learning rate
+    for all.
 
-    By optimizer those on the learning rate. `epsilon` is Adam's, which is added to the root of a mean squared gradient.
-    """
+    By optimizer those on the learning rate. `epsilon` is Adam's, which is added to the root of a
+    mean squared gradient."""
 
     variance: Power = Power()
     sgd: Power = Power()
@@ -38,28 +41,42 @@ class Powers(NamedTuple):
 
 
 Quantity = Literal["variance", "sgd", "adam", "muon", "muon_rms", "epsilon"]
-# Muon steps all singular directions of a matrix alike. What it reads then moves by η in RMS at every width; where the
-# step's entries have Adam's RMS 0.2 η, by 0.2 η √fan_in, which needs the width's power −½.
-MUP: Mapping[str, Powers] = MappingProxyType({
-    "input": Powers(sgd=Power(1)),  # fan_in does not grow with the width: embeddings
-    "hidden": Powers(adam=Power(-1), muon_rms=Power(-0.5)),  # both grow: every matrix of the layers
-    "vector": Powers(sgd=Power(1)),  # one number a coordinate: biases
-    "output": Powers(variance=Power(-1), sgd=Power(-1), adam=Power(-1)),  # fan_out does not grow: the readout
-})
+# Muon steps all singular directions of a matrix alike. What it reads then moves by η in RMS at
+# every width; where the step's entries have Adam's RMS 0.2 η, by 0.2 η √fan_in, which needs the
+# width's power −½.
+MUP: Mapping[str, Powers] = MappingProxyType(
+    {
+        "input": Powers(sgd=Power(1)),  # fan_in does not grow with the width: embeddings
+        "hidden": Powers(
+            adam=Power(-1), muon_rms=Power(-0.5)
+        ),  # both grow: every matrix of the layers
+        "vector": Powers(sgd=Power(1)),  # one number a coordinate: biases
+        "output": Powers(
+            variance=Power(-1), sgd=Power(-1), adam=Power(-1)
+        ),  # fan_out does not grow: the readout
+    }
+)
 """By which of a parameter's sides grow with the width. Yang et al. 2022, eq. 4 and table 3."""
-COMPLETEP: Mapping[str, Powers] = MappingProxyType({
-    # branches / depth: a gradient falls as it, and N steps of SGD through N such branches ask for its inverse
-    "input": MUP["input"]._replace(epsilon=Power(-1, -1)),
-    "hidden": MUP["hidden"]._replace(sgd=Power(0, 1), epsilon=Power(-1, -1)),
-    "vector": MUP["vector"]._replace(sgd=Power(1, 1), epsilon=Power(-1, -1)),
-    "output": MUP["output"]._replace(epsilon=Power(0, -1)),  # it is theirs with the multiplier, base / width, in it
-})
-"""μP, and the depth's part where branches are divided by it. Dey et al. 2025, for Adam, as EleutherAI's nanoGPT-mup."""
+COMPLETEP: Mapping[str, Powers] = MappingProxyType(
+    {
+        # branches / depth: a gradient falls as it, and N steps of SGD through N such branches ask
+        # for its inverse
+        "input": MUP["input"]._replace(epsilon=Power(-1, -1)),
+        "hidden": MUP["hidden"]._replace(sgd=Power(0, 1), epsilon=Power(-1, -1)),
+        "vector": MUP["vector"]._replace(sgd=Power(1, 1), epsilon=Power(-1, -1)),
+        "output": MUP["output"]._replace(
+            epsilon=Power(0, -1)
+        ),  # it is theirs with the multiplier, base / width, in it
+    }
+)
+"""μP, and the depth's part where branches are divided by it. Dey et al. 2025, for Adam, as
+EleutherAI's nanoGPT-mup."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parametrization(Option):
-    """Place of the standard deviation σ that the scale rule asks for, and the powers of the width."""
+    """Place of the standard deviation σ that the scale rule asks for, and the powers of the
+    width."""
 
     scales_forward: bool = False
     """The stored weights have unit variance, and σ multiplies each product in the forward pass."""
@@ -72,13 +89,19 @@ class Parametrization(Option):
 PLAIN: Mapping[str, Powers] = MappingProxyType(dict.fromkeys(MUP, Powers()))
 PARAMETRIZATIONS: dict[str, Parametrization] = {
     "standard": Parametrization("W ~ (0, σ²)", powers=PLAIN),
-    "ntk": Parametrization("W ~ (0, 1), forward × σ", "Jacot et al. 2018", scales_forward=True, powers=PLAIN),
+    "ntk": Parametrization(
+        "W ~ (0, 1), forward × σ", "Jacot et al. 2018", scales_forward=True, powers=PLAIN
+    ),
     "mup": Parametrization(
-        "layers as standard, readout ~ (0, 64 / d²); its own attention is q·k / d_head", "μP: Yang et al. 2022",
+        "layers as standard, readout ~ (0, 64 / d²); its own attention is q·k / d_head",
+        "μP: Yang et al. 2022",
         powers=MUP,
     ),
     "completep": Parametrization(
-        "μP; branches × N₀ / N", "CompleteP, α = 1: Dey et al. 2025", ("base_depth",), powers=COMPLETEP,
+        "μP; branches × N₀ / N",
+        "CompleteP, α = 1: Dey et al. 2025",
+        ("base_depth",),
+        powers=COMPLETEP,
         branch=Power(depth=-1),
     ),
 }

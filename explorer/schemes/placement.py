@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 from explorer.fields import Option
 
 Part = Literal["input", "values", "last", "output", "skip", "sum"]
-"""A signal of a sublayer, in the order of the forward pass: the branch's input, the values that attention mixes, the
-input of the branch's last matrix, the branch's output, the stream beside the branch, and their sum."""
+"""A signal of a sublayer, in the order of the forward pass: the branch's input, the values that
+attention mixes, the input of the branch's last matrix, the branch's output, the stream beside the
+branch, and their sum."""
 
 
 class Site(NamedTuple):
@@ -19,11 +20,13 @@ class Site(NamedTuple):
 
     part: Part
     attention: str
-    """The signal that it normalizes in words, in an attention sublayer; empty where that has no such signal."""
+    """The signal that it normalizes in words, in an attention sublayer; empty where that has no
+    such signal."""
     mlp: str
     """The signal in an MLP sublayer, in words."""
     numbers: tuple[str, str] = ("d_model", "d_model")
-    """Numbers of the signal for each token, in attention and in the MLP: a key of `Design.widths`."""
+    """Numbers of the signal for each token, in attention and in the MLP: a key of
+    `Design.widths`."""
     by_head: bool = False
     """Each head has a norm of its own, instead of one over all numbers of a token."""
 
@@ -31,12 +34,17 @@ class Site(NamedTuple):
 SITES: dict[str, Site] = {
     "input": Site("input", "attention's input", "the MLP's input"),
     "heads": Site("values", "each head's values", "", ("keys", ""), by_head=True),
-    "read": Site("last", "the input of attention's last matrix", "the input of the MLP's last matrix",
-                 ("heads", "d_mlp")),
+    "read": Site(
+        "last",
+        "the input of attention's last matrix",
+        "the input of the MLP's last matrix",
+        ("heads", "d_mlp"),
+    ),
     "output": Site("output", "attention's output", "the MLP's output"),
     "sum": Site("sum", "the sum after attention", "the sum after the MLP"),
 }
-"""The sites by name, in the order of the forward pass. With `heads`, queries and keys are normalized, too."""
+"""The sites by name, in the order of the forward pass. With `heads`, queries and keys are
+normalized, too."""
 
 
 class Placement(NamedTuple):
@@ -50,7 +58,8 @@ class Placement(NamedTuple):
     """Factor on the stream, on top of the residual rule's; and the next, on the branch."""
     branch: float = 1.0
     reads: float = 1.0
-    """The branch's input, before any norm, over the stream that is shown: where streams or outputs are mixed."""
+    """The branch's input, before any norm, over the stream that is shown: where streams or outputs
+    are mixed."""
 
     def has(self, *parts: Part) -> bool:
         """Whether one of these signals is normalized."""
@@ -113,68 +122,101 @@ HYBRID = _by_branch(normed("heads", "sum"), Placement())
 STEP_SIZE = 0.05
 """nGPT's step size at initialization."""
 POST_SHARE = 0.25
-"""Share of Mix-LN's layers that are Post-LN, from the input; the paper's best at every size it tried."""
+"""Share of Mix-LN's layers that are Post-LN, from the input; the paper's best at every size it
+tried."""
 
 PLACEMENTS: dict[str, PlacementRule] = {
     "none": PlacementRule(
-        "x + F(x)", "He et al. 2015, without their norms", sublayer=_everywhere(Placement()), final=False
+        "x + F(x)",
+        "He et al. 2015, without their norms",
+        sublayer=_everywhere(Placement()),
+        final=False,
     ),
     "pre": PlacementRule(
         "x + F(N(x))", "Pre-LN: Xiong et al. 2020, figure 1b", sublayer=_everywhere(PRE), final=True
     ),
     "post": PlacementRule(
-        "N(x + F(x))", "Post-LN: Vaswani et al. 2017, section 3.1", sublayer=_everywhere(POST), final=False
+        "N(x + F(x))",
+        "Post-LN: Vaswani et al. 2017, section 3.1",
+        sublayer=_everywhere(POST),
+        final=False,
     ),
     "peri": PlacementRule(
-        "x + N(F(N(x)))", "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025",
-        sublayer=_everywhere(PERI), final=True,
+        "x + N(F(N(x)))",
+        "Sandwich-LN: Ding et al. 2021; Peri-LN: Kim et al. 2025",
+        sublayer=_everywhere(PERI),
+        final=True,
     ),
     "peri_heads": PlacementRule(
-        "x + N(F(N(x))) with q, k and v normalized by head", "Gemma 4: Google DeepMind 2026",
-        sublayer=_by_branch(normed("input", "heads", "output"), PERI), final=True,
+        "x + N(F(N(x))) with q, k and v normalized by head",
+        "Gemma 4: Google DeepMind 2026",
+        sublayer=_by_branch(normed("input", "heads", "output"), PERI),
+        final=True,
     ),
     "branch_output": PlacementRule(
-        "x + N(F(x))", "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",
-        sublayer=_everywhere(normed("output")), final=True,
+        "x + N(F(x))",
+        "Swin v2: Liu et al. 2022; OLMo 2 2025, section 3.2",
+        sublayer=_everywhere(normed("output")),
+        final=True,
     ),
     "scaled_pre": PlacementRule(
-        "x + F(N(x) / √l) in layer l", "LayerNorm scaling: Sun et al. 2025, eq. 4",
-        sublayer=lambda index, n_layers: PRE._replace(scale=(index // 2 + 1) ** -0.5), final=True,
+        "x + F(N(x) / √l) in layer l",
+        "LayerNorm scaling: Sun et al. 2025, eq. 4",
+        sublayer=lambda index, n_layers: PRE._replace(scale=(index // 2 + 1) ** -0.5),
+        final=True,
     ),
     "mix": PlacementRule(
-        "post in the first quarter of the layers, then pre", "Mix-LN: Li et al. 2025, eq. 8",
-        sublayer=lambda index, n_layers: POST if index // 2 < int(POST_SHARE * n_layers) else PRE, final=True,
+        "post in the first quarter of the layers, then pre",
+        "Mix-LN: Li et al. 2025, eq. 8",
+        sublayer=lambda index, n_layers: POST if index // 2 < int(POST_SHARE * n_layers) else PRE,
+        final=True,
     ),
     "keel": PlacementRule(
-        "N(2N x + F(N(x))); layer 1: x + F(N(x)), N(x + F(N(x)))", "Keel: Chen & Wei 2026, eq. 8 and section 3.1",
-        sublayer=_keel, final=False,
+        "N(2N x + F(N(x))); layer 1: x + F(N(x)), N(x + F(N(x)))",
+        "Keel: Chen & Wei 2026, eq. 8 and section 3.1",
+        sublayer=_keel,
+        final=False,
     ),
     "hybrid": PlacementRule(
-        "N(x + A(x)) with q, k and v normalized by head, then x + MLP(x)", "HybridNorm: Zhuo et al. 2025",
-        sublayer=HYBRID, final=True,
+        "N(x + A(x)) with q, k and v normalized by head, then x + MLP(x)",
+        "HybridNorm: Zhuo et al. 2025",
+        sublayer=HYBRID,
+        final=True,
     ),
     "hybrid_star": PlacementRule(
-        "hybrid, but in layer 1 x + F(N(x))", "HybridNorm*: Zhuo et al. 2025", sublayer=_hybrid_star, final=True,
+        "hybrid, but in layer 1 x + F(N(x))",
+        "HybridNorm*: Zhuo et al. 2025",
+        sublayer=_hybrid_star,
+        final=True,
     ),
     "subln": PlacementRule(
-        "x + W N(F(N(x))), W the branch's last matrix", "SubLN, in Magneto: Wang et al. 2022, section 3",
-        sublayer=_everywhere(normed("input", "read")), final=True,
+        "x + W N(F(N(x))), W the branch's last matrix",
+        "SubLN, in Magneto: Wang et al. 2022, section 3",
+        sublayer=_everywhere(normed("input", "read")),
+        final=True,
     ),
     "normformer": PlacementRule(
-        "x + N(A(N(x))), then x + W_out N(F(N(x)))", "NormFormer, its gains at 1: Shleifer et al. 2021",
-        sublayer=_by_branch(PERI, normed("input", "read")), final=True,
+        "x + N(A(N(x))), then x + W_out N(F(N(x)))",
+        "NormFormer, its gains at 1: Shleifer et al. 2021",
+        sublayer=_by_branch(PERI, normed("input", "read")),
+        final=True,
     ),
     "ngpt": PlacementRule(
-        "N(0.95 x + 0.05 N(F(x)))", "nGPT: Loshchilov et al. 2024, table 1",
-        sublayer=_everywhere(normed("output", "sum", skip=1 - STEP_SIZE, branch=STEP_SIZE)), final=False,
+        "N(0.95 x + 0.05 N(F(x)))",
+        "nGPT: Loshchilov et al. 2024, table 1",
+        sublayer=_everywhere(normed("output", "sum", skip=1 - STEP_SIZE, branch=STEP_SIZE)),
+        final=False,
     ),
 }
 
 
 @lru_cache(maxsize=256)
 def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> frozenset[Placement]:
-    """The different placements in a stack, apart from their `scale` and `reads`: all that rules between fields ask."""
-    return frozenset(place._replace(scale=1.0) for place in {sublayer(i, n_layers) for i in range(2 * n_layers)})
+    """The different placements in a stack, apart from their `scale` and `reads`: all that rules
+    between fields ask."""
+    return frozenset(
+        place._replace(scale=1.0) for place in {sublayer(i, n_layers) for i in range(2 * n_layers)}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,9 +252,24 @@ class Norm(Option):
 
 EPSILON, SLOPE = ("norm_epsilon",), ("norm_alpha",)
 NORMS: dict[str, Norm] = {
-    "layer": Norm("(x − mean) / std", "Ba et al. 2016", EPSILON, title="LayerNorm", short="LN", centers=True),
+    "layer": Norm(
+        "(x − mean) / std", "Ba et al. 2016", EPSILON, title="LayerNorm", short="LN", centers=True
+    ),
     "rms": Norm("x / √(mean x²)", "Zhang & Sennrich 2019", EPSILON, title="RMSNorm", short="RMS"),
-    "dyt": Norm("tanh(α x)", "Dynamic Tanh: Zhu et al. 2025, section 4", SLOPE, title="Dynamic Tanh", short="DyT",
-                point="tanh"),
-    "derf": Norm("erf(α x + s), s = 0", "Derf: Chen et al. 2025", SLOPE, title="Derf", short="Derf", point="erf"),
+    "dyt": Norm(
+        "tanh(α x)",
+        "Dynamic Tanh: Zhu et al. 2025, section 4",
+        SLOPE,
+        title="Dynamic Tanh",
+        short="DyT",
+        point="tanh",
+    ),
+    "derf": Norm(
+        "erf(α x + s), s = 0",
+        "Derf: Chen et al. 2025",
+        SLOPE,
+        title="Derf",
+        short="Derf",
+        point="erf",
+    ),
 }

@@ -1,7 +1,8 @@
-"""Named designs of papers and models, as changes to `Config`: the tables of `presets.toml`, each with its source.
+"""Named designs of papers and models, as changes to `Config`: the tables of `presets.toml`, each
+with its source.
 
-A preset says what makes the design, and nothing of size, input or seeds: `preset("deepnorm", n_layers=100)`.
-"""
+A preset says what makes the design, and nothing of size, input or seeds: `preset("deepnorm",
+n_layers=100)`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Preset(NamedTuple):
     aliases: str = ""
     """Other names that somebody may look for."""
     by_width: bool = False
-    """Whether embeddings are multiplied by √d: the input's second moment is that of the default's width, and grows."""
+    """Whether embeddings are multiplied by √d: the input's second moment is that of the default's
+    width, and grows."""
 
 
 def _letters(text: str) -> str:
@@ -43,33 +45,50 @@ def _letters(text: str) -> str:
 
 
 class Presets(dict[str, Preset]):
-    """Named designs: a key is an argument of `preset`, a value has words, source and differences."""
+    """Named designs: a key is an argument of `preset`, a value has words, source and
+    differences."""
 
     def grouped(self) -> list[tuple[str, str, Preset]]:
         """Words of the group, name and row of each design, group by group."""
-        return [(words, name, row) for group, words in GROUPS.items() for name, row in self.items()
-                if row.group == group]
+        return [
+            (words, name, row)
+            for group, words in GROUPS.items()
+            for name, row in self.items()
+            if row.group == group
+        ]
 
     def near(self, text: str) -> list[str]:
-        """Up to three names: of designs whose name, title, alias or source begins with the text, else of similar words.
+        """Up to three names: of designs whose name, title, alias or source begins with the text,
+        else of similar words.
 
         Case, spaces and punctuation do not matter.
         """
         if not (wanted := _letters(text)):
             return []
-        spelled = [(_letters(word), name) for name, row in self.items()
-                   for word in (name, row.title, *row.aliases.split(), *row.source.split())]
-        begins = sorted((name for word, name in spelled if word.startswith(wanted)),
-                        key=lambda name: not _letters(name).startswith(wanted))
+        spelled = [
+            (_letters(word), name)
+            for name, row in self.items()
+            for word in (name, row.title, *row.aliases.split(), *row.source.split())
+        ]
+        begins = sorted(
+            (name for word, name in spelled if word.startswith(wanted)),
+            key=lambda name: not _letters(name).startswith(wanted),
+        )
         similar = get_close_matches(wanted, {word for word, _ in spelled})
-        return list(dict.fromkeys(begins or [name for match in similar for word, name in spelled if word == match]))[:3]
+        return list(
+            dict.fromkeys(
+                begins or [name for match in similar for word, name in spelled if word == match]
+            )
+        )[:3]
 
     def __repr__(self) -> str:
         groups: dict[str, list[str]] = {}
         for words, name, _ in self.grouped():
             groups.setdefault(words, []).append(name)
-        return "\n".join(fill(f"{words}: {', '.join(names)}", 100, subsequent_indent="  ")
-                         for words, names in groups.items())
+        return "\n".join(
+            fill(f"{words}: {', '.join(names)}", 100, subsequent_indent="  ")
+            for words, names in groups.items()
+        )
 
     def _repr_html_(self) -> str:
         header = ("Name", "Design", "Words", "Differs", "Source")
@@ -80,14 +99,21 @@ class Presets(dict[str, Preset]):
         """A row a design, by its name; columns as `Preset` has them."""
         import pandas as pd
 
-        return pd.DataFrame(list(self.values()), index=pd.Index(self, name="name"), columns=list(Preset._fields))
+        return pd.DataFrame(
+            list(self.values()), index=pd.Index(self, name="name"), columns=list(Preset._fields)
+        )
 
 
 GROUPS: Mapping[str, str] = {
-    "model": "Real models", "norm": "Norms and their place", "residual": "Residual and streams",
-    "attention": "Attention and positions", "mlp": "MLP",
+    "model": "Real models",
+    "norm": "Norms and their place",
+    "residual": "Residual and streams",
+    "attention": "Attention and positions",
+    "mlp": "MLP",
 }
 """Groups of designs, in the order of a list, and their words."""
 
 TABLE = Path(__file__).with_name("presets.toml")
-PRESETS = Presets({name: Preset(**row) for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()})
+PRESETS = Presets(
+    {name: Preset(**row) for name, row in tomllib.loads(TABLE.read_text(encoding="utf-8")).items()}
+)

@@ -1,4 +1,5 @@
-"""`Kernels`: the Python processes of a server's visitors: how many there may be, and when each ends."""
+"""`Kernels`: the Python processes of a server's visitors: how many there may be, and when each
+ends."""
 
 # mypy: disallow-untyped-calls = False
 # Much of jupyter_server has no types.
@@ -29,29 +30,39 @@ from explorer.memory import LEDGER, PAGE, Ledger, environment
 from explorer.serve.visits import Connection
 
 GRACE = 50.0
-"""Seconds that a kernel waits for its page: a network that fails for a moment must not end a visit."""
+"""Seconds that a kernel waits for its page: a network that fails for a moment must not end a
+visit."""
 RETURN = 5.0
-"""Seconds where the browser said that it goes to another page; a proxy that restarts may say so, too."""
+"""Seconds where the browser said that it goes to another page; a proxy that restarts may say so,
+too."""
 IDLE = 3600.0
 """Seconds after which a kernel ends whose page is open, but neither sends nor is sent anything."""
 ASKED = 60.0
-"""Seconds before that at which the page asks whether anybody is there; half of them all where they are few."""
+"""Seconds before that at which the page asks whether anybody is there; half of them all where they
+are few."""
 AT_ONCE = 2
 """Kernels that start at the same time; more would only be slower together."""
 LINE = 50.0
 """Seconds that a visitor waits in line for a kernel to start; a proxy gives up after 60."""
 LONGEST_START, SETTLED, GLANCE = 30.0, 0.2, 0.1
-"""Seconds: a start takes no longer than the first; it is over when the kernel has been idle for the second."""
+"""Seconds: a start takes no longer than the first; it is over when the kernel has been idle for the
+second."""
 HEARTBEAT = 10.0
 """Seconds in which a kernel answers that waits for a visitor, however busy the machine is."""
-STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+STOPPED = {
+    psutil.STATUS_STOPPED,
+    psutil.STATUS_TRACING_STOP,
+    psutil.STATUS_ZOMBIE,
+    psutil.STATUS_DEAD,
+}
 """States of a process that runs no further."""
 UNSENT = 16_000_000
 """Bytes of messages that are kept for a page that is out of reach."""
 
 
 class NoRoomError(Exception):
-    """There can be no further page now: the reason in a word, and a sentence for the visitor who asked for a page."""
+    """There can be no further page now: the reason in a word, and a sentence for the visitor who
+    asked for a page."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -61,15 +72,19 @@ class NoRoomError(Exception):
 class Kernels(AsyncMappingKernelManager):
     """The visitors' kernels.
 
-    One without a page ends: at once when the page says so, else after `grace` seconds. One whose page has been idle for
-    `idle` seconds ends, too.
-    """
+    One without a page ends: at once when the page says so, else after `grace` seconds. One whose
+    page has been idle for `idle` seconds ends, too."""
 
-    max_pages = Int(100, config=True, help="Visitors' pages at a time, without the kernels that wait for a visitor.")
+    max_pages = Int(
+        100,
+        config=True,
+        help="Visitors' pages at a time, without the kernels that wait for a visitor.",
+    )
     ready, draining = False, False
     """Whether a first kernel has run the notebook; whether the server is about to end."""
     memory: Mapping[str, int] = {}
-    """Bytes that each kernel and its processes have for themselves, when they were last looked at."""
+    """Bytes that each kernel and its processes have for themselves, when they were last looked
+    at."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -88,18 +103,25 @@ class Kernels(AsyncMappingKernelManager):
         self._left: dict[str, float] = {}
         """When a browser said that it leaves the page of a kernel, in the same seconds."""
         self._unsent: dict[str, list[tuple[str, Any]]] = {}
-        """Messages that are kept for a page that is out of reach, with the name of their channel."""
+        """Messages that are kept for a page that is out of reach, with the name of their
+        channel."""
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._runs: set[str] = set()
-        """Kernels that run a lesson's cells: their pages show the text already, and the next kernel may start."""
+        """Kernels that run a lesson's cells: their pages show the text already, and the next kernel
+        may start."""
 
-    # --- how many there may be --------------------------------------------------------------------------------
+    # --- how many there may be
+    # --------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
         """Kernels that wait for a visitor."""
         manager: Any = self  # Voilà adds the pool in a class of its own
-        return int(manager.get_pool_size(os.path.relpath(manager.parent.notebook_path, manager.parent.root_dir)))
+        return int(
+            manager.get_pool_size(
+                os.path.relpath(manager.parent.notebook_path, manager.parent.root_dir)
+            )
+        )
 
     @property
     def pages(self) -> int:
@@ -117,13 +139,17 @@ class Kernels(AsyncMappingKernelManager):
         if self.draining:
             raise NoRoomError("draining", "This server is about to be restarted.")
         if self.pages + ahead >= self.max_pages:
-            raise NoRoomError("full", f"Every page that this server can show at a time is in use ({self.max_pages}).")
+            raise NoRoomError(
+                "full",
+                f"Every page that this server can show at a time is in use ({self.max_pages}).",
+            )
 
     async def start_kernel(self, *, kernel_id: str | None = None, **options: Any) -> str:  # type: ignore[override]
         """Starts a kernel when its turn comes, and returns its id.
 
         Raises:
-            NoRoomError: there are as many pages as there may be, memory is short, or too many kernels start.
+            NoRoomError: there are as many pages as there may be, memory is short, or too many
+            kernels start.
         """
         kernel_id = kernel_id or str(uuid.uuid4())
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
@@ -132,20 +158,27 @@ class Kernels(AsyncMappingKernelManager):
         self._expected.add(kernel_id)
         try:
             if not await self._claim() and not preheated:
-                raise NoRoomError("memory", "Other visitors' computations take all memory that this server has.")
+                raise NoRoomError(
+                    "memory", "Other visitors' computations take all memory that this server has."
+                )
             try:
                 async with asyncio.timeout(None if preheated else LINE):
                     await self._turns.acquire()
             except TimeoutError:
-                raise NoRoomError("starting", "Many pages are being opened at this moment.") from None
+                raise NoRoomError(
+                    "starting", "Many pages are being opened at this moment."
+                ) from None
             # A visitor who leaves meanwhile must not leave a process behind that nobody knows.
-            return await asyncio.shield(asyncio.ensure_future(self._start(kernel_id, preheated, options)))
+            return await asyncio.shield(
+                asyncio.ensure_future(self._start(kernel_id, preheated, options))
+            )
         except BaseException:
             self._expected.discard(kernel_id)
             raise
 
     async def _start(self, kernel_id: str, preheated: bool, options: dict[str, Any]) -> str:
-        """Starts a kernel whose turn it is, and lets the next one start when this one has run its notebook."""
+        """Starts a kernel whose turn it is, and lets the next one start when this one has run its
+        notebook."""
         try:
             await super().start_kernel(kernel_id=kernel_id, **options)
         except BaseException:
@@ -157,12 +190,15 @@ class Kernels(AsyncMappingKernelManager):
             self._preheated.add(kernel_id)
         with suppress(OSError):  # Linux: where memory runs out, a page ends and not the server
             kernel: Any = self.get_kernel(kernel_id)
-            Path(f"/proc/{kernel.provisioner.pid}/oom_score_adj").write_text("1000", encoding="ascii")
+            Path(f"/proc/{kernel.provisioner.pid}/oom_score_adj").write_text(
+                "1000", encoding="ascii"
+            )
         IOLoop.current().spawn_callback(self._end_turn, kernel_id)
         return kernel_id
 
     def run(self, kernel_id: str) -> None:
-        """Notes that a lesson's cells run, which may take minutes: the start of their kernel is over."""
+        """Notes that a lesson's cells run, which may take minutes: the start of their kernel is
+        over."""
         self._runs.add(kernel_id)
 
     def has_run(self, kernel_id: str) -> bool:
@@ -176,12 +212,15 @@ class Kernels(AsyncMappingKernelManager):
             left -= GLANCE
             if kernel_id not in self or kernel_id in self._runs:
                 break
-            quiet = quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
+            quiet = (
+                quiet + GLANCE if self.kernel_model(kernel_id)["execution_state"] == "idle" else 0.0
+            )
         self.ready = True
         self._turns.release()
 
     async def _claim(self) -> bool:
-        """Claims memory for all kernels from the server's ledger; another process may hold it for a moment.
+        """Claims memory for all kernels from the server's ledger; another process may hold it for a
+        moment.
 
         A plain Voilà with our settings has none.
         """
@@ -189,7 +228,9 @@ class Kernels(AsyncMappingKernelManager):
             return True
         size = PAGE * len(self._expected.union(self.list_kernel_ids()))
         try:
-            return await IOLoop.current().run_in_executor(None, Ledger(os.environ[LEDGER]).claim, size)
+            return await IOLoop.current().run_in_executor(
+                None, Ledger(os.environ[LEDGER]).claim, size
+            )
         except Timeout:
             return False
 
@@ -202,18 +243,25 @@ class Kernels(AsyncMappingKernelManager):
                 owners[pid] = kernel_id
         self.memory = await IOLoop.current().run_in_executor(None, own_memory, owners)
         for kernel_id, size in self.memory.items():
-            if size > self.most_memory and kernel_id in self._visited:  # before, no page would hear why
+            if (
+                size > self.most_memory and kernel_id in self._visited
+            ):  # before, no page would hear why
                 most = f"{self.most_memory / 1e6:,.0f} MB"
-                await self.end(kernel_id, f"This page took more memory than a visitor may have here ({most}).")
+                await self.end(
+                    kernel_id, f"This page took more memory than a visitor may have here ({most})."
+                )
 
-    # --- which are fit for a visitor --------------------------------------------------------------------------
+    # --- which are fit for a visitor
+    # --------------------------------------------------------------------------
 
     def give(self, kernel_id: str) -> None:
-        """Notes that a kernel which waited is a visitor's from now on: it may be slow, and must not be ended for it."""
+        """Notes that a kernel which waited is a visitor's from now on: it may be slow, and must not
+        be ended for it."""
         self._preheated.discard(kernel_id)
 
     async def bury(self, *, listen: bool = False) -> None:
-        """Ends the kernels that were killed, and of those that wait for a visitor also the stopped ones.
+        """Ends the kernels that were killed, and of those that wait for a visitor also the stopped
+        ones.
 
         A visitor whose page is not connected yet would wait for ever.
 
@@ -222,22 +270,32 @@ class Kernels(AsyncMappingKernelManager):
         """
         for kernel_id in self.list_kernel_ids():
             with suppress(HTTPError, KeyError):  # it has ended while another was looked at
-                lives = await self._runs_on(kernel_id) and (not listen or await self._beats(kernel_id))
+                lives = await self._runs_on(kernel_id) and (
+                    not listen or await self._beats(kernel_id)
+                )
                 if not lives:
                     await self.end(kernel_id, "It was killed: memory may have run out.")
 
     async def _runs_on(self, kernel_id: str) -> bool:
-        """Whether a kernel's process runs; one that waits for a visitor must not stand still either."""
+        """Whether a kernel's process runs; one that waits for a visitor must not stand still
+        either."""
         if not await ensure_async(self.is_alive(kernel_id)):
             return False
         kernel: Any = self.get_kernel(kernel_id)
         with suppress(psutil.NoSuchProcess):
-            return kernel_id not in self._preheated or psutil.Process(kernel.provisioner.pid).status() not in STOPPED
+            return (
+                kernel_id not in self._preheated
+                or psutil.Process(kernel.provisioner.pid).status() not in STOPPED
+            )
         return False
 
     async def _beats(self, kernel_id: str) -> bool:
-        """Whether the heart of a kernel beats that waits for a visitor, unless it only just starts."""
-        if kernel_id not in self._preheated or self.kernel_model(kernel_id)["execution_state"] == "starting":
+        """Whether the heart of a kernel beats that waits for a visitor, unless it only just
+        starts."""
+        if (
+            kernel_id not in self._preheated
+            or self.kernel_model(kernel_id)["execution_state"] == "starting"
+        ):
             return True
         beat = asyncio.Event()
         kernel: Any = self.get_kernel(kernel_id)
@@ -252,7 +310,8 @@ class Kernels(AsyncMappingKernelManager):
             stream.close(linger=0)
         return True
 
-    # --- when each ends ---------------------------------------------------------------------------------------
+    # --- when each ends
+    # ---------------------------------------------------------------------------------------
 
     def notify_connect(self, kernel_id: str) -> None:
         """Notes that a page has come, or come back."""
@@ -264,23 +323,30 @@ class Kernels(AsyncMappingKernelManager):
         """Notes that a page has gone, or is out of reach."""
         super().notify_disconnect(kernel_id)
         now = self._without_page[kernel_id] = IOLoop.current().time()
-        # Firefox closes a connection as one that is left while its page still runs. The page may then open another,
-        # which breaks off without a word when the browser ends the page's process.
+        # Firefox closes a connection as one that is left while its page still runs. The page may
+        # then open another, which breaks off without a word when the browser ends the page's
+        # process.
         if now - self._left.get(kernel_id, -math.inf) < RETURN:
             self.leave(kernel_id)
 
     def leave(self, kernel_id: str) -> None:
-        """Notes that a browser has left its page. Firefox may end a page's process before it sends the goodbye."""
+        """Notes that a browser has left its page. Firefox may end a page's process before it sends
+        the goodbye."""
         now = self._left[kernel_id] = IOLoop.current().time()
         self._without_page[kernel_id] = now - max(0.0, self.grace - RETURN)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
-        """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked often."""
-        # One may have ended while another of the same round was looked at, or have no time yet while it is made.
+        """Ends a kernel without a page, busy or not, and one whose page does nothing. Asked
+        often."""
+        # One may have ended while another of the same round was looked at, or have no time yet
+        # while it is made.
         if kernel_id not in self or not self.get_kernel(kernel_id).trait_has_value("last_activity"):
             return
         model = self.kernel_model(kernel_id)
-        being_made = kernel_id not in self._visited and model["execution_state"] in ("starting", "busy")
+        being_made = kernel_id not in self._visited and model["execution_state"] in (
+            "starting",
+            "busy",
+        )
         if model["connections"] > 0 or being_made:
             self._without_page.pop(kernel_id, None)
             kernel: Any = self.get_kernel(kernel_id)
@@ -293,7 +359,8 @@ class Kernels(AsyncMappingKernelManager):
                 await self.end(kernel_id)
 
     async def end(self, kernel_id: str, reason: str = "") -> None:
-        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that has ended.
+        """Ends a kernel with whatever it computes, and tells its page; nothing happens to one that
+        has ended.
 
         Args:
             reason: a sentence that the page shows.
@@ -303,7 +370,12 @@ class Kernels(AsyncMappingKernelManager):
         with suppress(HTTPError, KeyError):
             await self.shutdown_kernel(kernel_id, now=True)
         if begun := self._visited.pop(kernel_id, None):
-            note("ended", pages=self.pages, seconds=round(IOLoop.current().time() - begun), reason=reason or "left")
+            note(
+                "ended",
+                pages=self.pages,
+                seconds=round(IOLoop.current().time() - begun),
+                reason=reason or "left",
+            )
         self._preheated.discard(kernel_id)
         self._runs.discard(kernel_id)
         self._without_page.pop(kernel_id, None)
@@ -312,14 +384,16 @@ class Kernels(AsyncMappingKernelManager):
         await self._claim()
 
     async def shutdown_all(  # type: ignore[override] # Jupyter takes either kind
-        self, now: bool = False,  # noqa: ARG002 - the server ends: nobody waits for a kernel
+        self,
+        now: bool = False,  # noqa: ARG002 - the server ends: nobody waits for a kernel
     ) -> None:
         """Ends every kernel at once, also those that are only starting."""
         for kernel_id in self.list_kernel_ids():
             await self.end(kernel_id, "The server has been stopped.")
 
     async def drain(self, seconds: float) -> None:
-        """Lets no further page be made, and waits until those that are open are left, at most so many seconds."""
+        """Lets no further page be made, and waits until those that are open are left, at most so
+        many seconds."""
         self.draining, left = True, seconds
         note("draining", pages=self.pages, seconds=seconds)
         for kernel_id in list(self._preheated):
@@ -329,10 +403,12 @@ class Kernels(AsyncMappingKernelManager):
             left -= GLANCE
         await self.shutdown_all()
 
-    # --- messages for a page that is out of reach -------------------------------------------------------------
+    # --- messages for a page that is out of reach
+    # -------------------------------------------------------------
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
-        """Keeps messages for a page whose connection broke, up to `UNSENT` bytes; beyond, its kernel ends."""
+        """Keeps messages for a page whose connection broke, up to `UNSENT` bytes; beyond, its
+        kernel ends."""
         if not channels:  # the connection was never made
             return
         super().start_buffering(kernel_id, session_key, channels)
@@ -351,7 +427,8 @@ class Kernels(AsyncMappingKernelManager):
             stream.on_recv(lambda message, name=name: keep(name, message))
 
     def get_buffer(self, kernel_id: str, session_key: str) -> dict[str, Any] | None:
-        """Messages that were kept for a page that comes back, and the channels that it had; None for another page."""
+        """Messages that were kept for a page that comes back, and the channels that it had; None
+        for another page."""
         buffer: dict[str, Any] | None = super().get_buffer(kernel_id, session_key)
         if buffer:
             buffer["buffer"] = self._unsent.pop(kernel_id, [])
@@ -359,10 +436,11 @@ class Kernels(AsyncMappingKernelManager):
 
 
 def own_memory(owners: Mapping[int, str]) -> Counter[str]:
-    """Bytes that processes, and all that they have started, share with nobody (USS), by their owner.
+    """Bytes that processes, and all that they have started, share with nobody (USS), by their
+    owner.
 
-    These are free when the owner ends. What a kernel shares with the process of which it is a fork does not count.
-    """
+    These are free when the owner ends. What a kernel shares with the process of which it is a fork
+    does not count."""
     children, total = defaultdict[int, list[int]](list), Counter[str]()
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -24,16 +24,29 @@ PROXIES = ("x-forwarded-", "x-real-ip", "forwarded", "via")
 """Beginnings of the headers by which a proxy says that it asks for somebody else."""
 REGISTRY = CollectorRegistry()
 """The numbers of this server alone; those of jupyter_server are in the library's own registry."""
-REFUSED = Counter("explorer_refused", "Requests and connections that were refused, by reason.", ["reason"],
-                  registry=REGISTRY)
+REFUSED = Counter(
+    "explorer_refused",
+    "Requests and connections that were refused, by reason.",
+    ["reason"],
+    registry=REGISTRY,
+)
 DIED = Counter("explorer_workers_died", "Workers that died and were replaced.", registry=REGISTRY)
-MADE = Summary("explorer_page_seconds", "Seconds from a visitor's request to the end of the page.", registry=REGISTRY)
-FAULTS = Counter("explorer_faults", "Faults of the server that were caught, and told in the log.", registry=REGISTRY)
+MADE = Summary(
+    "explorer_page_seconds",
+    "Seconds from a visitor's request to the end of the page.",
+    registry=REGISTRY,
+)
+FAULTS = Counter(
+    "explorer_faults",
+    "Faults of the server that were caught, and told in the log.",
+    registry=REGISTRY,
+)
 _refused_at: dict[str, float] = {}
 
 
 def refused(reason: str) -> None:
-    """Counts a refusal, and notes it, each reason once a second at most: whoever is refused could fill a disk."""
+    """Counts a refusal, and notes it, each reason once a second at most: whoever is refused could
+    fill a disk."""
     REFUSED.labels(reason).inc()
     if time.monotonic() - _refused_at.get(reason, -SELDOM) >= SELDOM:
         _refused_at[reason] = time.monotonic()
@@ -62,7 +75,8 @@ def is_address(host: str) -> bool:
 
 
 class Metrics(RequestHandler):
-    """Handler of the numbers: for certain networks, and for no proxy that asks on behalf of a visitor."""
+    """Handler of the numbers: for certain networks, and for no proxy that asks on behalf of a
+    visitor."""
 
     def initialize(self, readers: Sequence[str]) -> None:
         """Takes the networks whose addresses may read."""
@@ -77,10 +91,11 @@ class Metrics(RequestHandler):
         self.finish(generate_latest(REGISTRY))
 
     def _may_read(self) -> bool:
-        """Whether the request comes from a reader's address itself, and names the server as only a reader does.
+        """Whether the request comes from a reader's address itself, and names the server as only a
+        reader does.
 
-        A proxy on this machine has such an address, too; it says for whom it asks, or passes on the public name.
-        """
+        A proxy on this machine has such an address, too; it says for whom it asks, or passes on the
+        public name."""
         host, names = self.request.host_name, [name.lower() for name in self.request.headers]
         passed_on = any(name.startswith(PROXIES) for name in names)
         local = host.lower() == "localhost" or is_address(host)

@@ -1,4 +1,5 @@
-"""Handler of plotly.js: of `explorer serve`, and of any notebook server of the environment, as an extension of it."""
+"""Handler of plotly.js: of `explorer serve`, and of any notebook server of the environment, as an
+extension of it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ PART = 64_000
 
 
 class PlotlyScript(RequestHandler):
-    """Handler of plotly.js, which every page of this version needs: the same bytes for everyone, for a year."""
+    """Handler of plotly.js, which every page of this version needs: the same bytes for everyone,
+    for a year."""
 
     @allow_unauthenticated
     async def get(self) -> None:
@@ -43,7 +45,8 @@ def handler(base: str) -> tuple[str, type[PlotlyScript]]:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    """This module as a Jupyter server extension, which `jupyter_server_config.d` enables in the whole environment."""
+    """This module as a Jupyter server extension, which `jupyter_server_config.d` enables in the
+    whole environment."""
     return [{"module": __name__}]
 
 

@@ -1,8 +1,7 @@
 """`Server`: Voilà for people whom nobody knows: who is given a page, and what a request may cost.
 
-Voilà and jupyter_server limit neither connections nor kernels, and answer some addresses with an error of their own.
-SECURITY.md says what this is for, and which test holds each promise.
-"""
+Voilà and jupyter_server limit neither connections nor kernels, and answer some addresses with an
+error of their own. SECURITY.md says what this is for, and which test holds each promise."""
 
 # mypy: disallow-untyped-calls = False
 # Much of Voilà and jupyter_server has no types.
@@ -36,7 +35,14 @@ from tornado.httputil import HTTPHeaders, HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.iostream import IOStream
 from tornado.routing import AnyMatches, HostMatches, Matcher, Rule, RuleRouter
-from tornado.web import Application, HTTPError, OutputTransform, RedirectHandler, RequestHandler, authenticated
+from tornado.web import (
+    Application,
+    HTTPError,
+    OutputTransform,
+    RedirectHandler,
+    RequestHandler,
+    authenticated,
+)
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from traitlets import Int, List, Unicode
 from voila.app import Voila
@@ -56,15 +62,18 @@ from explorer.serve.visits import Connection
 from explorer.tasks.pool import Pool
 
 HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
-"""Bytes of a request's head and of its body (files come over the websocket), and of what is read ahead."""
+"""Bytes of a request's head and of its body (files come over the websocket), and of what is read
+ahead."""
 SILENCE = 20.0
 """Seconds in which a request must be there, and after which a connection without one is closed."""
 REQUEST = 1_000
 """Bytes of the message by which a page asks for a lesson's cells, at most."""
 TRAIN, SKIP = "train", "skip-execution"
-"""The tag of cells that wait until a visitor wants them, and nbclient's own of cells that are not to run."""
+"""The tag of cells that wait until a visitor wants them, and nbclient's own of cells that are not
+to run."""
 STALLED = 120.0
-"""Seconds after which a connection may be closed that does not take its answer, where others wait for a place."""
+"""Seconds after which a connection may be closed that does not take its answer, where others wait
+for a place."""
 SILENT = logging.getLogger("explorer.nobody")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
@@ -72,12 +81,24 @@ LINE_COOKIE = "explorer-line"
 MOST_IN_LINE = 200
 """Visitors in line, at most."""
 NEW, PRESENT, KEPT = 14.0, 25.0, 120.0
-"""Seconds since a visitor asked last, beyond which others go ahead, and beyond which the place is lost.
+"""Seconds since a visitor asked last, beyond which others go ahead, and beyond which the place is
+lost.
 
-A page asks again every 15 seconds, in a tab that nobody sees once a minute. Others go ahead sooner of somebody who has
-not come back yet: a browser that keeps no token is new each time, and must not wait for itself.
-"""
-ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+A page asks again every 15 seconds, in a tab that nobody sees once a minute. Others go ahead sooner
+of somebody who has not come back yet: a browser that keeps no token is new each time, and must not
+wait for itself. """
+ORDINALS = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+]
 AGAIN = 15
 """Seconds after which a page that could not be given asks again."""
 
@@ -88,11 +109,13 @@ def is_lesson(notebook: Path) -> bool:
 
 
 class Line:
-    """Places by token, which a visitor's browser keeps. Only tokens that were made here are remembered."""
+    """Places by token, which a visitor's browser keeps. Only tokens that were made here are
+    remembered."""
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[float, float]] = {}
-        """When each visitor asked last, and for how long that counts, in the order in which they came."""
+        """When each visitor asked last, and for how long that counts, in the order in which they
+        came."""
 
     def ahead(self, token: str) -> int:
         """Visitors who come before one, or before somebody new."""
@@ -104,7 +127,8 @@ class Line:
         return count
 
     def wait(self, token: str) -> str:
-        """Has a visitor wait, and returns their token: a new one for somebody new, none where the line is full."""
+        """Has a visitor wait, and returns their token: a new one for somebody new, none where the
+        line is full."""
         now, counts = time.monotonic(), PRESENT
         self._asked = {other: last for other, last in self._asked.items() if now - last[0] < KEPT}
         if token not in self._asked:
@@ -121,7 +145,11 @@ class Line:
 
 def place(ahead: int) -> str:
     """A sentence for a visitor before whom so many others come."""
-    return f"You are {ORDINALS[ahead]} in line." if ahead < len(ORDINALS) else f"You are number {ahead + 1} in line."
+    return (
+        f"You are {ORDINALS[ahead]} in line."
+        if ahead < len(ORDINALS)
+        else f"You are number {ahead + 1} in line."
+    )
 
 
 class Page(TornadoVoilaHandler):  # type: ignore[misc]
@@ -144,7 +172,9 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             self.set_status(503)
             self.set_header("Retry-After", str(AGAIN))
             where = self._wait() if error.reason == "full" else ""
-            self.finish(self.render_template("full.html", reason=str(error), place=where, seconds=AGAIN))
+            self.finish(
+                self.render_template("full.html", reason=str(error), place=where, seconds=AGAIN)
+            )
         except asyncio.CancelledError:  # the visitor has gone
             return
 
@@ -161,15 +191,20 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
             self.making.cancel()
 
     def _must_be_a_visit(self, path: str) -> None:
-        """Refuses what browsers ask for without a person who opens the page: an image of another site, a preview."""
+        """Refuses what browsers ask for without a person who opens the page: an image of another
+        site, a preview."""
         if path:
             raise HTTPError(404)
-        site, mode, target = (self.request.headers.get(f"Sec-Fetch-{name}", usual) for name, usual in (
-            ("Site", "none"), ("Mode", "navigate"), ("Dest", "document")))
+        site, mode, target = (
+            self.request.headers.get(f"Sec-Fetch-{name}", usual)
+            for name, usual in (("Site", "none"), ("Mode", "navigate"), ("Dest", "document"))
+        )
         if site not in ("none", "same-origin") and (mode, target) != ("navigate", "document"):
             metrics.refused("another site")
             raise HTTPError(403)
-        if "prefetch" in self.request.headers.get("Sec-Purpose", self.request.headers.get("Purpose", "")):
+        if "prefetch" in self.request.headers.get(
+            "Sec-Purpose", self.request.headers.get("Purpose", "")
+        ):
             metrics.refused("loaded ahead")
             raise HTTPError(503)
 
@@ -189,8 +224,8 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
     async def _make(self) -> None:
         """Has a kernel make the page, and sends its parts as they come.
 
-        A kernel that had waited for a visitor may have been killed since: then there is another try.
-        """
+        A kernel that had waited for a visitor may have been killed since: then there is another
+        try."""
         for last in (False, True):
             begun = False
             await self.kernel_manager.bury()
@@ -212,7 +247,8 @@ class Page(TornadoVoilaHandler):  # type: ignore[misc]
 
 
 class Plain(RequestHandler):
-    """Handler whose errors are a line of text: where Voilà stands alone, Jupyter cannot draw its pages for them."""
+    """Handler whose errors are a line of text: where Voilà stands alone, Jupyter cannot draw its
+    pages for them."""
 
     def write_error(self, status_code: int, **_: Any) -> None:
         """Answers with the number and its name."""
@@ -221,7 +257,8 @@ class Plain(RequestHandler):
 
 
 class Door(WebSocketMixin, WebSocketHandler, Plain):
-    """Handler of a websocket to a kernel. Before there is one, the kernel must be there, and no other site may ask."""
+    """Handler of a websocket to a kernel. Before there is one, the kernel must be there, and no
+    other site may ask."""
 
     @property
     def asked_kernel(self) -> str:
@@ -244,18 +281,20 @@ class Channels(Door, VoilaKernelWebsocketHandler):  # type: ignore[misc]
 
 
 def keep_outputs(_: object, notebook: Any, cwd: str) -> None:  # noqa: ARG001 - Voilà calls it so
-    """Keeps what is stored of the cells that train, before Voilà clears all outputs of a notebook that it serves."""
+    """Keeps what is stored of the cells that train, before Voilà clears all outputs of a notebook
+    that it serves."""
     for cell in notebook.cells:
         if TRAIN in cell.metadata.get("tags", []):
             cell.metadata.stored = cell.outputs
 
 
 class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
-    """Handler that runs a lesson's cells for a page that shows its text already, until its visitor leaves.
+    """Handler that runs a lesson's cells for a page that shows its text already, until its visitor
+    leaves.
 
-    A kernel has one, once, which is asked for at once and in one short message. Cells that train wait for another such
-    message, so that the live figures of the page answer meanwhile. Until then the page has what is stored of them.
-    """
+    A kernel has one, once, which is asked for at once and in one short message. Cells that train
+    wait for another such message, so that the live figures of the page answer meanwhile. Until then
+    the page has what is stored of them."""
 
     running: ClassVar[dict[str, Cells]] = {}
     """The websocket of each kernel."""
@@ -280,7 +319,8 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
         await super().open(kernel_id)
 
     async def on_message(self, message_str: str | bytes) -> None:
-        """Has the cells run. Meanwhile the connection is read on, to hear when the visitor leaves."""
+        """Has the cells run. Meanwhile the connection is read on, to hear when the visitor
+        leaves."""
         IOLoop.current().remove_timeout(self.limit)
         if not self.asked and asks("execute", message_str, self.asked_kernel):
             self.kernel_manager.run(self.asked_kernel)
@@ -293,8 +333,15 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
     async def _run(self, message: str | bytes) -> None:
         """Runs the cells that do not train, and sends what comes out, or is stored, one by one."""
         lesson = self._execution_data.get(self.asked_kernel)
-        cells = [(place, cell) for place, cell in enumerate(lesson["nb"].cells)
-                 if "stored" in cell.metadata] if lesson else []
+        cells = (
+            [
+                (place, cell)
+                for place, cell in enumerate(lesson["nb"].cells)
+                if "stored" in cell.metadata
+            ]
+            if lesson
+            else []
+        )
         self.waiting = deepcopy(cells)  # Voilà takes the source out of what it has sent
         for _, cell in cells:
             cell.outputs = cell.metadata.stored
@@ -322,7 +369,8 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
             self.close()
 
     def write_message(self, message: Any, binary: bool = False) -> Any:
-        """Sends a message. To Voilà's script the lesson is longer where cells wait, or it would close at the last."""
+        """Sends a message. To Voilà's script the lesson is longer where cells wait, or it would
+        close at the last."""
         if isinstance(message, dict) and message["action"] == "execution_result":
             message["payload"]["total_cell"] += len(self.waiting)
         return super().write_message(message, binary)
@@ -357,11 +405,16 @@ class Cells(Door, ExecutionRequestHandler):  # type: ignore[misc]
     @property
     def log(self) -> Any:
         """The server's log; a cell whose kernel ended with its visitor is no error."""
-        return SILENT if self.close_code or self.running.get(self.asked_kernel) is not self else super().log
+        return (
+            SILENT
+            if self.close_code or self.running.get(self.asked_kernel) is not self
+            else super().log
+        )
 
 
 def asks(action: str, message: str | bytes, kernel_id: str) -> bool:
-    """Whether a message is the one by which a page asks for a lesson's cells, or for those that train."""
+    """Whether a message is the one by which a page asks for a lesson's cells, or for those that
+    train."""
     try:
         return bool(json.loads(message) == {"action": action, "payload": {"kernel_id": kernel_id}})
     except (ValueError, RecursionError):
@@ -369,7 +422,8 @@ def asks(action: str, message: str | bytes, kernel_id: str) -> bool:
 
 
 class Requests(RequestInfoSocketHandler):  # type: ignore[misc]
-    """Voilà's store of requests for kernels that ask for theirs. Ours ask their browser: nobody would take one out."""
+    """Voilà's store of requests for kernels that ask for theirs. Ours ask their browser: nobody
+    would take one out."""
 
     @classmethod
     def forget(cls) -> None:
@@ -378,7 +432,8 @@ class Requests(RequestInfoSocketHandler):  # type: ignore[misc]
 
 
 class Leave(VoilaShutdownKernelHandler):  # type: ignore[misc]
-    """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's id is enough."""
+    """Handler for a page that says it is leaving. A browser's beacon carries no token; the kernel's
+    id is enough."""
 
     def check_xsrf_cookie(self) -> None:
         """Asks for no token."""
@@ -423,7 +478,8 @@ class Answer(RequestHandler):
 
 
 class Health(RequestHandler):
-    """Handler of a load balancer's question: whether visitors may come, how many are there, and how many may be."""
+    """Handler of a load balancer's question: whether visitors may come, how many are there, and how
+    many may be."""
 
     @allow_unauthenticated
     def get(self) -> None:
@@ -438,7 +494,11 @@ class Health(RequestHandler):
             status = "no workers"
         self.set_status(200 if status == "ok" else 503)
         self.set_header("Cache-Control", "no-store")
-        numbers = {"pages": kernels.pages, "max_pages": kernels.max_pages, "waiting": kernels.waiting}
+        numbers = {
+            "pages": kernels.pages,
+            "max_pages": kernels.max_pages,
+            "waiting": kernels.waiting,
+        }
         if pool:
             numbers |= {"workers": pool.alive, "tasks_waiting": pool.waiting}
         self.finish({"status": status, **numbers})
@@ -447,7 +507,8 @@ class Health(RequestHandler):
 
 
 class Visitors(VoilaIdentityProvider):  # type: ignore[misc]
-    """All visitors are nobody in particular. Jupyter gives each a name, in a cookie that stays for 30 days."""
+    """All visitors are nobody in particular. Jupyter gives each a name, in a cookie that stays for
+    30 days."""
 
     def get_user(self, handler: Any) -> User:  # noqa: ARG002 - whoever asks
         """The one user that there is."""
@@ -455,14 +516,19 @@ class Visitors(VoilaIdentityProvider):  # type: ignore[misc]
 
 
 class SafeHeaders(OutputTransform):
-    """Adds the headers that Jupyter sends with its own answers to all others: files, refusals, errors."""
+    """Adds the headers that Jupyter sends with its own answers to all others: files, refusals,
+    errors."""
 
     def __init__(self, added: Mapping[str, str], request: HTTPServerRequest) -> None:
         super().__init__(request)
         self.added = added
 
     def transform_first_chunk(
-        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool,  # noqa: ARG002 - of the protocol
+        self,
+        status_code: int,
+        headers: HTTPHeaders,
+        chunk: bytes,
+        finishing: bool,  # noqa: ARG002 - of the protocol
     ) -> tuple[int, HTTPHeaders, bytes]:
         """Adds them to an answer's head."""
         for name, text in self.added.items():
@@ -483,14 +549,20 @@ class TemplateFile(TemplateStaticFileHandler):  # type: ignore[misc]
 class Front(HTTPServer):
     """Takes the connections: so many at a time, and none for long that says nothing.
 
-    Where there are as many as there may be, the one goes that has waited longest without having sent a whole request,
-    else one that has not taken its answer for minutes. Websockets do not count here: a kernel has one.
-    """
+    Where there are as many as there may be, the one goes that has waited longest without having
+    sent a whole request, else one that has not taken its answer for minutes. Websockets do not
+    count here: a kernel has one."""
 
     def initialize(self, handler: RuleRouter, most: int) -> None:  # type: ignore[override]
         """Takes what answers, and how many connections there may be."""
-        super().initialize(handler, max_header_size=HEAD, max_body_size=BODY, body_timeout=SILENCE,
-                           idle_connection_timeout=SILENCE, max_buffer_size=BUFFER)
+        super().initialize(
+            handler,
+            max_header_size=HEAD,
+            max_body_size=BODY,
+            body_timeout=SILENCE,
+            idle_connection_timeout=SILENCE,
+            max_buffer_size=BUFFER,
+        )
         self.most = most
         self.since: dict[IOStream, float] = {}
         """Connections, oldest first, and since when each is open."""
@@ -511,7 +583,9 @@ class Front(HTTPServer):
     def start_request(self, server_conn: object, request_conn: Any) -> HTTPMessageDelegate:
         """Waits for a request on a connection."""
         self.silent[request_conn.stream] = None
-        return Hearing(super().start_request(server_conn, request_conn), self.silent, request_conn.stream)
+        return Hearing(
+            super().start_request(server_conn, request_conn), self.silent, request_conn.stream
+        )
 
     def on_close(self, server_conn: Any) -> None:
         """Forgets a connection that was closed, or has become a websocket."""
@@ -521,9 +595,12 @@ class Front(HTTPServer):
 
 
 class Hearing(HTTPMessageDelegate):
-    """Takes a connection off the silent ones when a whole request has come; else hands everything on."""
+    """Takes a connection off the silent ones when a whole request has come; else hands everything
+    on."""
 
-    def __init__(self, handler: HTTPMessageDelegate, silent: dict[IOStream, None], stream: IOStream) -> None:
+    def __init__(
+        self, handler: HTTPMessageDelegate, silent: dict[IOStream, None], stream: IOStream
+    ) -> None:
         self.handler, self.silent, self.stream = handler, silent, stream
 
     def headers_received(self, start_line: Any, headers: HTTPHeaders) -> Awaitable[None] | None:
@@ -545,7 +622,8 @@ class Hearing(HTTPMessageDelegate):
 
 
 class AddressMatches(Matcher):
-    """Matches a request whose host is written as an address: no other site's name can lead to it."""
+    """Matches a request whose host is written as an address: no other site's name can lead to
+    it."""
 
     def match(self, request: Any) -> dict[str, Any] | None:
         """An empty dict where it is, else None."""
@@ -553,7 +631,8 @@ class AddressMatches(Matcher):
 
 
 class Malformed(Matcher):
-    """Matches a path that no link of ours has: one that climbs, or has signs that no file's name has."""
+    """Matches a path that no link of ours has: one that climbs, or has signs that no file's name
+    has."""
 
     def match(self, request: Any) -> dict[str, Any] | None:
         """An empty dict where it is, else None."""
@@ -586,9 +665,15 @@ class Server(Voila):  # type: ignore[misc]
     """Each has a page of its own, at its path below the folder that all are in."""
     pool: Pool | None = None
     """Computes for all visitors; None where each kernel has workers of its own."""
-    hosts = List(Unicode(), config=True, help="Names by which a request may call this server, besides any address.")
+    hosts = List(
+        Unicode(),
+        config=True,
+        help="Names by which a request may call this server, besides any address.",
+    )
     most_connections = Int(400, config=True, help="Connections at a time, without websockets.")
-    readers = List(Unicode(), list(metrics.THIS_MACHINE), config=True, help="Networks that may read /metrics.")
+    readers = List(
+        Unicode(), list(metrics.THIS_MACHINE), config=True, help="Networks that may read /metrics."
+    )
     fill: Callable[..., None] | None = None
     """Starts kernels to wait for a visitor, where there shall be some."""
 
@@ -601,7 +686,8 @@ class Server(Voila):  # type: ignore[misc]
         return [partial(SafeHeaders, self.tornado_settings["headers"])]
 
     def init_settings(self) -> dict[str, Any]:
-        """The settings; kernels that wait for a visitor are looked after by `tend`, not when one is taken."""
+        """The settings; kernels that wait for a visitor are looked after by `tend`, not when one is
+        taken."""
         settings: dict[str, Any] = super().init_settings()
         if self.voila_configuration.preheat_kernel:
             self.fill = self.kernel_manager.fill_if_needed
@@ -612,7 +698,9 @@ class Server(Voila):  # type: ignore[misc]
         settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
-        settings["log_function"] = lambda _: None  # a refusal is no fault, and a fault is told where it was raised
+        settings["log_function"] = lambda _: (
+            None
+        )  # a refusal is no fault, and a fault is told where it was raised
         self.tending = PeriodicCallback(self.tend, 1000 * self.kernel_manager.cull_interval)
         self.tending.start()
         return settings
@@ -624,10 +712,11 @@ class Server(Voila):  # type: ignore[misc]
         return *made, kernel_id
 
     async def tend(self) -> None:
-        """Replaces kernels waiting for a visitor that were taken or have died, and looks at the memory of all.
+        """Replaces kernels waiting for a visitor that were taken or have died, and looks at the
+        memory of all.
 
-        One that was taken is replaced at the next look, not at once: its visitor's page comes first.
-        """
+        One that was taken is replaced at the next look, not at once: its visitor's page comes
+        first."""
         await self.kernel_manager.bury(listen=True)
         if self.fill:
             self.fill(delay=0, notebook_name=self.kernel_manager.notebook_path)
@@ -636,7 +725,8 @@ class Server(Voila):  # type: ignore[misc]
         Requests.forget()
 
     async def drain(self, seconds: float) -> None:
-        """Ends the server when its visitors have gone, or after so many seconds; at once where it is asked again."""
+        """Ends the server when its visitors have gone, or after so many seconds; at once where it
+        is asked again."""
         if not self.kernel_manager.draining:
             self.tending.stop()
             await self.kernel_manager.drain(seconds)
@@ -645,28 +735,55 @@ class Server(Voila):  # type: ignore[misc]
     def _show_numbers(self) -> None:
         """Adds the numbers of the kernels and connections to those that an operator reads."""
         kernels = self.kernel_manager
-        metrics.show({
-            "explorer_pages": ("Visitors' pages, open or about to be.", lambda: kernels.pages),
-            "explorer_max_pages": ("Pages at a time, at most.", lambda: kernels.max_pages),
-            "explorer_kernels_waiting": ("Kernels that wait for a visitor.", lambda: kernels.waiting),
-            "explorer_kernels_memory_bytes": ("Memory of all kernels that they share with no other process (USS).",
-                                              lambda: sum(kernels.memory.values())),
-            "explorer_server_memory_bytes": ("Memory of the server's own process that it shares with no other (USS).",
-                                             lambda: psutil.Process().memory_full_info().uss),
-            "explorer_visitors_in_line": ("Visitors who wait until a page is free.", lambda: self.line.ahead("")),
-            "explorer_connections": ("HTTP connections, without websockets.", lambda: len(self.front.since)),
-            "explorer_websockets": ("Websockets to kernels.", lambda: len(Connection.newest) + len(Cells.running)),
-        })
+        metrics.show(
+            {
+                "explorer_pages": ("Visitors' pages, open or about to be.", lambda: kernels.pages),
+                "explorer_max_pages": ("Pages at a time, at most.", lambda: kernels.max_pages),
+                "explorer_kernels_waiting": (
+                    "Kernels that wait for a visitor.",
+                    lambda: kernels.waiting,
+                ),
+                "explorer_kernels_memory_bytes": (
+                    "Memory of all kernels that they share with no other process (USS).",
+                    lambda: sum(kernels.memory.values()),
+                ),
+                "explorer_server_memory_bytes": (
+                    "Memory of the server's own process that it shares with no other (USS).",
+                    lambda: psutil.Process().memory_full_info().uss,
+                ),
+                "explorer_visitors_in_line": (
+                    "Visitors who wait until a page is free.",
+                    lambda: self.line.ahead(""),
+                ),
+                "explorer_connections": (
+                    "HTTP connections, without websockets.",
+                    lambda: len(self.front.since),
+                ),
+                "explorer_websockets": (
+                    "Websockets to kernels.",
+                    lambda: len(Connection.newest) + len(Cells.running),
+                ),
+            }
+        )
         if pool := self.pool:
-            metrics.show({
-                "explorer_workers": ("Workers that can compute.", lambda: pool.alive),
-                "explorer_tasks_waiting": ("Tasks that no worker has begun.", lambda: pool.waiting),
-                "explorer_tasks_computed": ("Tasks that were computed to their end.", lambda: pool.computed),
-            })
+            metrics.show(
+                {
+                    "explorer_workers": ("Workers that can compute.", lambda: pool.alive),
+                    "explorer_tasks_waiting": (
+                        "Tasks that no worker has begun.",
+                        lambda: pool.waiting,
+                    ),
+                    "explorer_tasks_computed": (
+                        "Tasks that were computed to their end.",
+                        lambda: pool.computed,
+                    ),
+                }
+            )
             pool.on_death = metrics.worker_died
 
     def init_handlers(self) -> list[Any]:
         """The handlers, ours before Voilà's."""
+
         def at(path: str) -> str:
             return str(url_path_join(self.server_url, path))
 
@@ -676,7 +793,11 @@ class Server(Voila):  # type: ignore[misc]
             (at(r"/robots.txt"), Answer, {"status": 200, "text": "User-agent: *\nDisallow: /\n"}),
             (at(r"/favicon.ico"), Answer, {"status": 204}),  # the page brings its icon along
             (at(r"/log(?:in|out)"), Answer, {"status": 404}),  # nobody has an account here
-            (at(r"/voila/query/.*"), Answer, {"status": 404}),  # it tells kernels of requests; ours ask their browser
+            (
+                at(r"/voila/query/.*"),
+                Answer,
+                {"status": 404},
+            ),  # it tells kernels of requests; ours ask their browser
             (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
             (at(r"/api/kernels/(?P<kernel_id>[\w-]+)"), Model),
             (at(r"/voila/templates/(.*)"), TemplateFile),
@@ -686,33 +807,58 @@ class Server(Voila):  # type: ignore[misc]
         return [*own, *self._pages(), *map(guarded, super().init_handlers())]
 
     def _pages(self) -> Iterator[tuple[Any, ...]]:
-        """Handlers of the notebooks, at their paths, so that they lead to each other by relative links.
+        """Handlers of the notebooks, at their paths, so that they lead to each other by relative
+        links.
 
-        The server's own is at the root, where the links of a notebook in no folder are the same. A lesson's are not.
-        """
+        The server's own is at the root, where the links of a notebook in no folder are the same. A
+        lesson's are not."""
         for notebook in self.notebooks:
             name = notebook.relative_to(self.root_dir).as_posix()
             address = url_path_join(self.server_url, name)
             if notebook == Path(self.notebook_path) and is_lesson(notebook):
-                yield self.server_url, RedirectHandler, {"url": url_path_join(self.base_url, name), "permanent": False}
+                yield (
+                    self.server_url,
+                    RedirectHandler,
+                    {"url": url_path_join(self.base_url, name), "permanent": False},
+                )
             elif notebook == Path(self.notebook_path):
-                yield re.escape(address), RedirectHandler, {"url": self.base_url, "permanent": False}
+                yield (
+                    re.escape(address),
+                    RedirectHandler,
+                    {"url": self.base_url, "permanent": False},
+                )
                 continue
-            yield re.escape(address), Page, {
-                "notebook_path": name, "template_paths": self.template_paths, "config": self.config,
-                "voila_configuration": VoilaConfiguration(parent=self, strip_sources=not is_lesson(notebook),
-                                                          progressive_rendering=is_lesson(notebook),
-                                                          prelaunch_hook=keep_outputs)}
+            yield (
+                re.escape(address),
+                Page,
+                {
+                    "notebook_path": name,
+                    "template_paths": self.template_paths,
+                    "config": self.config,
+                    "voila_configuration": VoilaConfiguration(
+                        parent=self,
+                        strip_sources=not is_lesson(notebook),
+                        progressive_rendering=is_lesson(notebook),
+                        prelaunch_hook=keep_outputs,
+                    ),
+                },
+            )
 
     def listen(self) -> None:
         """Listens, and answers until it is stopped."""
         names = ".*" if "*" in self.hosts else "|".join(map(re.escape, self.hosts))
         refusal = "This name is not one of the server's; explorer serve --allow-host adds it.\n"
         as_here = {"transforms": self.transforms, "log_function": self.app.settings["log_function"]}
-        stranger = Application([(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})], **as_here)
+        stranger = Application(
+            [(".*", Answer, {"status": 403, "text": refusal, "refused": "another name"})], **as_here
+        )
         nothing = Application([(".*", Answer, {"status": 404})], **as_here)
-        rules = [Rule(Malformed(), nothing), Rule(HostMatches(f"(?i:{names})$"), self.app),
-                 Rule(AddressMatches(), self.app), Rule(AnyMatches(), stranger)]
+        rules = [
+            Rule(Malformed(), nothing),
+            Rule(HostMatches(f"(?i:{names})$"), self.app),
+            Rule(AddressMatches(), self.app),
+            Rule(AnyMatches(), stranger),
+        ]
         self.front = Front(RuleRouter(rules), most=self.most_connections)
         self._show_numbers()
         self.front.listen(self.port, self.ip)

@@ -1,12 +1,13 @@
-"""`Zygote`: a process that has imported what a page needs and forks a visitor's kernel in milliseconds.
+"""`Zygote`: a process that has imported what a page needs and forks a visitor's kernel in
+milliseconds.
 
-A kernel that starts by itself imports for two seconds and fills 200 MB with what every other has, too. A fork has it
-all at once, and shares the memory. Only on Linux: elsewhere a fork of a process that has used its libraries is not
-safe.
+A kernel that starts by itself imports for two seconds and fills 200 MB with what every other has,
+too. A fork has it all at once, and shares the memory. Only on Linux: elsewhere a fork of a process
+that has used its libraries is not safe.
 
-The process speaks in frames: the page's first picture, a word when it is ready, then a number for each request for a
-kernel. It ends when its stdin is closed. Its kernels go on without it, and end with the server.
-"""
+The process speaks in frames: the page's first picture, a word when it is ready, then a number for
+each request for a kernel. It ends when its stdin is closed. Its kernels go on without it, and end
+with the server."""
 
 from __future__ import annotations
 
@@ -32,8 +33,14 @@ from explorer import log
 from explorer.tasks.frames import receive, send
 from explorer.tasks.signs import Ear, Pulse
 
-IMPORTED = ("ipykernel.kernelapp", "ipykernel.debugger", "IPython.core.completer", "explorer.app.dashboard",
-            "explorer.app.first", "xarray")
+IMPORTED = (
+    "ipykernel.kernelapp",
+    "ipykernel.debugger",
+    "IPython.core.completer",
+    "explorer.app.dashboard",
+    "explorer.app.first",
+    "xarray",
+)
 """Modules that every kernel has from its start."""
 NAME = 15
 """Characters of a process's name, of which "kernel-" and the beginning of its id are made."""
@@ -49,7 +56,8 @@ class Zygote:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._life, self._held = os.pipe()
-        """A pipe of which nothing is ever written: kernels read it, and end when this process, which holds it, does."""
+        """A pipe of which nothing is ever written: kernels read it, and end when this process,
+        which holds it, does."""
         self._start()
 
     def _start(self) -> None:
@@ -57,7 +65,10 @@ class Zygote:
         inherited = [self._life] if FORKS else []
         self._process = subprocess.Popen(  # noqa: S603 - frozen modules are off wherever ipykernel starts a kernel, for its debugger
             [sys.executable, "-P", "-Xfrozen_modules=off", "-c", command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=inherited)
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=inherited,
+        )
         self._ear, self._pulse = Ear(self._process.stdout), Pulse(self._process.pid)  # type: ignore[arg-type]
         self._picture: str | None = None
         self._is_ready = False
@@ -121,7 +132,9 @@ class Fork(psutil.Process):  # type: ignore[misc]
 
     def poll(self) -> int | None:
         """None while it lives."""
-        with suppress(ChildProcessError):  # where the process that forked it has ended, it may have become ours
+        with suppress(
+            ChildProcessError
+        ):  # where the process that forked it has ended, it may have become ours
             os.waitpid(self.pid, os.WNOHANG)
         return None if self.is_running() else 0
 
@@ -149,9 +162,10 @@ class ForkProvisioner(LocalProvisioner):
         """Starts a kernel; see `LocalProvisioner`."""
         if not self.zygote:
             return await super().launch_kernel(cmd, **kwargs)
-        arguments = cmd[cmd.index("ipykernel_launcher") + 1:]
+        arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
         fork = await IOLoop.current().run_in_executor(
-            None, self.zygote.fork, arguments, kwargs["env"], str(kwargs.get("cwd", os.curdir)))
+            None, self.zygote.fork, arguments, kwargs["env"], str(kwargs.get("cwd", os.curdir))
+        )
         self.process, self.pid, self.pgid = fork, fork.pid, fork.pid
         return self.connection_info
 
@@ -169,7 +183,9 @@ def main(life: int) -> None:
     log.listen()
     for module in IMPORTED:
         import_module(module)
-    import_module("ipywidgets").register_comm_target()  # by itself it does so only where a kernel runs already
+    import_module(
+        "ipywidgets"
+    ).register_comm_target()  # by itself it does so only where a kernel runs already
     send(target, {}, picture().encode())
     rehearse()
     gc.collect()
@@ -198,7 +214,8 @@ def picture() -> str:
 
 
 def rehearse() -> None:
-    """Does what pages do, so that their kernels share what it imports and reads: a map without a value."""
+    """Does what pages do, so that their kernels share what it imports and reads: a map without a
+    value."""
     from explorer.app.map.plan import Plan
     from explorer.config import Config
     from explorer.figures.map import heat_map
@@ -206,7 +223,9 @@ def rehearse() -> None:
 
     plan = Plan()
     job = plan.job(Config())
-    heat_map(Sweep(job.config, job.fields, job.statistics).dataset(), plan.statistic, x=plan.x, y=plan.y)
+    heat_map(
+        Sweep(job.config, job.fields, job.statistics).dataset(), plan.statistic, x=plan.x, y=plan.y
+    )
 
 
 def become(request: Mapping[str, Any], life: int) -> None:
@@ -214,17 +233,23 @@ def become(request: Mapping[str, Any], life: int) -> None:
     os.setsid()
     threading.Thread(target=end_with, args=(life,), name="explorer-life", daemon=True).start()
     for number in (signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     log.listen(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
     for output in (sys.stdout, sys.stderr):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # what else is written may be a visitor's
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), output.fileno()
+        )  # what else is written may be a visitor's
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     random.seed()
     file = Path(request["arguments"][request["arguments"].index("-f") + 1])
-    Path("/proc/self/comm").write_text(file.stem[:NAME], encoding="ascii")  # as `ps` and `top` name it
+    Path("/proc/self/comm").write_text(
+        file.stem[:NAME], encoding="ascii"
+    )  # as `ps` and `top` name it
     sys.argv = ["ipykernel_launcher", *request["arguments"], "--IPKernelApp.parent_handle=0"]
     own_log: dict[str, Any] = {"loggers": {"IPKernelApp": {"handlers": [], "propagate": True}}}
     import_module("ipykernel.kernelapp").launch_new_instance(logging_config=own_log)

@@ -1,4 +1,5 @@
-"""`Cell`: one point of a sweep, and how its numbers are found. Runs in another process, and returns plain numbers."""
+"""`Cell`: one point of a sweep, and how its numbers are found. Runs in another process, and returns
+plain numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Cell(NamedTuple):
 
     @property
     def backward(self) -> bool:
-        """Whether any of the statistics is of the backward pass: without it a cell takes half the time."""
+        """Whether any of the statistics is of the backward pass: without it a cell takes half the
+        time."""
         return any(STATISTICS[name.split("@")[0]].backward for name in self.statistics)
 
     @property
@@ -81,7 +83,8 @@ class Found(NamedTuple):
     skipped: bool = False
     """Whether nobody computed it, for the reason in `failure`; another run may."""
     endings: Mapping[str, Ending] | None = None
-    """The end values whole, with standard error and notes, of a cell that is predicted or measured."""
+    """The end values whole, with standard error and notes, of a cell that is predicted or
+    measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +99,13 @@ class Origin:
     memory: Callable[[Cell], float] = lambda cell: 0.0
     """Bytes that a cell takes, about."""
     batch: int = 1
-    """Cells that are handed out together: what is found within milliseconds is not worth a message of its own."""
+    """Cells that are handed out together: what is found within milliseconds is not worth a message
+    of its own."""
 
 
 def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
-    """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each layer of a site."""
+    """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each
+    layer of a site."""
     numbers: Numbers = {}
     ends = endings(profile)
     for name in statistics:
@@ -118,8 +123,11 @@ def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
     """Names of the numbers that `read` finds."""
-    return [part for name in statistics
-            for part in ((name, f"{name}_low", f"{name}_high") if name in ENDS else (name,))]
+    return [
+        part
+        for name in statistics
+        for part in ((name, f"{name}_low", f"{name}_high") if name in ENDS else (name,))
+    ]
 
 
 def _predicted(cell: Cell, _: Stop) -> Found:
@@ -147,14 +155,22 @@ def _trained(cell: Cell, stop: Stop) -> Found:
     if not race.run(stop).finished:
         raise Stopped
     loss, change = race.verdict()[0], runner.features(held_out) - before
-    return Found({"held_out_loss": loss.final_loss, "loss_drop": race.levels.unigram - loss.final_loss,
-                  "feature_change": float(change.square().mean().sqrt()), "steps": float(loss.steps)},
-                 f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "")
+    return Found(
+        {
+            "held_out_loss": loss.final_loss,
+            "loss_drop": race.levels.unigram - loss.final_loss,
+            "feature_change": float(change.square().mean().sqrt()),
+            "steps": float(loss.steps),
+        },
+        f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "",
+    )
 
 
 def _training_seconds(cell: Cell) -> float:
     config, sizes = cell.config, cell.config.sizes
-    work = config.n_seeds * (sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes)
+    work = config.n_seeds * (
+        sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes
+    )
     steps = cell.training.steps if cell.training else 1
     return steps * (0.01 + 0.005 * config.n_layers + 1e-10 * work)
 
@@ -168,12 +184,24 @@ def _taken_by_training(cell: Cell) -> float:
 
 TRAINED = ("held_out_loss", "loss_drop", "feature_change", "steps")
 ORIGINS: Mapping[str, Origin] = {
-    "predicted": Origin(find=_predicted, names=names_of, batch=32,
-                        seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers),
-    "measured": Origin(find=_measured, names=names_of, memory=lambda cell: cell.config.sizes.memory_bytes,
-                       seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds),
-    "trained": Origin(find=_trained, names=lambda _: list(TRAINED), seconds=_training_seconds,
-                      memory=_taken_by_training),
+    "predicted": Origin(
+        find=_predicted,
+        names=names_of,
+        batch=32,
+        seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers,
+    ),
+    "measured": Origin(
+        find=_measured,
+        names=names_of,
+        memory=lambda cell: cell.config.sizes.memory_bytes,
+        seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds,
+    ),
+    "trained": Origin(
+        find=_trained,
+        names=lambda _: list(TRAINED),
+        seconds=_training_seconds,
+        memory=_taken_by_training,
+    ),
 }
 
 
@@ -187,7 +215,9 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
     Raises:
         Stopped: `stop()` said true.
     """
-    if not threads or all(cell.origin == "predicted" for cell in cells):  # theory does without torch
+    if not threads or all(
+        cell.origin == "predicted" for cell in cells
+    ):  # theory does without torch
         return [_find(cell, stop) for cell in cells]
     from explorer.measuring.sharing import torch_threads
 
@@ -211,20 +241,43 @@ def _find(cell: Cell, stop: Stop) -> Found:
 
 def body_of(cells: Sequence[Cell], threads: int | None) -> str:
     """The text of a task, with torch's threads for each cell; equal cells have equal texts."""
-    return json.dumps([threads, [
-        [cell.origin, cell.config.to_json(), cell.statistics, cell.training and cell.training.plain()]
-        for cell in cells]])
+    return json.dumps(
+        [
+            threads,
+            [
+                [
+                    cell.origin,
+                    cell.config.to_json(),
+                    cell.statistics,
+                    cell.training and cell.training.plain(),
+                ]
+                for cell in cells
+            ],
+        ]
+    )
 
 
 def compute(call: Call) -> bytes:
     """Computes cells, one after the other, in a worker."""
     threads, asked = json.loads(call.body)
-    cells = [Cell(origin, Config.from_json(config), tuple(statistics), training and Training.of(*training))
-             for origin, config, statistics, training in asked]
+    cells = [
+        Cell(
+            origin, Config.from_json(config), tuple(statistics), training and Training.of(*training)
+        )
+        for origin, config, statistics, training in asked
+    ]
     return json.dumps([result._asdict() for result in find(cells, threads, call.stop)]).encode()
 
 
 def result_of(result: bytes) -> list[Found]:
     """The results of cells, from the bytes of `compute`."""
-    return [Found(**{**cell, "endings": cell["endings"] and {
-        name: Ending(*ending) for name, ending in cell["endings"].items()}}) for cell in json.loads(result)]
+    return [
+        Found(
+            **{
+                **cell,
+                "endings": cell["endings"]
+                and {name: Ending(*ending) for name, ending in cell["endings"].items()},
+            }
+        )
+        for cell in json.loads(result)
+    ]

@@ -43,17 +43,25 @@ class Grid:
 
     Args:
         config: the design that is varied.
-        over: one to three fields of `Config`, or of `Recipe` where cells are trained, each with distinct values.
+        over: one to three fields of `Config`, or of `Recipe` where cells are trained, each with
+            distinct values.
         origins: rows of `ORIGINS`.
         statistics: see `Cell`; None is every end value.
         training: how cells are trained.
     Raises:
         TypeError: the config is none.
-        ConfigError: no such field, origin or statistic, no values, twice the same, or too many; names which.
+        ConfigError: no such field, origin or statistic, no values, twice the same, or too many;
+            names which.
     """
 
-    def __init__(self, config: Config, over: Mapping[str, Sequence[Any]], origins: Sequence[str],
-                 statistics: Sequence[str] | None, training: Training) -> None:
+    def __init__(
+        self,
+        config: Config,
+        over: Mapping[str, Sequence[Any]],
+        origins: Sequence[str],
+        statistics: Sequence[str] | None,
+        training: Training,
+    ) -> None:
         self.config, self.training = must_be(Config, "config", config), training
         self.origins = (origins,) if isinstance(origins, str) else tuple(origins)
         names = tuple(ENDS) if statistics is None else statistics
@@ -63,8 +71,15 @@ class Grid:
 
     def _check(self) -> None:
         _distinct("origins", self.origins, ORIGINS)
-        known = {**dict.fromkeys(ENDS), **{f"{row.name}@{site}": None for row in STATISTICS.values()
-                                           if not row.by_position for site in row.sites}}
+        known = {
+            **dict.fromkeys(ENDS),
+            **{
+                f"{row.name}@{site}": None
+                for row in STATISTICS.values()
+                if not row.by_position
+                for site in row.sites
+            },
+        }
         _distinct("statistics", self.statistics, known)
         if not 1 <= len(self.over) <= MOST_AXES:
             raise ConfigError(f"over must have 1 to {MOST_AXES} fields; got {len(self.over)}")
@@ -74,16 +89,21 @@ class Grid:
             if name not in self.specs:
                 raise ConfigError(f"over must have fields of Config or Recipe; got {shown(name)}")
             if name not in Config.specs() and "trained" not in self.origins:
-                raise ConfigError(f"origins must have trained to vary {name}, a field of Recipe; got "
-                                  f"{', '.join(self.origins)}")
+                raise ConfigError(
+                    f"origins must have trained to vary {name}, a field of Recipe; got "
+                    f"{', '.join(self.origins)}"
+                )
             if not values:
                 raise ConfigError(f"over must have at least one value of {name}; got none")
             if (twice := _repeated(values)) is not None:
-                raise ConfigError(f"over must have distinct values of {name}; got {shown(twice)} twice")
+                raise ConfigError(
+                    f"over must have distinct values of {name}; got {shown(twice)} twice"
+                )
 
     @property
     def specs(self) -> dict[str, Spec]:
-        """Every field that can be varied; where both records have one of a name it is the design's."""
+        """Every field that can be varied; where both records have one of a name it is the
+        design's."""
         return {**Recipe.specs(), **Config.specs()}
 
     @property
@@ -97,26 +117,42 @@ class Grid:
 
     def at(self, place: Place) -> dict[str, Any]:
         """The values of the fields at a place."""
-        return {name: values[index] for (name, values), index in zip(self.over.items(), place[1:], strict=True)}
+        return {
+            name: values[index]
+            for (name, values), index in zip(self.over.items(), place[1:], strict=True)
+        }
 
     @cached_property
     def points(self) -> dict[Place, Point]:
-        """Every place, the predicted ones first, then from coarse to fine: both ends of each axis, its middle, …"""
+        """Every place, the predicted ones first, then from coarse to fine: both ends of each axis,
+        its middle, …"""
         levels = [_levels(len(values)) for values in self.over.values()]
-        places = sorted(product(*(range(count) for count in self.shape[1:])),
-                        key=lambda place: _order([level[index] for level, index in zip(levels, place, strict=True)]))
-        origins = sorted(range(len(self.origins)), key=lambda index: list(ORIGINS).index(self.origins[index]))
+        places = sorted(
+            product(*(range(count) for count in self.shape[1:])),
+            key=lambda place: _order(
+                [level[index] for level, index in zip(levels, place, strict=True)]
+            ),
+        )
+        origins = sorted(
+            range(len(self.origins)), key=lambda index: list(ORIGINS).index(self.origins[index])
+        )
         designs = {place: self._design(self.at((0, *place))) for place in places}
-        return {(origin, *place): self._point((origin, *place), designs[place])
-                for origin in origins for place in places}
+        return {
+            (origin, *place): self._point((origin, *place), designs[place])
+            for origin in origins
+            for place in places
+        }
 
     def _design(self, values: Mapping[str, Any]) -> tuple[Config, Recipe] | ConfigError:
         """The design with some values, and its recipe, or the refusal of the rules."""
         fields = Config.specs()
         try:
-            config = self.config.replace(**{name: value for name, value in values.items() if name in fields})
+            config = self.config.replace(
+                **{name: value for name, value in values.items() if name in fields}
+            )
             recipe = self.training.recipe.replace(
-                **{name: value for name, value in values.items() if name not in fields})
+                **{name: value for name, value in values.items() if name not in fields}
+            )
         except ConfigError as error:
             return error
         return config, recipe
@@ -132,7 +168,9 @@ class Grid:
     def spec(self) -> dict[str, Any]:
         """All that decides the numbers but the version, as JSON has it."""
         record: dict[str, Any] = {
-            "config": self.config.model_dump(), "over": self.over, "origins": list(self.origins),
+            "config": self.config.model_dump(),
+            "over": self.over,
+            "origins": list(self.origins),
             "statistics": list(self.statistics),
         }
         if "trained" in self.origins:
@@ -144,7 +182,9 @@ class Grid:
         """`[origin, *over]`: what each cell is, in 32 letters; equal ones have equal numbers."""
         keys = np.full(self.shape, "", dtype="<U32")
         for place, point in self.points.items():
-            keys[place] = hashlib.sha256(f"{version} {point.cell or str(point.error)!r}".encode()).hexdigest()[:32]
+            keys[place] = hashlib.sha256(
+                f"{version} {point.cell or str(point.error)!r}".encode()
+            ).hexdigest()[:32]
         return keys
 
 
@@ -176,8 +216,10 @@ def _distinct(argument: str, names: Sequence[str], known: Mapping[str, object]) 
     """Raises ConfigError unless the names are some of those known, each once."""
     unknown = [name for name in names if name not in known]
     if unknown or not names or len(set(names)) < len(names):
-        raise ConfigError(f"{argument} must be some of {', '.join(known)}, each once; got "
-                          f"{', '.join(map(shown, unknown or names)) or 'none'}")
+        raise ConfigError(
+            f"{argument} must be some of {', '.join(known)}, each once; got "
+            f"{', '.join(map(shown, unknown or names)) or 'none'}"
+        )
 
 
 def coarse_to_fine(count: int) -> Iterator[int]:

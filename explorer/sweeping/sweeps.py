@@ -1,4 +1,5 @@
-"""`sweep`: designs over one to three fields, as one labelled dataset; `Sweep` keeps it while it grows."""
+"""`sweep`: designs over one to three fields, as one labelled dataset; `Sweep` keeps it while it
+grows."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from explorer.sweeping.workers import Here, Outside, Workers, run, workers_of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
-# `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset that they make.
+# `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset
+# that they make.
 
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ class Layout:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        variables = dict.fromkeys(name for origin in grid.origins for name in ORIGINS[origin].names(grid.statistics))
+        variables = dict.fromkeys(
+            name for origin in grid.origins for name in ORIGINS[origin].names(grid.statistics)
+        )
         self.variables = (*variables, "seconds")
         designs = [point.cell.config.n_layers for point in grid.points.values() if point.cell]
         self.layers = max(designs, default=grid.config.n_layers)
@@ -62,8 +66,11 @@ class Layout:
     @property
     def names(self) -> list[str]:
         """Name of every number of a row."""
-        return [name if length == 1 else f"{name} {layer}" for name, length in zip(
-            self.variables, self._lengths, strict=True) for layer in range(1, length + 1)]
+        return [
+            name if length == 1 else f"{name} {layer}"
+            for name, length in zip(self.variables, self._lengths, strict=True)
+            for layer in range(1, length + 1)
+        ]
 
     def pack(self, result: Found) -> Array:
         """The row of a cell; nan where there is nothing."""
@@ -81,17 +88,36 @@ class Layout:
         coordinates: dict[str, Any] = {"origin": ("origin", list(self.grid.origins))}
         for name, values in self.grid.over.items():
             about = self.grid.specs[name].about
-            coordinates[name] = (name, values, _attributes(about.label, about.unit, symbol=about.symbol))
+            coordinates[name] = (
+                name,
+                values,
+                _attributes(about.label, about.unit, symbol=about.symbol),
+            )
         variables: dict[str, Any] = {}
         for name, length in zip(self.variables, self._lengths, strict=True):
             part = numbers[..., self.starts[name] : self.starts[name] + length]
             held = ((*axes, "layer"), part) if length > 1 else (axes, part[..., 0])
             variables[name] = (*held, described(name))
-        variables["failure"] = (axes, failures.astype(str), _attributes("Why a cell has no numbers", ""))
+        variables["failure"] = (
+            axes,
+            failures.astype(str),
+            _attributes("Why a cell has no numbers", ""),
+        )
         if any(length > 1 for length in self._lengths):
-            coordinates["layer"] = ("layer", np.arange(1, self.layers + 1), _attributes("Layer", ""))
-        return xr.Dataset(variables, coordinates, {
-            "title": "Transformer Signal Explorer: a sweep", "version": version, "sweep": json.dumps(self.grid.spec())})
+            coordinates["layer"] = (
+                "layer",
+                np.arange(1, self.layers + 1),
+                _attributes("Layer", ""),
+            )
+        return xr.Dataset(
+            variables,
+            coordinates,
+            {
+                "title": "Transformer Signal Explorer: a sweep",
+                "version": version,
+                "sweep": json.dumps(self.grid.spec()),
+            },
+        )
 
 
 def described(name: str) -> dict[str, str]:
@@ -101,12 +127,17 @@ def described(name: str) -> dict[str, str]:
     bare = name.removesuffix("_low").removesuffix("_high")
     row = STATISTICS[bare.split("@")[0]]
     title = ENDS[bare].title if bare in ENDS else row.label
-    return _attributes(title + {"_low": ", lowest seed", "_high": ", highest seed"}.get(name[len(bare):], ""),
-                       row.unit, symbol=row.symbol)
+    return _attributes(
+        title + {"_low": ", lowest seed", "_high": ", highest seed"}.get(name[len(bare) :], ""),
+        row.unit,
+        symbol=row.symbol,
+    )
 
 
 def _attributes(label: str, unit: str, **others: str) -> dict[str, str]:
-    return {name: text for name, text in {"long_name": label, "units": unit, **others}.items() if text}
+    return {
+        name: text for name, text in {"long_name": label, "units": unit, **others}.items() if text
+    }
 
 
 MISSING, FOUND, FAILED = 0, 1, 2
@@ -132,12 +163,25 @@ OnCell = Callable[[CellResult], None]
 class Sweep:
     """A sweep, running, stopped or finished. Arguments and errors: see `sweep`."""
 
-    def __init__(self, config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequence[str] | None = None,
-                 executor: Executor | Workers | None = None, store: Any = None, *,
-                 origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
-                 task: Task | None = None, retry_failed: bool = False) -> None:
-        training = Training(must_be(Recipe, "recipe", Recipe() if recipe is None else recipe),
-                            must_be(Task, "task", Task() if task is None else task), steps)
+    def __init__(
+        self,
+        config: Config,
+        over: Mapping[str, Sequence[Any]],
+        statistics: Sequence[str] | None = None,
+        executor: Executor | Workers | None = None,
+        store: Any = None,
+        *,
+        origins: Sequence[str] = ("predicted", "measured"),
+        recipe: Recipe | None = None,
+        steps: int = 200,
+        task: Task | None = None,
+        retry_failed: bool = False,
+    ) -> None:
+        training = Training(
+            must_be(Recipe, "recipe", Recipe() if recipe is None else recipe),
+            must_be(Task, "task", Task() if task is None else task),
+            steps,
+        )
         if not 1 <= must_be(int, "steps", steps) <= LONGEST:
             raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
         if executor is not None and not isinstance(executor, Workers):
@@ -171,14 +215,20 @@ class Sweep:
         """How many of them are found, or have failed."""
         return int(np.count_nonzero(self.state))
 
-    def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None,
-            left_out: Callable[[Cell], str] = lambda cell: "") -> Sweep:
-        """Computes what is missing; once `stop()` says true, what is there is kept, and another run goes on.
+    def run(
+        self,
+        stop: Stop = lambda: False,
+        on_cell: OnCell = lambda cell: None,
+        left_out: Callable[[Cell], str] = lambda cell: "",
+    ) -> Sweep:
+        """Computes what is missing; once `stop()` says true, what is there is kept, and another run
+        goes on.
 
         Args:
-            stop: asked between the cells, ten times a second; where cells are computed in this process, within them.
-            on_cell: called with each cell as it is done, in the calling thread.
-            left_out: the reason not to compute a cell, which then fails with it; empty for none.
+            stop: asked between the cells, ten times a second; where cells are computed in this
+            process, within them. on_cell: called with each cell as it is done, in the calling
+            thread. left_out: the reason not to compute a cell, which then fails with it; empty for
+            none.
         Returns:
             The sweep itself.
         """
@@ -204,7 +254,8 @@ class Sweep:
         return self
 
     def _parts(self, cells: list[Cell]) -> list[tuple[list[Cell], Workers]]:
-        """Cells, and who computes them: what takes a millisecond, here, unless somebody has an executor for it."""
+        """Cells, and who computes them: what takes a millisecond, here, unless somebody has an
+        executor for it."""
         if self.executor is not None:
             return [(cells, workers_of(self.executor))] if cells else []
         quick = [cell for cell in cells if ORIGINS[cell.origin].batch > 1]
@@ -217,10 +268,18 @@ class Sweep:
         self.failures[place] = result.failure
         self.state[place] = MISSING if result.skipped else FOUND if result.numbers else FAILED
         if self.store is not None and not result.skipped:
-            self.store.write(place, np.append(self.numbers[place], self.state[place]), result.failure)
+            self.store.write(
+                place, np.append(self.numbers[place], self.state[place]), result.failure
+            )
         origin = self.grid.origins[place[0]]
-        return CellResult(origin, self.grid.at(place), result.numbers, result.failure, result.seconds,
-                          result.endings or {})
+        return CellResult(
+            origin,
+            self.grid.at(place),
+            result.numbers,
+            result.failure,
+            result.seconds,
+            result.endings or {},
+        )
 
     def __repr__(self) -> str:
         over = ", ".join(f"{name} ({len(values)})" for name, values in self.grid.over.items())
@@ -231,23 +290,36 @@ class Sweep:
         return self.layout.dataset(self.numbers, self.failures, _version())
 
 
-def sweep(config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequence[str] | None = None,
-          executor: Executor | None = None, store: Any = None, stop: Stop | None = None, on_cell: OnCell | None = None,
-          *, origins: Sequence[str] = ("predicted", "measured"), recipe: Recipe | None = None, steps: int = 200,
-          task: Task | None = None, retry_failed: bool = False) -> xr.Dataset:
+def sweep(
+    config: Config,
+    over: Mapping[str, Sequence[Any]],
+    statistics: Sequence[str] | None = None,
+    executor: Executor | None = None,
+    store: Any = None,
+    stop: Stop | None = None,
+    on_cell: OnCell | None = None,
+    *,
+    origins: Sequence[str] = ("predicted", "measured"),
+    recipe: Recipe | None = None,
+    steps: int = 200,
+    task: Task | None = None,
+    retry_failed: bool = False,
+) -> xr.Dataset:
     """Predicts, measures or trains a design over the values of one to three fields.
 
         ex.sweep(ex.Config(), over={"alpha": [0.1, 0.3, 1], "n_layers": [6, 12, 24]})
 
     Args:
         config: the design that is varied.
-        over: field of `Config` to its values, one to three of them; of `Recipe` too where cells are trained.
-        statistics: end values (rows of `explorer.ends.ENDS`), and "statistic@site" for every layer of a site; None is
-            every end value.
-        executor: computes the cells: any of `concurrent.futures`, or dask's `Client.get_executor()`; None is a pool of
-            this machine's processes, which predicts nothing, as that takes a millisecond.
-        store: a folder, or whatever zarr takes for a store: cells are kept there as they are found, and those that are
-            there are not computed again.
+        over: field of `Config` to its values, one to three of them; of `Recipe` too where cells are
+            trained.
+        statistics: end values (rows of `explorer.ends.ENDS`), and "statistic@site" for every layer
+            of a site; None is every end value.
+        executor: computes the cells: any of `concurrent.futures`, or dask's
+            `Client.get_executor()`; None is a pool of this machine's processes, which predicts
+            nothing, as that takes a millisecond.
+        store: a folder, or whatever zarr takes for a store: cells are kept there as they are found,
+            and those that are there are not computed again.
         stop: asked ten times a second; once it says true, what there is is returned.
         on_cell: called with each `CellResult` as it is done, in the calling thread.
         origins: some of predicted, measured, trained.
@@ -256,22 +328,38 @@ def sweep(config: Config, over: Mapping[str, Sequence[Any]], statistics: Sequenc
         task: what is learned; None is the next character.
         retry_failed: computes again what failed.
     Returns:
-        `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over seeds and heads), its
-        `_low` and `_high` (the lowest and the highest seed); `[origin, *over, layer]` for "statistic@site"; of trained
-        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram level), `feature_change`
-        (root mean square change of what the readout reads of held-out text), and `steps`; `seconds`; nan where there
+        `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over
+        seeds and heads), its `_low` and `_high` (the lowest and the highest seed); `[origin, *over,
+        layer]` for
+            "statistic@site"; of trained
+        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram
+            level), `feature_change`
+        (root mean square change of what the readout reads of held-out text), and `steps`;
+            `seconds`; nan where there
         is none. `failure` has the reason of a cell that failed.
     Raises:
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, or a store of another sweep.
     Warns:
-        UserWarning: the store could not be written, or cells could not be computed, as the executor is gone or a worker
-            has too little memory for them; what was computed is returned.
+        UserWarning: the store could not be written, or cells could not be computed, as the executor
+            is gone or a worker has too little memory for them; what was computed is returned.
     """
-    return Sweep(
-        config, over, statistics, executor, store, origins=origins, recipe=recipe, steps=steps, task=task,
-        retry_failed=retry_failed,
-    ).run(stop or (lambda: False), on_cell or (lambda cell: None)).dataset()
+    return (
+        Sweep(
+            config,
+            over,
+            statistics,
+            executor,
+            store,
+            origins=origins,
+            recipe=recipe,
+            steps=steps,
+            task=task,
+            retry_failed=retry_failed,
+        )
+        .run(stop or (lambda: False), on_cell or (lambda cell: None))
+        .dataset()
+    )
 
 
 def _version() -> str:

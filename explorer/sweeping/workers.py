@@ -1,8 +1,9 @@
-"""Where cells are computed: in this process, by workers outside it, on dask, or on any other executor.
+"""Where cells are computed: in this process, by workers outside it, on dask, or on any other
+executor.
 
-`run` hands cells to workers, a few at a time, and passes their results on in the calling thread. No more is handed out
-than keeps the slots busy, so that the order holds, and that little is lost when it is stopped.
-"""
+`run` hands cells to workers, a few at a time, and passes their results on in the calling thread. No
+more is handed out than keeps the slots busy, so that the order holds, and that little is lost when
+it is stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import groupby
@@ -61,22 +68,28 @@ class Workers:
     shared_fate = True
     """Whether all that was handed out is lost with a process that is killed."""
     inside, near = False, False
-    """Whether cells are computed in this process, or by others of this machine, which need a file to be stopped."""
+    """Whether cells are computed in this process, or by others of this machine, which need a file
+    to be stopped."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.slots: int = 1 if isinstance(executor, Here) else getattr(executor, "_max_workers", processors())
+        self.slots: int = (
+            1 if isinstance(executor, Here) else getattr(executor, "_max_workers", processors())
+        )
         """Cells that are computed at a time."""
         self.inside = isinstance(executor, Here | ThreadPoolExecutor)
         self.near = isinstance(executor, ProcessPoolExecutor)
-        self.threads = None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
+        self.threads = (
+            None if self.inside and self.slots == 1 else max(1, processors() // self.slots)
+        )
         """Torch's threads for each slot; None leaves torch as it is."""
         self.memory = machine_memory()
         """Bytes that a cell may take."""
 
     @property
     def most(self) -> int:
-        """Batches that are handed out at a time: one is computed in each slot, and one waits for it."""
+        """Batches that are handed out at a time: one is computed in each slot, and one waits for
+        it."""
         return 1 if isinstance(self.executor, Here) else 2 * self.slots
 
     def submit(self, compute: Compute, batch: Batch) -> Future[list[Found]]:
@@ -84,12 +97,14 @@ class Workers:
         return self.executor.submit(compute, batch)
 
     def look(self) -> str:
-        """Updates the number of slots; gives the reason why nothing more can be computed, empty for none."""
+        """Updates the number of slots; gives the reason why nothing more can be computed, empty for
+        none."""
         return ""
 
 
 def stopper(workers: Workers, stop: Stop) -> tuple[Stop | None, Path | None]:
-    """The function that tells a cell to stop: `stop` in this process, for others of this machine that a file is gone.
+    """The function that tells a cell to stop: `stop` in this process, for others of this machine
+    that a file is gone.
 
     And this file, which lies there while cells are wanted: any process of the machine sees it.
     """
@@ -106,7 +121,8 @@ def _is_gone(path: str) -> bool:
     return not os.path.exists(path)  # noqa: PTH110 - asked before each layer
 
 
-# `Cluster`: the workers of a dask scheduler, through `Client.get_executor()`; they may come and go meanwhile.
+# `Cluster`: the workers of a dask scheduler, through `Client.get_executor()`; they may come and go
+# meanwhile.
 
 
 LOOK_SECONDS = 1.0
@@ -142,9 +158,17 @@ class Cluster(Workers):
             with suppress(OSError):  # the connection broke just now, and the status will say so
                 workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
                 self.slots = max(1, sum(worker["nthreads"] for worker in workers))
-                self.memory = min((worker["memory_limit"] / worker["nthreads"] for worker in workers
-                                   if worker["memory_limit"]), default=float("inf"))
-        return "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
+                self.memory = min(
+                    (
+                        worker["memory_limit"] / worker["nthreads"]
+                        for worker in workers
+                        if worker["memory_limit"]
+                    ),
+                    default=float("inf"),
+                )
+        return (
+            "" if self.client.status == "running" else "the connection to dask's scheduler is lost"
+        )
 
 
 def workers_of(executor: Executor | Workers) -> Workers:
@@ -159,11 +183,12 @@ def workers_of(executor: Executor | Workers) -> Workers:
 
 
 class Outside(Workers):
-    """Cells as tasks; see `explorer.tasks`. A killed worker is replaced, and what it computed is computed again, once.
+    """Cells as tasks; see `explorer.tasks`. A killed worker is replaced, and what it computed is
+    computed again, once.
 
     Args:
-        need: bytes of the largest cell: no more cells are computed at a time than memory holds of it.
-        order: how urgent they are.
+        need: bytes of the largest cell: no more cells are computed at a time than memory holds of
+        it. order: how urgent they are.
     """
 
     died = ()
@@ -171,7 +196,10 @@ class Outside(Workers):
     def __init__(self, need: float = 0.0, order: Order = Order.MAP) -> None:
         self.place, self.order = tasks.place(), order
         self.slots = min(self.place.slots, process_count(need))
-        self.threads, self.memory = max(1, processors() // self.slots), machine_memory() / self.slots
+        self.threads, self.memory = (
+            max(1, processors() // self.slots),
+            machine_memory() / self.slots,
+        )
 
     @property
     def most(self) -> int:
@@ -180,7 +208,9 @@ class Outside(Workers):
 
     def submit(self, compute: Compute, batch: Batch) -> Future[list[Found]]:  # noqa: ARG002 - workers know how
         """Hands out cells."""
-        return CellsFuture(self.place, Task("cells", body_of(batch, self.threads), self.order), len(batch))
+        return CellsFuture(
+            self.place, Task("cells", body_of(batch, self.threads), self.order), len(batch)
+        )
 
 
 class CellsFuture(Future[list[Found]]):
@@ -199,18 +229,20 @@ class CellsFuture(Future[list[Found]]):
     def _take(self, answer: Answer) -> None:
         if answer.last and self.set_running_or_notify_cancel():
             failed = Found({}, answer.message, skipped=answer.error == LOST)
-            self.set_result([failed] * self._cells if answer.result is None else result_of(answer.result))
+            self.set_result(
+                [failed] * self._cells if answer.result is None else result_of(answer.result)
+            )
 
 
 # The engine.
 
 
 def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done) -> None:
-    """Computes every cell, one part after the other, and calls `done` with each result, or the reason for its lack.
+    """Computes every cell, one part after the other, and calls `done` with each result, or the
+    reason for its lack.
 
-    A cell at which a process dies fails; the others that it had are computed again. All ends early once `stop()` says
-    true. The last part's processes start while the first is computed.
-    """
+    A cell at which a process dies fails; the others that it had are computed again. All ends early
+    once `stop()` says true. The last part's processes start while the first is computed."""
     engines = [Engine(cells, workers, stop, done) for cells, workers in parts]
     with ExitStack() as stack:
         for engine in engines:
@@ -228,7 +260,8 @@ class Engine:
         self.workers, self.stop, self.done = workers, stop, done
         self.waiting = list(_batches(cells, together=workers.most > 1))[::-1]
         self.suspects: list[Batch] = []
-        """Cells that were lost with a process: computed alone, so that it is known which is the reason."""
+        """Cells that were lost with a process: computed alone, so that it is known which is the
+        reason."""
         self.alone = False
         """Whether what is computed is a suspect."""
         self.running: dict[Future[list[Found]], Batch] = {}
@@ -257,8 +290,15 @@ class Engine:
     def _submit(self, batch: Batch) -> None:
         for cell in batch:
             if cell.memory > self.workers.memory:
-                self.done(cell, Found({}, f"needs about {cell.memory / 1e9:.2g} GB, and a worker has "
-                                          f"{self.workers.memory / 1e9:.2g} GB", skipped=True))
+                self.done(
+                    cell,
+                    Found(
+                        {},
+                        f"needs about {cell.memory / 1e9:.2g} GB, and a worker has "
+                        f"{self.workers.memory / 1e9:.2g} GB",
+                        skipped=True,
+                    ),
+                )
         if batch := [cell for cell in batch if cell.memory <= self.workers.memory]:
             try:
                 self.running[self.workers.submit(self.compute, batch)] = batch

@@ -1,8 +1,8 @@
 """Computing outside the page's process: what takes longer than a frame is a task with a key.
 
-A kernel of `explorer serve` hands its tasks to the server, whose workers all visitors share; any other process has
-workers of its own, which start with its first task. Plain data goes in, arrays come out.
-"""
+A kernel of `explorer serve` hands its tasks to the server, whose workers all visitors share; any
+other process has workers of its own, which start with its first task. Plain data goes in, arrays
+come out."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from explorer.tasks.pool import Answer, Pool, Task, TaskError
 GLANCE = 0.03
 """Seconds between two looks at whether a result is still wanted."""
 LONGEST_GLANCE, SHARE = 0.2, 0.05
-"""Seconds between two looks where no answer comes for long, and their part of the wait: pages that wait in the queue of
-many visitors take processor time from those that compute."""
+"""Seconds between two looks where no answer comes for long, and their part of the wait: pages that
+wait in the queue of many visitors take processor time from those that compute."""
 AGAIN = 0.5
-"""Seconds after which a result so far is asked for again: a task that is not begun yet does not hear it."""
+"""Seconds after which a result so far is asked for again: a task that is not begun yet does not
+hear it."""
 
 Place = Pool | Remote
 """Where tasks are computed."""
@@ -38,11 +39,15 @@ def place() -> Place:
     """Where this process has its tasks computed: by its server, or by workers of its own."""
     with _lock:
         if not _places:
-            _places.append(Remote(os.environ[ADDRESS]) if ADDRESS in os.environ else Pool(process_count()))
+            _places.append(
+                Remote(os.environ[ADDRESS]) if ADDRESS in os.environ else Pool(process_count())
+            )
         return _places[0]
 
 
-def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> Iterator[tuple[int, Answer]]:
+def answers(
+    tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False
+) -> Iterator[tuple[int, Answer]]:
     """Has tasks computed; gives every answer as it comes, with the number of its task in the list.
 
     Args:
@@ -53,7 +58,9 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
         TaskError: a task failed.
     """
     news: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
-    tickets = [place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)]
+    tickets = [
+        place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)
+    ]
     left, asking = len(tasks), Throttle(AGAIN, share=1.0)
     heard = time.monotonic()
     try:
@@ -69,8 +76,11 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
                 continue
             heard = time.monotonic()
             if answer.error:
-                raise ConfigError(answer.message) if answer.error == ConfigError.__name__ else TaskError(
-                    answer.error, answer.message)
+                raise (
+                    ConfigError(answer.message)
+                    if answer.error == ConfigError.__name__
+                    else TaskError(answer.error, answer.message)
+                )
             left -= answer.last
             yield number, answer
     finally:
@@ -79,7 +89,8 @@ def answers(tasks: Sequence[Task], stop: Stop, early: Stop = lambda: False) -> I
 
 
 def glance(waited: float) -> float:
-    """Seconds until the next look at whether a result is wanted of which nothing was heard for so many seconds."""
+    """Seconds until the next look at whether a result is wanted of which nothing was heard for so
+    many seconds."""
     return min(LONGEST_GLANCE, max(GLANCE, SHARE * waited))
 
 

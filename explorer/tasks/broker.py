@@ -1,7 +1,8 @@
-"""`Broker`: lets the kernels of a server share one pool, over a private socket; `Remote` is a kernel's end of it.
+"""`Broker`: lets the kernels of a server share one pool, over a private socket; `Remote` is a
+kernel's end of it.
 
-The socket lies in a folder that only the server's user can enter, and whoever connects must know the server's key.
-Only plain data is taken from a kernel, and no more of it than a page asks for.
+The socket lies in a folder that only the server's user can enter, and whoever connects must know
+the server's key. Only plain data is taken from a kernel, and no more of it than a page asks for.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MOST_DATA = 200_000_000
 UNREAD = 256e6
 """Bytes of results that may wait for a kernel that does not take them."""
 PATIENCE = 10.0
-"""Seconds that a kernel looks for its server's workers, before it says that they are out of reach."""
+"""Seconds that a kernel looks for its server's workers, before it says that they are out of
+reach."""
 GLANCE = 0.2
 """Seconds between two tries."""
 LOST = "Lost"
@@ -102,7 +104,9 @@ class Client:
         if len(self.wishes) >= MOST_TASKS or number in self.wishes:
             raise ValueError("too many tasks")
         task = Task(str(header["kind"]), str(header["body"]), Order(header["order"]), data)
-        self.wishes[number] = Wish(self.broker.pool, self.number, task.order, lambda answer: self._put(number, answer))
+        self.wishes[number] = Wish(
+            self.broker.pool, self.number, task.order, lambda answer: self._put(number, answer)
+        )
         self.broker.pool.enter(task, self.wishes[number])
 
     def _put(self, number: int, answer: Answer) -> None:
@@ -127,8 +131,16 @@ class Client:
         with suppress(OSError, ValueError):  # the connection is closed: whoever closed it knows
             while item := self.outgoing.get():
                 number, answer = item
-                header = {name: value for name, value in answer._asdict().items() if not isinstance(value, bytes)}
-                send(self.stream, {"task": number, "done": answer.result is not None, **header}, payload_of(answer))
+                header = {
+                    name: value
+                    for name, value in answer._asdict().items()
+                    if not isinstance(value, bytes)
+                }
+                send(
+                    self.stream,
+                    {"task": number, "done": answer.result is not None, **header},
+                    payload_of(answer),
+                )
                 self.unread -= len(payload_of(answer))
 
 
@@ -195,7 +207,9 @@ class Remote:
             self._listening, lost = False, list(self._asked.values())
             self._asked.clear()
         for _, notify in lost:
-            notify(Answer(error=LOST, message="the server that computes for this page is out of reach"))
+            notify(
+                Answer(error=LOST, message="the server that computes for this page is out of reach")
+            )
 
     def _greet(self, stream: Stream) -> None:
         """Begins a connection."""
@@ -209,13 +223,18 @@ class Remote:
         result, so_far = (payload, None) if header["done"] else (None, payload or None)
         answer = Answer(header["progress"], result, so_far, header["error"], header["message"])
         with self._lock:
-            _, notify = self._asked.pop(header["task"], (None, None)) if answer.last else self._asked.get(
-                header["task"], (None, None))
+            _, notify = (
+                self._asked.pop(header["task"], (None, None))
+                if answer.last
+                else self._asked.get(header["task"], (None, None))
+            )
         if notify:
             notify(answer)
 
     def _ask(self, number: int, task: Task) -> None:
-        self._send({"task": number, "kind": task.kind, "body": task.body, "order": task.order}, task.data)
+        self._send(
+            {"task": number, "kind": task.kind, "body": task.body, "order": task.order}, task.data
+        )
 
     def _send(self, header: Mapping[str, Any], data: bytes = b"") -> None:
         if self._stream:

@@ -1,4 +1,5 @@
-"""Messages between processes: a header in JSON, and bytes. Nothing that arrives is ever unpickled."""
+"""Messages between processes: a header in JSON, and bytes. Nothing that arrives is ever
+unpickled."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def receive(stream: Stream, most: int = PAYLOAD) -> tuple[dict[str, Any], bytes]
     sizes = _exactly(stream, SIZES.size)
     head, size = SIZES.unpack(sizes)
     if head > HEADER or size > most:
-        raise ValueError(f"a message may have {HEADER:,} bytes of header and {most:,} more; got {head:,} and {size:,}")
+        raise ValueError(
+            f"a message may have {HEADER:,} bytes of header and {most:,} more; got {head:,} and {size:,}"
+        )
     header = json.loads(_exactly(stream, head))
     if not isinstance(header, dict):
         raise ValueError(f"the header of a message must be an object; got {type(header).__name__}")
@@ -54,8 +57,8 @@ def _exactly(stream: Stream, size: int) -> bytes:
     return data
 
 
-# What follows a header is often a hundred small arrays. An archive of numpy's has a file for each, which takes a
-# processor ten times as long.
+# What follows a header is often a hundred small arrays. An archive of numpy's has a file for each,
+# which takes a processor ten times as long.
 
 SIZE = struct.Struct("<I")
 """Bytes of the values before the arrays."""
@@ -77,7 +80,8 @@ def packed(content: object) -> bytes:
 
 
 def unpacked(raw: bytes) -> Any:
-    """The values of `packed`, lists for tuples; the arrays are views of `raw`, which cannot be written.
+    """The values of `packed`, lists for tuples; the arrays are views of `raw`, which cannot be
+    written.
 
     Raises:
         ValueError: the bytes are of something else.
@@ -97,4 +101,6 @@ def unpacked(raw: bytes) -> Any:
         start += SIZE.unpack_from(raw)[0]
         return json.loads(raw[SIZE.size : start], object_hook=array)
     except (struct.error, TypeError, ValueError) as error:
-        raise ValueError(f"packed arrays follow the values that have them; got {raw[:16]!r}") from error
+        raise ValueError(
+            f"packed arrays follow the values that have them; got {raw[:16]!r}"
+        ) from error

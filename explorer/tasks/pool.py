@@ -2,9 +2,9 @@
 
 Equal work is done once, stale work stops, and a killed worker costs one repetition.
 
-A worker is a process of its own on a pipe, not part of an executor, which a single killed process breaks for all. One
-thread for each worker takes the most urgent task that waits, hands it over, and passes on what comes back.
-"""
+A worker is a process of its own on a pipe, not part of an executor, which a single killed process
+breaks for all. One thread for each worker takes the most urgent task that waits, hands it over, and
+passes on what comes back."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ KEPT_BYTES = 128e6
 AGEING = 10.0
 """Seconds of waiting that make up for one step of urgency."""
 NICENESS = 5
-"""Niceness of a worker, half that of one that computes for minutes: the page, and the theory that it shows first, come
-before both."""
+"""Niceness of a worker, half that of one that computes for minutes: the page, and the theory that
+it shows first, come before both."""
 SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Environment of a worker, where it is not set already. OpenMP threads that spin stall each other as soon as anything
-else runs, and beside workers a browser does."""
+"""Environment of a worker, where it is not set already. OpenMP threads that spin stall each other
+as soon as anything else runs, and beside workers a browser does."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
 SILENT = "the process that computed it did not answer for ten seconds"
 GLANCE = 2.0
@@ -57,7 +57,8 @@ class Task(NamedTuple):
     Args:
         kind: a row of `worker.KINDS`.
         body: what to compute, a text in JSON.
-        order: how urgent it is. One that takes minutes is `LONG`: it has a process of its own and delays nobody.
+        order: how urgent it is. One that takes minutes is `LONG`: it has a process of its own and
+            delays nobody.
         data: bytes that it needs.
     """
 
@@ -138,7 +139,8 @@ class Job:
         return self.task.order is Order.LONG
 
     def rank(self, now: float, turns: Mapping[Hashable, int]) -> tuple[float, int, int]:
-        """Sorts the queue: urgency, less what it has waited; then the visitor whose turn is longest ago; then age."""
+        """Sorts the queue: urgency, less what it has waited; then the visitor whose turn is longest
+        ago; then age."""
         order = min(wish.order for wish in self.wishes) - (now - self.since) // AGEING
         return order, min(turns.get(wish.visitor, 0) for wish in self.wishes), self.number
 
@@ -154,11 +156,13 @@ class Wish:
     job: Job | None = None
 
     def cancel(self) -> None:
-        """Says that the result is no longer wanted; no answer follows. Nothing happens where it is there already."""
+        """Says that the result is no longer wanted; no answer follows. Nothing happens where it is
+        there already."""
         self.pool.withdraw(self)
 
     def finish(self) -> None:
-        """Asks for the result so far, in place of the whole, from a kind of task that can give it."""
+        """Asks for the result so far, in place of the whole, from a kind of task that can give
+        it."""
         self.pool.finish(self)
 
 
@@ -178,10 +182,12 @@ class Worker(Protocol):
         """Whether it was killed because it gave no sign of life."""
 
     def look(self, *, busy: bool) -> None:
-        """Asks for a sign of life, and kills it where none came for long; asked every `GLANCE` seconds."""
+        """Asks for a sign of life, and kills it where none came for long; asked every `GLANCE`
+        seconds."""
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
-        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its answer."""
+        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its
+        answer."""
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
         """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
@@ -196,8 +202,8 @@ class Worker(Protocol):
 class WorkerProcess:
     """A process of this machine; a `Worker`.
 
-    A thread of the process answers questions whatever it computes, so a long computation is no silence. Nor is a slow
-    answer of a process that runs: niced as it is, it may be long in coming.
+    A thread of the process answers questions whatever it computes, so a long computation is no
+    silence. Nor is a slow answer of a process that runs: niced as it is, it may be long in coming.
 
     Args:
         niceness: how far its priority is below that of others.
@@ -205,8 +211,12 @@ class WorkerProcess:
 
     def __init__(self, niceness: int) -> None:
         self.sending = threading.Lock()
-        self.process = subprocess.Popen([sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],  # noqa: S603
-                                        env=SETTINGS | os.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-P", "-m", "explorer.tasks.worker", str(niceness)],
+            env=SETTINGS | os.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.kill = self.process.kill
         self.silent = False
         self._ear = Ear(self.process.stdout, self._is_sign)  # type: ignore[arg-type]
@@ -228,9 +238,13 @@ class WorkerProcess:
                 self.kill()
         elif busy or self._looks % RARELY == 0:
             self._asked = True
-            if self.sending.acquire(blocking=False):  # else a message is on its way, which may wait for the process
+            if self.sending.acquire(
+                blocking=False
+            ):  # else a message is on its way, which may wait for the process
                 try:
-                    with suppress(OSError, ValueError):  # it has died: whoever waits for its answer is told
+                    with suppress(
+                        OSError, ValueError
+                    ):  # it has died: whoever waits for its answer is told
                         send(self.process.stdin, {"ask": True})  # type: ignore[arg-type]
                 finally:
                     self.sending.release()
@@ -289,9 +303,11 @@ class Pool:
         """Workers that compute, those of long tasks included."""
         self.workers: list[Worker | None] = [None] * slots
         """Of each slot; None where one is only starting."""
-        self._threads = [threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
-                         for slot in range(slots) for serve, arguments in (
-                             (self._serve, (slot,)), (self._serve_long, ()))]
+        self._threads = [
+            threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
+            for slot in range(slots)
+            for serve, arguments in ((self._serve, (slot,)), (self._serve_long, ()))
+        ]
         for thread in self._threads:
             thread.start()
         threading.Thread(target=self._look_after, name="explorer-looks", daemon=True).start()
@@ -303,7 +319,8 @@ class Pool:
         return wish
 
     def enter(self, task: Task, wish: Wish) -> None:
-        """Hands in a visitor's wish for a task. An equal one that is known already is not computed again."""
+        """Hands in a visitor's wish for a task. An equal one that is known already is not computed
+        again."""
         with self._changed:
             if (result := self._results.get(task.key)) is not None:
                 self._results.move_to_end(task.key)
@@ -327,7 +344,9 @@ class Pool:
                 if not job.wishes and self._jobs.get(job.task.key) is job:
                     del self._jobs[job.task.key]
                     stale = job.worker
-        if job and stale:  # told without the lock: a worker that takes nothing must delay nobody else
+        if (
+            job and stale
+        ):  # told without the lock: a worker that takes nothing must delay nobody else
             stale.tell(stop=job.number)
 
     @property
@@ -354,7 +373,8 @@ class Pool:
             thread.join()
 
     def finish(self, wish: Wish) -> None:
-        """Asks for the result so far of a job; one that is not begun yet does not hear it, and is to be asked again."""
+        """Asks for the result so far of a job; one that is not begun yet does not hear it, and is
+        to be asked again."""
         with self._changed:
             job = wish.job
             worker = job.worker if job else None
@@ -362,7 +382,8 @@ class Pool:
             worker.tell(finish=job.number)
 
     def _next(self, worker: Worker | None = None) -> Job | None:
-        """Waits for a job, and gives the most urgent: a short one for a worker, a long one where no worker is given.
+        """Waits for a job, and gives the most urgent: a short one for a worker, a long one where no
+        worker is given.
 
         None once the pool is closed, or the worker has died.
         """
@@ -370,7 +391,9 @@ class Pool:
         with self._changed:
             while not self._closed and (worker is None or not worker.ended):
                 now = time.monotonic()
-                waiting = [job for job in self._jobs.values() if not job.begun and job.long == wants_long]
+                waiting = [
+                    job for job in self._jobs.values() if not job.begun and job.long == wants_long
+                ]
                 if waiting:
                     chosen = min(waiting, key=lambda job: job.rank(now, self.turns))
                     turn = next(self._numbers)
@@ -382,7 +405,8 @@ class Pool:
             return None
 
     def _look_after(self) -> None:
-        """Looks whether the workers live, on a thread of its own, which never waits for one of them."""
+        """Looks whether the workers live, on a thread of its own, which never waits for one of
+        them."""
         while not self._ended.wait(GLANCE):
             busy = list(self._busy)
             idle = [worker for worker in self.workers if worker and worker not in busy]
@@ -404,7 +428,8 @@ class Pool:
             worker.end()
 
     def _serve_long(self) -> None:
-        """Computes what takes minutes, each in a process that ends with it, on a thread of its own."""
+        """Computes what takes minutes, each in a process that ends with it, on a thread of its
+        own."""
         while job := self._next():
             worker = self._hire(2 * NICENESS)
             self._compute(worker, job)
@@ -456,7 +481,8 @@ class Pool:
             wish.notify(answer)
 
     def _lose(self, job: Job, reason: str) -> None:
-        """Has a job computed again whose worker has died, once, unless it is long; then it fails, and nothing else."""
+        """Has a job computed again whose worker has died, once, unless it is long; then it fails,
+        and nothing else."""
         if job.long and not self._closed:
             self.on_death()
         with self._changed:

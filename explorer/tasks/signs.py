@@ -35,14 +35,18 @@ class Pulse:
 
 
 class Ear:
-    """Messages of another process, read on a thread, so that whoever waits for one need not wait for ever.
+    """Messages of another process, read on a thread, so that whoever waits for one need not wait
+    for ever.
 
     Args:
         stream: a pipe from the process.
-        on_message: asked with the header of each message, on the thread; true where it is for nobody else.
+        on_message: asked with the header of each message, on the thread; true where it is for
+            nobody else.
     """
 
-    def __init__(self, stream: Stream, on_message: Callable[[dict[str, Any]], bool] = lambda _: False) -> None:
+    def __init__(
+        self, stream: Stream, on_message: Callable[[dict[str, Any]], bool] = lambda _: False
+    ) -> None:
         self._stream, self._on_message = stream, on_message
         self._messages: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._listen, name="explorer-ear", daemon=True)
@@ -69,8 +73,8 @@ class Ear:
 
         Args:
             pulse: of the process.
-            looks: seconds for which it may stand still. They are counted one by one: while this process is stopped,
-                too, none passes.
+            looks: seconds for which it may stand still. They are counted one by one: while this
+                process is stopped, too, none passes.
         Raises:
             TimeoutError: it stands still.
         """

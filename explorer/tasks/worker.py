@@ -1,13 +1,15 @@
 """A worker process: computes one task after the other, and stops one in the middle when asked.
 
-    python -m explorer.tasks.worker NICENESS    # speaks in frames: tasks come in on stdin, results go out on stdout
+    python -m explorer.tasks.worker NICENESS
+        # speaks in frames: tasks come in on stdin, results go out on stdout
 
-It ends when its stdin is closed, which is also what happens when the process that started it ends, however it ends.
+It ends when its stdin is closed, which is also what happens when the process that started it ends,
+however it ends.
 
-`cluster_pool`: a pool whose tasks a Dask cluster computes, in place of processes of this machine. The cluster's workers
-have this package, too. With each task go two queues of its scheduler: for the messages of the task, and for those to
-it. When a worker is killed, the scheduler has its tasks computed by another.
-"""
+`cluster_pool`: a pool whose tasks a Dask cluster computes, in place of processes of this machine.
+The cluster's workers have this package, too. With each task go two queues of its scheduler: for the
+messages of the task, and for those to it. When a worker is killed, the scheduler has its tasks
+computed by another."""
 
 from __future__ import annotations
 
@@ -33,11 +35,16 @@ from explorer.stopping import Stopped, Throttle
 from explorer.tasks.frames import receive, send
 from explorer.tasks.pool import KILLED, NICENESS, Call, Pool
 
-KINDS: Mapping[str, str] = MappingProxyType({
-    "run": "explorer.measuring.outside", "cells": "explorer.sweeping.cell",
-    "example": "explorer.example", "race": "explorer.training.telling",
-})
-"""Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a result."""
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "explorer.measuring.outside",
+        "cells": "explorer.sweeping.cell",
+        "example": "explorer.example",
+        "race": "explorer.training.telling",
+    }
+)
+"""Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a
+result."""
 EVERY = 0.05
 """Seconds between two reports of progress, at least."""
 
@@ -53,10 +60,12 @@ class Worker:
         self.source, self.target, self.saying = source, target, threading.Lock()
         self.waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
         self.told: dict[str, set[int]] = {"stop": set(), "finish": set()}
-        """Numbers of tasks that are no longer wanted, and of those that are to end with the result so far."""
+        """Numbers of tasks that are no longer wanted, and of those that are to end with the result
+        so far."""
 
     def listen(self) -> None:
-        """Takes messages, and answers whether the process lives, until there is nobody who sends any.
+        """Takes messages, and answers whether the process lives, until there is nobody who sends
+        any.
 
         Then the process ends, whatever it computes.
         """
@@ -93,8 +102,14 @@ class Worker:
                 reported = time.monotonic()
                 self.say({"task": number, "progress": fraction})
 
-        call = Call(header["body"], data, lambda: number in self.told["stop"], lambda: number in self.told["finish"],
-                    progress, lambda so_far: self.say({"task": number, "progress": math.nan}, so_far))
+        call = Call(
+            header["body"],
+            data,
+            lambda: number in self.told["stop"],
+            lambda: number in self.told["finish"],
+            progress,
+            lambda so_far: self.say({"task": number, "progress": math.nan}, so_far),
+        )
         ended, result = outcome(header["kind"], call)
         self.say({"task": number, **ended}, result)
         for numbers in self.told.values():
@@ -121,7 +136,8 @@ PATIENCE = 10.0
 GLANCE = 0.2
 """Seconds between two looks at the messages of a task."""
 SELDOM = 1.0
-"""Seconds between two looks of a task at the messages to it, and between two reports of its progress."""
+"""Seconds between two looks of a task at the messages to it, and between two reports of its
+progress."""
 LOST = "the cluster that computes for this page is out of reach"
 
 
@@ -136,16 +152,22 @@ def cluster_pool(address: str) -> Pool:
     try:
         from distributed import Client
     except ImportError:
-        raise ValueError("--scheduler needs a package: pip install transformer-signal-explorer[cluster]") from None
+        raise ValueError(
+            "--scheduler needs a package: pip install transformer-signal-explorer[cluster]"
+        ) from None
     try:
         cluster = Cluster(Client(address, timeout=PATIENCE, set_as_default=False))
         return Pool(max(1, cluster.threads), partial(ClusterWorker, cluster))
     except (OSError, ValueError):
-        raise ValueError(f"--scheduler must be the address of a Dask scheduler that answers, such as "
-                         f"tcp://10.0.0.5:8786; got {address!r}") from None
+        raise ValueError(
+            f"--scheduler must be the address of a Dask scheduler that answers, such as "
+            f"tcp://10.0.0.5:8786; got {address!r}"
+        ) from None
 
 
-def computed(header: Mapping[str, Any], data: bytes, name: str, long: bool) -> tuple[dict[str, Any], bytes]:
+def computed(
+    header: Mapping[str, Any], data: bytes, name: str, long: bool
+) -> tuple[dict[str, Any], bytes]:
     """Computes one task, on a worker of the cluster; see `outcome`.
 
     Args:
@@ -158,6 +180,7 @@ def computed(header: Mapping[str, Any], data: bytes, name: str, long: bool) -> t
     if long:
         secede()
     with closing(Queue(f"{name} from")) as news, closing(Queue(f"{name} to")) as orders:
+
         def is_told(word: str) -> bool:
             if listening.due:
                 with listening:
@@ -169,8 +192,17 @@ def computed(header: Mapping[str, Any], data: bytes, name: str, long: bool) -> t
                 with telling:
                     news.put((part, b""))
 
-        return outcome(header["kind"], Call(header["body"], data, partial(is_told, "stop"), partial(is_told, "finish"),
-                                            progress, lambda so_far: news.put((math.nan, so_far))))
+        return outcome(
+            header["kind"],
+            Call(
+                header["body"],
+                data,
+                partial(is_told, "stop"),
+                partial(is_told, "finish"),
+                progress,
+                lambda so_far: news.put((math.nan, so_far)),
+            ),
+        )
 
 
 class Cluster:
@@ -188,8 +220,11 @@ class Cluster:
         return answers and self.threads > 0
 
     def look(self) -> None:
-        """Counts the threads, unless they were just counted. Where the scheduler stands still, this waits for it."""
-        scheduler = self.client.scheduler  # None from the moment at which the client has closed, on a thread of its own
+        """Counts the threads, unless they were just counted. Where the scheduler stands still, this
+        waits for it."""
+        scheduler = (
+            self.client.scheduler
+        )  # None from the moment at which the client has closed, on a thread of its own
         if scheduler and time.monotonic() - self._looked >= SELDOM:
             with suppress(OSError, ValueError, RuntimeError):  # it is out of reach
                 self.threads = sum(self.client.sync(scheduler.ncores, workers=None).values())
@@ -202,7 +237,12 @@ class ClusterWorker:
     silent = ended = False  # the scheduler looks after its workers
 
     def __init__(self, cluster: Cluster, niceness: int) -> None:
-        self._cluster, self._client, self._long, self._number = cluster, cluster.client, niceness > NICENESS, 0
+        self._cluster, self._client, self._long, self._number = (
+            cluster,
+            cluster.client,
+            niceness > NICENESS,
+            0,
+        )
         self._answers: Iterator[tuple[dict[str, Any], bytes]] = iter(())
         self._orders: queue.SimpleQueue[dict[str, int]] = queue.SimpleQueue()
 
@@ -232,14 +272,18 @@ class ClusterWorker:
 
     kill = end
 
-    def _run(self, header: Mapping[str, Any], data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def _run(
+        self, header: Mapping[str, Any], data: bytes
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Has the cluster compute a task; gives its messages."""
         from distributed import KilledWorker, Queue
 
         name, passed = f"explorer {uuid4().hex}", set[str]()
         try:
-            with (closing(Queue(f"{name} from", self._client)) as news,
-                  closing(Queue(f"{name} to", self._client)) as orders):
+            with (
+                closing(Queue(f"{name} from", self._client)) as news,
+                closing(Queue(f"{name} to", self._client)) as orders,
+            ):
                 future = self._client.submit(computed, header, data, name, self._long, pure=False)
                 while "stop" not in passed:
                     ended = future.done()  # asked first: all that it told is in its queue then
@@ -259,11 +303,15 @@ class ClusterWorker:
         except KilledWorker:
             yield {"error": "RuntimeError", "message": KILLED}, b""
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the result is told
-            yield {"error": type(error).__name__, "message": str(error) if self.alive else LOST}, b""
+            yield (
+                {"error": type(error).__name__, "message": str(error) if self.alive else LOST},
+                b"",
+            )
 
 
 def main() -> None:
-    """Begins: Ctrl-C is the parent's, and nothing but results is written to the pipe that carries them.
+    """Begins: Ctrl-C is the parent's, and nothing but results is written to the pipe that carries
+    them.
 
     The one argument is how far its priority is below that of others.
     """

@@ -1,24 +1,26 @@
 """Attention, forward and back: means of the values by a softmax over the keys that a row sees.
 
-Row t attends to t keys of mean second moment Q_t and mean overlap P_t; the t common keys of rows t < t′ weigh t/t′ of
-the longer row's softmax. Overlaps of single pairs scatter around p: by 1/d for Gaussian tokens, by more for text. Keys
-that happen to be alike get alike logits, are weighted together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered
-overlaps over Δ²; D: `crowding`). It counts where n is not small against d.
+Row t attends to t keys of mean second moment Q_t and mean overlap P_t; the t common keys of rows t
+< t′ weigh t/t′ of the longer row's softmax. Overlaps of single pairs scatter around p: by 1/d for
+Gaussian tokens, by more for text. Keys that happen to be alike get alike logits, are weighted
+together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered overlaps over Δ²; D: `crowding`). It
+counts where n is not small against d.
 
-Back, γ_q is the mean square of ∂L/∂x a coordinate, and γ_p two tokens' mean overlap. There are three paths, whose
-weights are independent and whose contributions therefore add: through the values, the queries and the keys. With
-u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr u_tr); what all keys share drops out of it, which leaves
-Δ = q̂ − p̂ of the values, and once more Δ of the keys in the gradient by the query. A key at s collects from all rows
-t ≥ s: of a row's squared weights Y2(t), each of its t keys has an equal part, and so on for the other statistics.
+Back, γ_q is the mean square of ∂L/∂x a coordinate, and γ_p two tokens' mean overlap. There are
+three paths, whose weights are independent and whose contributions therefore add: through the
+values, the queries and the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr
+u_tr); what all keys share drops out of it, which leaves Δ = q̂ − p̂ of the values, and once more Δ
+of the keys in the gradient by the query. A key at s collects from all rows t ≥ s: of a row's
+squared weights Y2(t), each of its t keys has an equal part, and so on for the other statistics.
 
-After a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its own: of what all
-keys share the part 1 − κ passes, κ the mean product of two slopes over the mean square of one (`Logits.keys`). With a
-sink ΣA < 1, and what all keys share no longer drops out (`sink.shared`). Gates multiply γ, and are a path of their own.
+After a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its
+own: of what all keys share the part 1 − κ passes, κ the mean product of two slopes over the mean
+square of one (`Logits.keys`). With a sink ΣA < 1, and what all keys share no longer drops out
+(`sink.shared`). Gates multiply γ, and are a path of their own.
 
-Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get the gradients of
-all logits above. Each layer draws its values anew, so the gradients by two layers' logits are uncorrelated given the
-stream, and their energies add on the way down.
-"""
+Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get
+the gradients of all logits above. Each layer draws its values anew, so the gradients by two layers'
+logits are uncorrelated given the stream, and their energies add on the way down."""
 
 from __future__ import annotations
 
@@ -41,23 +43,28 @@ class Attention(NamedTuple):
 
     logits: Logits
     apart: Array
-    """`[position]`: part of the values that a row sees which they do not share, and the next that they share."""
+    """`[position]`: part of the values that a row sees which they do not share, and the next that
+    they share."""
     common: Array
     scatter: Array
     """`[position]`: variance of their centered overlaps over `apart`²."""
     overlap: Array
-    """`[pair]`: Y2 of a row, and Y11 of two rows over the shorter one's part of the longer one's keys."""
+    """`[pair]`: Y2 of a row, and Y11 of two rows over the shorter one's part of the longer one's
+    keys."""
     lost: Sunk | None
     """Averages of the rows' weight that a sink leaves; None without one."""
     ungated: State
-    """Input of W_O, without the scatter of lengths that comes of gates; without gates the input itself."""
+    """Input of W_O, without the scatter of lengths that comes of gates; without gates the input
+    itself."""
     opened: Array | None
     """`[pair]`: E σσ′ of two tokens' gates; None without gates."""
 
 
-def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
-              ) -> tuple[State, Attention]:
-    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the way back."""
+def attention(
+    gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
+) -> tuple[State, Attention]:
+    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the
+    way back."""
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
     place, keys = x.place, keys_of(x)
@@ -78,27 +85,36 @@ def attention(gains: Gains, table: Tables | Sloped, x: State, values: State, bel
     more = (alike * (crowding - spread))[place.smaller]
     crowd = rho * (place.lift(alike * spread) + rho * more)
     y = common + own[place.smaller] * (overlap * place.ratio + crowd)
-    # rows whose Σp² differ have outputs of different length: their relative variance, of its share of q, over the heads
+    # rows whose Σp² differ have outputs of different length: their relative variance, of its share
+    # of q, over the heads
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
     uneven_mean = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
     alike_rows = place.average(rho)[1]
-    mixed = State(place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean)
-    return _gated(gains, x, mixed, Attention(law, own, shared[0].copy(), scatter, overlap, lost, mixed, None))
+    mixed = State(
+        place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean
+    )
+    return _gated(
+        gains, x, mixed, Attention(law, own, shared[0].copy(), scatter, overlap, lost, mixed, None)
+    )
 
 
 def _gated(gains: Gains, x: State, mixed: State, softmax: Attention) -> tuple[State, Attention]:
-    """The mixed values times their gates, which see x; and the softmax with what is known of the gates."""
+    """The mixed values times their gates, which see x; and the softmax with what is known of the
+    gates."""
     if not gains.gate:
         return mixed, softmax
     opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
     noise, y = gains.gate.noise, mixed.y * opened
     gated = State(x.place, y, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
-    return gated, softmax._replace(ungated=State(x.place, y, mixed.v, mixed.w, mixed.u), opened=opened)
+    return gated, softmax._replace(
+        ungated=State(x.place, y, mixed.v, mixed.w, mixed.u), opened=opened
+    )
 
 
-def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
-            ) -> tuple[State, Attention]:
+def _sloped(
+    gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
+) -> tuple[State, Attention]:
     """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
     place, keys = x.place, keys_of(x)
     scatter = scattered(x, keys)
@@ -110,73 +126,111 @@ def _sloped(gains: Gains, table: Sloped, x: State, values: State, below: Logits 
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, squared = rows
-    mixed_own = own if values is x else table.apart(values.y, 0 * spread)  # of the values, whose sum y is
+    mixed_own = (
+        own if values is x else table.apart(values.y, 0 * spread)
+    )  # of the values, whose sum y is
     uneven = (squared / square**2 - 1) * (mixed_own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None))
+    return _gated(
+        gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None)
+    )
 
 
 class Paths(NamedTuple):
     """Factors on a gradient after each attention, `[layer, ..., pair]`."""
 
     value: Array
-    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two different keys."""
+    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two
+    different keys."""
     energy: Array
-    """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys that are alike, and
-    as keys see it."""
+    """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys
+    that are alike, and as keys see it."""
     query: Array
-    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the queries."""
+    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the
+    queries."""
     key: Array
     """`[layer, 2, pair]`: factors from energy to the gradient through the keys, as in `value`."""
     unbiased: Array
     """As `query`, but of keys without biases: by symmetry, for W_K."""
     gates: dict[str, Array]
-    """`[layer, pair]`, from the gradient after the branch: "W_G" to what comes down through the gates, "sink" to the
-    energy by the sink's logit over what W_O reads."""
+    """`[layer, pair]`, from the gradient after the branch: "W_G" to what comes down through the
+    gates, "sink" to the energy by the sink's logit over what W_O reads."""
 
 
-def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attention], x: Array,
-          correlations: Array, mixed: Array) -> Paths:
+def paths(
+    gains: Gains,
+    place: Positions,
+    table: Tables,
+    layers: Sequence[Attention],
+    x: Array,
+    correlations: Array,
+    mixed: Array,
+) -> Paths:
     """The factors of all layers' attention, `[layer, pair]` of what it reads; W_O reads `mixed`."""
     laws = [layer.logits for layer in layers]
-    law = laws[0]._replace(**{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK})
+    law = laws[0]._replace(
+        **{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK}
+    )
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
     longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
-    overlap, square = (stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0))
+    overlap, square = (
+        stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0)
+    )
     ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
         lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
-        own, common = (stack([getattr(layer, name) for layer in layers]) for name in ("apart", "common"))
+        own, common = (
+            stack([getattr(layer, name) for layer in layers]) for name in ("apart", "common")
+        )
         kept, rows = lost.square, drain(rows, lost)
         both, by_common, jacobian, summed, taken = shared(
-            lost, rows, overlap, jacobian, law.rho[:, 1:], np.maximum(common, 0.0) / np.maximum(own, TINY),
-            lambda part: place.lift(part)[:, 1:])
-        law = law._replace(keys=law.keys * (1 - summed), both=law.both * (1 - place.lift(summed)[:, 1:]))
+            lost,
+            rows,
+            overlap,
+            jacobian,
+            law.rho[:, 1:],
+            np.maximum(common, 0.0) / np.maximum(own, TINY),
+            lambda part: place.lift(part)[:, 1:],
+        )
+        law = law._replace(
+            keys=law.keys * (1 - summed), both=law.both * (1 - place.lift(summed)[:, 1:])
+        )
         gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
     apart = _different(longer, both - overlap * ratio)
     value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
     energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
     jacobian = jacobian * law.slopes[:, 1:] * place.lift(energy)[:, 1:]
-    # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query logits order them
+    # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query
+    # logits order them
     along, scatter = law.own / gains.d_head, stack([layer.scatter for layer in layers])
     by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
     alike = place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
-    own = _kinds((energy * (by_row + by_common), jacobian * ratio), (alike[:, 0], alike[:, 1:]),
-                 (energy * (rows.jacobian_by_query + by_common), jacobian))
-    # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen to be alike
-    left = np.stack([key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1)
+    own = _kinds(
+        (energy * (by_row + by_common), jacobian * ratio),
+        (alike[:, 0], alike[:, 1:]),
+        (energy * (rows.jacobian_by_query + by_common), jacobian),
+    )
+    # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen
+    # to be alike
+    left = np.stack(
+        [key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1
+    )
     mean = x[:, 0] @ place.prefix.T
     *factors, key_bias = gains.factors(mean, mean)
-    query, key, bias = (place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors)
+    query, key, bias = (
+        place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
+    )
     scale = place.sharp
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         lone = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
+        unbiased[:, 0] = (
+            scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
+        )
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -185,14 +239,18 @@ def paths(gains: Gains, place: Positions, table: Tables, layers: Sequence[Attent
         key = scale * key * (query * x + bias)
         query = by_row
     first, pair = key[:, 0], key[:, 1:]
-    given = _kinds((place.t * first, shorter * place.turns.rows * pair),
-                   (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)))
+    given = _kinds(
+        (place.t * first, shorter * place.turns.rows * pair),
+        (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)),
+    )
     value *= gains.v * gains.o
     if gains.gate:
         units = gains.gate.units(place.lift(x[:, 0]), correlations)
         opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * mixed / opened
+        gates["W_G"] = (
+            gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * mixed / opened
+        )
     return Paths(value, own, query, given, unbiased, gates)
 
 
@@ -206,7 +264,8 @@ def stack(rows: Sequence[Array]) -> Array:
 
 
 def _by_layer(rows: Sequence[Array]) -> Array:
-    """As `stack`; of one array that all layers have in common only that, with a first axis of length 1."""
+    """As `stack`; of one array that all layers have in common only that, with a first axis of
+    length 1."""
     return rows[0][None] if all(row is rows[0] for row in rows) else stack(rows)
 
 

@@ -1,15 +1,17 @@
-"""The forward recursion: second moments q by position and overlaps p by pair of positions, sublayer by sublayer.
+"""The forward recursion: second moments q by position and overlaps p by pair of positions, sublayer
+by sublayer.
 
-For a softmax over Gaussian logits of variance s², rows that average the keys, and independent weights in each layer:
+For a softmax over Gaussian logits of variance s², rows that average the keys, and independent
+weights in each layer:
     attention  q_F = g_v g_o [p̂ + Δ Y2],  p_F = g_v g_o [p̂ + Δ Y11],  Δ = q̂ − p̂
     its gate   q_F × E σ²,               p_F × E σσ′(ρ)              at second moment g_G q̂
     MLP        q_F = g₂ E φ²,              p_F = g₂ E φφ′(ρ)            at input second moment g₁ q̂
     gated      q_F = g₂ E φ² g₃ q̂,         p_F = g₂ E φφ′(ρ) g₃ p̂       g₁ of W_gate, g₃ of W_in
-with (q̂, p̂) the branch's input: (1, ρ) after a norm. A norm on the values or before the last matrix divides what it
-reads; if it centers, it takes (E φ)² from hidden units, which have a mean. Kernels of two positions are taken at the
-geometric mean of their second moments. Two corrections of order 1/width are kept: overlaps of single pairs scatter
-around p (see `attention`), and a norm divides each token by its own length (see `tokens.normalize`).
-"""
+with (q̂, p̂) the branch's input: (1, ρ) after a norm. A norm on the values or before the last
+matrix divides what it reads; if it centers, it takes (E φ)² from hidden units, which have a mean.
+Kernels of two positions are taken at the geometric mean of their second moments. Two corrections of
+order 1/width are kept: overlaps of single pairs scatter around p (see `attention`), and a norm
+divides each token by its own length (see `tokens.normalize`)."""
 
 from __future__ import annotations
 
@@ -29,15 +31,27 @@ from explorer.theory.gains import Gains, biased
 from explorer.theory.logits import Logits
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Sloped, Softmax, Tables, softmax
-from explorer.theory.tokens import Norm, State, Tokens, add, correlation_of_sum, lengths, normalize, passed, times
+from explorer.theory.tokens import (
+    Norm,
+    State,
+    Tokens,
+    add,
+    correlation_of_sum,
+    lengths,
+    normalize,
+    passed,
+    times,
+)
 
 LARGEST = 1e60
-"""Second moments beyond this, or below its inverse, leave float32's range: nothing is claimed there. Entries of 1e30
-leave 1e8 to its end at 3e38, for the largest of many and for sums over a width."""
+"""Second moments beyond this, or below its inverse, leave float32's range: nothing is claimed
+there. Entries of 1e30 leave 1e8 to its end at 3e38, for the largest of many and for sums over a
+width."""
 LARGEST_LOGIT = 1e37
 """Logits of this standard deviation overflow float32."""
 FINITE = 1e70
-"""The loop ends when a mean second moment leaves this range; which sublayers are covered is decided afterwards."""
+"""The loop ends when a mean second moment leaves this range; which sublayers are covered is decided
+afterwards."""
 
 
 class Step(NamedTuple):
@@ -61,21 +75,28 @@ class Step(NamedTuple):
 
 
 class Steps(list[Step]):
-    """The sublayers, and overlaps of all of them as arrays, which the statistics and the way back read at once.
+    """The sublayers, and overlaps of all of them as arrays, which the statistics and the way back
+    read at once.
 
-    What is copied into them needs no array of its own, so that the next sublayer finds room in the processor's cache.
-    """
+    What is copied into them needs no array of its own, so that the next sublayer finds room in the
+    processor's cache."""
 
     def __init__(self, count: int, first: State) -> None:
         pairs, self.last = first.place.ones.shape, first
         """The output of the last sublayer that was added, covered or not."""
-        self.inside, self.rho, self.final_input, self.added, self.site = np.empty((5, count, *pairs))
-        """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its correlations; the input of
-        the branch's last matrix; the branch's term of the sum, after its norm; and the output of the sublayer."""
+        self.inside, self.rho, self.final_input, self.added, self.site = np.empty(
+            (5, count, *pairs)
+        )
+        """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its
+        correlations; the input of the branch's last matrix; the branch's term of the sum, after its
+        norm; and the output of the sublayer."""
         self.total = np.empty((count, pairs[1]))
-        """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on it."""
+        """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on
+        it."""
 
-    def note(self, step: Step, inside: State, final_input: State, added: State, total: Array, site: State) -> None:
+    def note(
+        self, step: Step, inside: State, final_input: State, added: State, total: Array, site: State
+    ) -> None:
         """Adds a sublayer."""
         at = len(self)
         self.inside[at], self.rho[at], self.final_input[at] = inside.y, inside.rho, final_input.y
@@ -83,30 +104,43 @@ class Steps(list[Step]):
         self.append(step)
 
     def cover(self) -> None:
-        """Cuts off the sublayers from the first one on whose second moments or logits are beyond their ranges."""
-        total = self.total[:len(self)]
+        """Cuts off the sublayers from the first one on whose second moments or logits are beyond
+        their ranges."""
+        total = self.total[: len(self)]
         fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
         if attends := [step.attention.logits.s for step in self if step.attention]:
-            fine[:2 * len(attends):2] &= ~(stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT)
-        del self[len(self) if fine.all() else int(fine.argmin()):]
+            fine[: 2 * len(attends) : 2] &= ~(
+                stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT
+            )
+        del self[len(self) if fine.all() else int(fine.argmin()) :]
         for name in ("inside", "rho", "final_input", "added", "site"):
-            setattr(self, name, getattr(self, name)[:len(self)])
+            setattr(self, name, getattr(self, name)[: len(self)])
 
 
-def run(gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State) -> Steps:
-    """The recursion over 2N sublayers; shorter where a second moment leaves the range of `LARGEST`."""
+def run(
+    gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State
+) -> Steps:
+    """The recursion over 2N sublayers; shorter where a second moment leaves the range of
+    `LARGEST`."""
     x, steps, total = first, Steps(2 * n_layers, first), first.mean.q
     below, kept, before, source, past = None, 1.0, first, None, None
     if gains.period < 2 * n_layers and place.alike:
-        past = Overlaps(gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean)
+        past = Overlaps(
+            gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean
+        )
     for index in range(2 * n_layers):
         attends = not index % 2
         if attends or not gains.parallel:
             before = x
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
-        inside, step = _absent(steps) if attends and not gains.attends else sublayer(
-            gains, table, steps, before, (below, kept, source) if attends else None, past)
+        inside, step = (
+            _absent(steps)
+            if attends and not gains.attends
+            else sublayer(
+                gains, table, steps, before, (below, kept, source) if attends else None, past
+            )
+        )
         if attends:
             below, kept = step.attention.logits if step.attention else None, 1.0
             source = inside if source is None and gains.value_residual else source
@@ -130,14 +164,19 @@ def _absent(steps: Steps) -> tuple[State, Step]:
     return x, step
 
 
-def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
-             below: tuple[Logits | None, float, State | None] | None, past: Overlaps | None = None
-             ) -> tuple[State, Step]:
+def sublayer(
+    gains: Gains,
+    table: Tables | Sloped,
+    steps: Steps,
+    before: State,
+    below: tuple[Logits | None, float, State | None] | None,
+    past: Overlaps | None = None,
+) -> tuple[State, Step]:
     """One branch, of what was `before` it, and its way back into the stream.
 
     Args:
-        below: of attention the logits below it, what is kept of deviations of overlaps, and the tokens whose values it
-            mixes into its own; None for an MLP.
+        below: of attention the logits below it, what is kept of deviations of overlaps, and the
+            tokens whose values it mixes into its own; None for an MLP.
         past: the overlaps with the sublayers below, where layers are copies of others.
     Returns:
         the branch's input, and the step, which is noted in `steps`.
@@ -170,10 +209,13 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
     if softmax and gains.gate and softmax.opened is not None and not gains.point:
         # a norm divides gates out again: they do not scatter lengths after it
         steady, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
-        regained = 1 + (gains.gate.regained(opened / x.place.lift(opened[0])) - 1) * (1 - bias / branch.y)
+        regained = 1 + (gains.gate.regained(opened / x.place.lift(opened[0])) - 1) * (
+            1 - bias / branch.y
+        )
     if "output" in sites:
         added, norm = normalize(steady, gains, widths["output"], regained=regained)
-        # of rows of uneven weights, and so longer ones, gradients through the values are larger by as much
+        # of rows of uneven weights, and so longer ones, gradients through the values are larger by
+        # as much
         norms["output"] = norm._replace(w=min(steady.w, gains.noise[0]), u=0.0) if softmax else norm
     skip, scale = gains.skip[index], gains.branch[index]
     stream, term = x.scaled(skip**2), added.scaled(scale**2)
@@ -181,7 +223,13 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
     y = stream.y + term.y
     if past:
         std = float(softmax.logits.s[0]) if softmax else 0.0
-        y = y + 2 * skip * scale * past.meet(index, x.mean, inside.mean, std, branch.mean, added.mean)[:, None]
+        y = (
+            y
+            + 2
+            * skip
+            * scale
+            * past.meet(index, x.mean, inside.mean, std, branch.mean, added.mean)[:, None]
+        )
     site = State(x.place, y, both.v, both.w, both.u)
     if not past:
         site.mean = both
@@ -193,14 +241,17 @@ def sublayer(gains: Gains, table: Tables | Sloped, steps: Steps, before: State,
         site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
         if added is branch and steady is not branch:
             of_branch, norm = (term.mean.q / q) ** 2, norms["sum"]
-            norms["sum"] = norm._replace(w=norm.w - of_branch * (branch.w - steady.w), u=norm.u - of_branch * gated)
+            norms["sum"] = norm._replace(
+                w=norm.w - of_branch * (branch.w - steady.w), u=norm.u - of_branch * gated
+            )
     step = Step(placement, softmax, norms, added.mean, site.mean, kept, followed)
     steps.note(step, inside, final_input, added, total, site)
     return inside, step
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:
-    """The values of tokens x; ½ (V_1 + V_l) by independent matrices where the first layer's `source` is mixed in."""
+    """The values of tokens x; ½ (V_1 + V_l) by independent matrices where the first layer's
+    `source` is mixed in."""
     mixed = (x.y + source.y) / 4 if source else x.y
     bias = gains.biases.v / (2 if source else 1)
     if mixed is x.y and gains.v == 1 and not bias:
@@ -209,7 +260,8 @@ def _values(gains: Gains, x: State, source: State | None) -> State:
 
 
 def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
-    """Hidden units, without their mean if `centered`; and how far their overlaps follow those of the MLP's input."""
+    """Hidden units, without their mean if `centered`; and how far their overlaps follow those of
+    the MLP's input."""
     square, overlap = gains.kernel.overlaps(*gains.units(x.square, x.rho))
     follows, bend = passed(gains, x.mean)
     if gains.degree != 1:
@@ -218,35 +270,41 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
         overlap = np.minimum(overlap, square * (1 + length))
     w = gains.noise[1] + gains.degree**2 * x.w
     if centered:
-        overlap = overlap - gains.kernel.overlaps(gains.units(x.square, x.rho)[0], np.zeros_like(x.rho))[1]
+        overlap = (
+            overlap
+            - gains.kernel.overlaps(gains.units(x.square, x.rho)[0], np.zeros_like(x.rho))[1]
+        )
     return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
 
 
 def scattered_by_mlp(gains: Gains, v: float, follows: float) -> float:
     """Scatter of the overlaps of what an MLP's last matrix reads, from that of its tokens.
 
-    W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the variance of φ given
-    what two inputs share. For relu that is 1 at ρ = 0, 1.56 at ½ and 2 at 1: 1.6 stands for all of them.
-    """
+    W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the
+    variance of φ given what two inputs share. For relu that is 1 at ρ = 0, 1.56 at ½ and 2 at 1:
+    1.6 stands for all of them."""
     return v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
 
 
 class Overlaps:
-    """Overlaps between layers that are copies of others, without which their branches would not add up coherently.
+    """Overlaps between layers that are copies of others, without which their branches would not add
+    up coherently.
 
-    Two branches of the same weights, in layers k and l, read tokens that overlap, and so do their outputs. Let r be the
-    correlation of one token's inputs to both, d that of two tokens' inputs, and ρ_k the correlation of two tokens
-    within a layer. Outputs of MLPs overlap by E φφ′ at r for one token, and at d for two. Outputs of attention overlap
-    by d + (r − d) Y11, where the logits of the two layers correlate by r f for one token and by d f for two, with
-    f = (r − d) / √((1 − ρ_k)(1 − ρ_l)).
+    Two branches of the same weights, in layers k and l, read tokens that overlap, and so do their
+    outputs. Let r be the correlation of one token's inputs to both, d that of two tokens' inputs,
+    and ρ_k the correlation of two tokens within a layer. Outputs of MLPs overlap by E φφ′ at r for
+    one token, and at d for two. Outputs of attention overlap by d + (r − d) Y11, where the logits
+    of the two layers correlate by r f for one token and by d f for two, with f = (r − d) / √((1 −
+    ρ_k)(1 − ρ_l)).
 
-    A stream is a sum of branches, so its overlap with the next branch is a sum of overlaps of branches; branches of
-    different weights have none. As x_(k+1) = a_k x_k + b_k F_k, a branch F overlaps with the streams below it by
-    X_(k+1) = a_k X_k + b_k F·F_k: N layers take N² steps, and only the overlaps of the present stream with the streams
-    below it are kept. There is no such law with a causal mask.
+    A stream is a sum of branches, so its overlap with the next branch is a sum of overlaps of
+    branches; branches of different weights have none. As x_(k+1) = a_k x_k + b_k F_k, a branch F
+    overlaps with the streams below it by X_(k+1) = a_k X_k + b_k F·F_k: N layers take N² steps, and
+    only the overlaps of the present stream with the streams below it are kept. There is no such law
+    with a causal mask.
 
-    Kept are the overlaps of all sites so far; on the axis `which`, 0 is a token with itself and 1 two different tokens.
-    """
+    Kept are the overlaps of all sites so far; on the axis `which`, 0 is a token with itself and 1
+    two different tokens."""
 
     def __init__(self, gains: Gains, softmax: Softmax, n_layers: int, first: Tokens) -> None:
         self.gains, self.softmax = gains, softmax
@@ -254,28 +312,36 @@ class Overlaps:
         self.stream = np.array([[first.q], [first.p]])
         """`[which, site]`: overlaps of the stream at all sites so far with the present stream."""
         self.passed = np.zeros((2, size))
-        """`[factor, sublayer]`: factors on the stream and on the branch's term, with those of a norm on the sum."""
+        """`[factor, sublayer]`: factors on the stream and on the branch's term, with those of a
+        norm on the sum."""
         self.branch_input = np.zeros((4, size))
-        """`[value, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ, deviation of logits."""
+        """`[value, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ,
+        deviation of logits."""
         self.out = np.zeros(size)
         """`[sublayer]`: factor on a branch's output, of the norm on it."""
         self.bend = 0.0
-        """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads: `tokens.passed`."""
+        """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads:
+        `tokens.passed`."""
         self.cross = np.zeros((2, 1))
         """`[which, site]`: overlaps of the stream at all sites with the present branch's term."""
 
-    def meet(self, index: int, tokens: Tokens, inside: Tokens, std: float, branch: Tokens, added: Tokens) -> Array:
+    def meet(
+        self, index: int, tokens: Tokens, inside: Tokens, std: float, branch: Tokens, added: Tokens
+    ) -> Array:
         """Overlaps of a sublayer's input with its term of the sum, `[which]`.
 
         Args:
-            tokens: the stream; `inside` what the branch reads of it, with logits of deviation `std`.
-            branch: the branch's output; `added` after a norm on it.
+            tokens: the stream; `inside` what the branch reads of it, with logits of deviation
+            `std`. branch: the branch's output; `added` after a norm on it.
         """
         self.branch_input[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = passed(self.gains, inside)[1] * inside.v
-        earlier, terms = np.arange(index % self.gains.period, index, self.gains.period), np.zeros((2, index))
+        earlier, terms = (
+            np.arange(index % self.gains.period, index, self.gains.period),
+            np.zeros((2, index)),
+        )
         if len(earlier):
             terms[:, earlier] = self.out[index] * self.out[earlier] * self.alike(index, earlier)
         kept, joined = self.passed[:, :index]
@@ -283,7 +349,8 @@ class Overlaps:
         return np.asarray(self.cross[:, index])
 
     def alike(self, index: int, earlier: NDArray[np.intp]) -> Array:
-        """Overlaps of a branch's output with those of earlier branches of the same weights, `[which, branch]`."""
+        """Overlaps of a branch's output with those of earlier branches of the same weights,
+        `[which, branch]`."""
         factor, square, own, std = self.branch_input
         q = np.sqrt(square[index] * square[earlier])
         both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
@@ -296,7 +363,9 @@ class Overlaps:
         rows = biased(self.gains.q * q, np.array([same, cross]), self.gains.biases.q)[1]
         share = (same - cross) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.sqrt(std[index] * std[earlier])
-        overlap = self.softmax.overlap(np.broadcast_to(s, rows.shape), np.clip(share * rows, -1.0, 1.0))
+        overlap = self.softmax.overlap(
+            np.broadcast_to(s, rows.shape), np.clip(share * rows, -1.0, 1.0)
+        )
         mixed = self.gains.v * q * (cross + (same - cross) * overlap) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 

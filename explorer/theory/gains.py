@@ -1,4 +1,5 @@
-"""Constants of a config for the theory: gains, multipliers, norms, and the statistics of its softmax."""
+"""Constants of a config for the theory: gains, multipliers, norms, and the statistics of its
+softmax."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from explorer.theory.gaussian import flatness, kernel
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5
-"""The largest ε beside which a stream that does not shrink is of unit second moment after its norms."""
+"""The largest ε beside which a stream that does not shrink is of unit second moment after its
+norms."""
 
 
 class Gate(NamedTuple):
@@ -25,19 +27,22 @@ class Gate(NamedTuple):
     """Gain of W_G."""
     kernel: Kernel
     noise: float
-    """Relative variance of a token's squared length, for one of unit second moment: f/gates, f the variance of σ² over
-    (E σ²)², times 1 + 2/m for the m Gaussian coordinates that each gate multiplies."""
+    """Relative variance of a token's squared length, for one of unit second moment: f/gates, f the
+    variance of σ² over (E σ²)², times 1 + 2/m for the m Gaussian coordinates that each gate
+    multiplies."""
     bias: float
     """Variance of the biases beside W_G."""
     number: int
     """Number of gates."""
 
     def regained(self, alike: Array) -> Array:
-        """Factor on the overlap of two tokens through a norm that divides by what their gates have multiplied.
+        """Factor on the overlap of two tokens through a norm that divides by what their gates have
+        multiplied.
 
-        Of one head's gates σ and σ′ nothing is left, σσ′ / √(σ² σ′²) = 1: the norm regains the part 1 / `alike`. Of
-        many, Σ σσ′ / √(Σσ² Σσ′²) is `alike`. Between, 1 − `alike` falls as 1 / count for gates that are nearly the
-        same, and faster for others: the power is fitted to draws of 2, 4 and 8 gates at gains of 1 to 12, to .02.
+        Of one head's gates σ and σ′ nothing is left, σσ′ / √(σ² σ′²) = 1: the norm regains the part
+        1 / `alike`. Of many, Σ σσ′ / √(Σσ² Σσ′²) is `alike`. Between, 1 − `alike` falls as 1 /
+        count for gates that are nearly the same, and faster for others: the power is fitted to
+        draws of 2, 4 and 8 gates at gains of 1 to 12, to .02.
 
         Args:
             alike: E σσ′ / √(E σ² E σ′²).
@@ -60,7 +65,8 @@ class Point(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """Variances of the biases beside the matrices of the same names in `Gains`; 0 where there are none."""
+    """Variances of the biases beside the matrices of the same names in `Gains`; 0 where there are
+    none."""
 
     q: float = 0.0
     k: float = 0.0
@@ -71,53 +77,87 @@ class Biases(NamedTuple):
 
 
 class Gains:
-    """One config in the theory's terms. A gain is fan_in · Var W: the factor on the second moment."""
+    """One config in the theory's terms. A gain is fan_in · Var W: the factor on the second
+    moment."""
 
     def __init__(self, config: Config) -> None:
         design = config.design
-        gain = dict.fromkeys(MATRICES, 0.0) | {name: matrix.gain for name, matrix in design.matrices.items()}
+        gain = dict.fromkeys(MATRICES, 0.0) | {
+            name: matrix.gain for name, matrix in design.matrices.items()
+        }
         bias = design.biases
         self.readers = first, *others = design.readers
         """Matrices that read the MLP's input: one for each of `kernel.parts`."""
         self.q, self.k, self.v, self.o = (gain[name] for name in ("W_Q", "W_K", "W_V", "W_O"))
         self.hidden, self.out = gain[first], gain["W_out"]
-        """Gain of the matrix before the MLP's activation, W_gate where there is one, else W_in; and of W_out."""
-        self.biases = Biases(*(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out")))
-        self.placements, self.skip, self.branch = design.sublayers, list(design.skips), design.branches
-        """By sublayer, with the factors on stream and branch; the forward recursion sets those that are profiled."""
-        self.norm_widths = [{name: config.d_head if site.by_head else design.widths[site.numbers[half]]
-                             for name, site in SITES.items()} for half in (0, 1)]
+        """Gain of the matrix before the MLP's activation, W_gate where there is one, else W_in; and
+        of W_out."""
+        self.biases = Biases(
+            *(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out"))
+        )
+        self.placements, self.skip, self.branch = (
+            design.sublayers,
+            list(design.skips),
+            design.branches,
+        )
+        """By sublayer, with the factors on stream and branch; the forward recursion sets those that
+        are profiled."""
+        self.norm_widths = [
+            {
+                name: config.d_head if site.by_head else design.widths[site.numbers[half]]
+                for name, site in SITES.items()
+            }
+            for half in (0, 1)
+        ]
         """Coordinates that each norm averages, in attention and in the MLP."""
         self.last = np.array(design.last)[:, None, None]
         """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
-        """The factors on the stream are made of the branches below, see `residual.profiled_factor`."""
+        """The factors on the stream are made of the branches below, see
+        `residual.profiled_factor`."""
         self.final, self.centers = design.final_norm, design.centers
         """The stream is normalized once more at the end; the norm subtracts the mean."""
         self.epsilon = config.norm_epsilon
         """Added by every norm to what it divides by, before the root."""
-        self.point = Point(kernel(design.point, False, None), config.norm_alpha**2) if design.point else None
+        self.point = (
+            Point(kernel(design.point, False, None), config.norm_alpha**2) if design.point else None
+        )
         """Function of each coordinate that replaces the norms; None where norms divide."""
         self.attends, self.parallel = design.attends, design.stream.parallel
         """Of the latter both branches of a layer read the same stream."""
         self.adds, self.value_residual = design.inherits, config.value_residual
         self.cap, self.sink, self.period = config.logit_cap, design.sink.logit, 2 * design.unique
-        """Soft cap on the logits, 0 is none; logit of the sink, or None; sublayers after which their weights return."""
+        """Soft cap on the logits, 0 is none; logit of the sink, or None; sublayers after which
+        their weights return."""
         self.d_model, self.d_mlp, self.d_head, self.n_heads = (
-            config.d_model, config.d_mlp, config.d_head, config.n_heads)
+            config.d_model,
+            config.d_mlp,
+            config.d_head,
+            config.n_heads,
+        )
         self.d_kv = config.kv_heads * config.d_head
         """Coordinates of all key-value heads together."""
         self._logits(config)
-        # a stream that shrinks may come near a norm's ε, and is then no longer of unit second moment after it
-        unit = not design.point and config.norm_epsilon <= SMALL * min(config.input_second_moment, 1.0)
+        # a stream that shrinks may come near a norm's ε, and is then no longer of unit second
+        # moment after it
+        unit = not design.point and config.norm_epsilon <= SMALL * min(
+            config.input_second_moment, 1.0
+        )
         unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
-        unit &= all(place.has("input", "sum") and place.scale == 1 and place.reads >= 1 for place in design.sublayers)
+        unit &= all(
+            place.has("input", "sum") and place.scale == 1 and place.reads >= 1
+            for place in design.sublayers
+        )
         self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
         """Gains of the `readers` over the first's."""
         # what reads the input itself, before any norm, reads its second moment
         raw = config.input_second_moment != 1 and not design.sublayers[0].has("input")
         self._units(config, unit and not (raw and not design.attends))
-        self.gate = _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit and not raw) if design.gates else None
+        self.gate = (
+            _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit and not raw)
+            if design.gates
+            else None
+        )
         """On attention's output; None where there is none."""
 
     def _logits(self, config: Config) -> None:
@@ -127,12 +167,16 @@ class Gains:
         self.fixed = self.qk_norm and not design.joins
         """Each head's queries and keys are of one length."""
         self.tilted = 0.0 if self.fixed else 1 - 1 / config.n_heads if self.qk_norm else 1.0
-        """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it is by head."""
+        """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it
+        is by head."""
         self.sphere = config.d_head - design.centers if self.fixed else 0
-        """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or summed over layers."""
+        """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or
+        summed over layers."""
         self.scale = config.d_head / design.divisor**2
         """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
-        if self.fixed and design.centers:  # centered heads live in one dimension less; a single one is nothing
+        if (
+            self.fixed and design.centers
+        ):  # centered heads live in one dimension less; a single one is nothing
             self.scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
         if config.qk_norm:
             self.scale *= config.qk_gain**2
@@ -152,19 +196,25 @@ class Gains:
             square = matrix.gain + matrix.bias
             self.kernel = gated(self.kernel, ratio, constant + (1 - ratio) * matrix.bias)
             # the fourth moment of a factor N(shift, square) over its second moment's square
-            flat = (3 * square**2 + 6 * square * constant + constant**2) / (square + constant) ** 2 * (1 + flat) - 1
+            flat = (3 * square**2 + 6 * square * constant + constant**2) / (
+                square + constant
+            ) ** 2 * (1 + flat) - 1
             self.degree -= constant / (square + constant)
         self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
-        """Relative variance of a token's squared length after attention and after the MLP, from finite widths: a sum of
-        m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out; the MLP's hidden units by their flatness."""
+        """Relative variance of a token's squared length after attention and after the MLP, from
+        finite widths: a sum of m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out;
+        the MLP's hidden units by their flatness."""
 
     def factors(self, q: Any, of_keys: Any) -> tuple[Any, Any, Any, Any]:
-        """From tokens of second moment q to queries, and of `of_keys` to keys: the two factors on second moments and
-        overlaps, and the biases' two variances, all divided by what a QK-norm divides by.
-        """
+        """From tokens of second moment q to queries, and of `of_keys` to keys: the two factors on
+        second moments and overlaps, and the biases' two variances, all divided by what a QK-norm
+        divides by."""
         if not self.qk_norm:
             return self.q, self.k, self.biases.q, self.biases.k
-        over, under = self.q * q + self.biases.q + self.epsilon, self.k * of_keys + self.biases.k + self.epsilon
+        over, under = (
+            self.q * q + self.biases.q + self.epsilon,
+            self.k * of_keys + self.biases.k + self.epsilon,
+        )
         return self.q / over, self.k / under, self.biases.q / over, self.biases.k / under
 
     def keys(self, q: Real, rho: Real) -> Real:
@@ -172,17 +222,21 @@ class Gains:
         return biased(self.k * q, rho, self.biases.k)[1]
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
-        """Second moment and correlation of what an MLP's activation sees of tokens that have these."""
+        """Second moment and correlation of what an MLP's activation sees of tokens that have
+        these."""
         return biased(q if self.hidden == 1 else self.hidden * q, rho, self.biases.hidden)
 
 
 def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
-    """Second moment and correlation with a bias, the same for all tokens, which adds to square and overlap alike."""
+    """Second moment and correlation with a bias, the same for all tokens, which adds to square and
+    overlap alike."""
     return (square + bias, (square * rho + bias) / (square + bias)) if bias else (square, rho)
 
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
     """The gates of a config, whose branches read unit second moments or others."""
     count, total = config.design.gates, gain + bias
-    scatter = flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
+    scatter = (
+        flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
+    )
     return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias, count)

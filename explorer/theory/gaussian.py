@@ -1,16 +1,19 @@
-"""Gaussian integrals of the activations: one input, or two that correlate; and tables of them for the recursions.
+"""Gaussian integrals of the activations: one input, or two that correlate; and tables of them for
+the recursions.
 
-Everything is an expectation over centered Gaussian inputs of second moment q: E f, E f², E f′² for one input,
-E f(x)f(y) and E f′(x)f′(y) for two whose correlation is ρ. Closed forms where they exist (relu, identity, gelu by the
-error function, tanh-like ones not); else Gauss-Legendre panels split where an activation has a kink, good to 1e-10.
+Everything is an expectation over centered Gaussian inputs of second moment q: E f, E f², E f′² for
+one input, E f(x)f(y) and E f′(x)f′(y) for two whose correlation is ρ. Closed forms where they exist
+(relu, identity, gelu by the error function, tanh-like ones not); else Gauss-Legendre panels split
+where an activation has a kink, good to 1e-10.
 
-`kernel` is fast enough for a thousand layers. Closed forms are used as they are; other activations are read from
-`tables.npz`, once for a fixed second moment (after a norm, where it never changes) or by spline where it does. There a
-correlation ρ enters as v = asinh(k √(1−ρ)) / asinh(k), with k the scale (√q, or s of a softmax) at which two inputs of
-that correlation begin to differ: even nodes in v resolve both the neighborhood of ρ = 1 and the rest.
+`kernel` is fast enough for a thousand layers. Closed forms are used as they are; other activations
+are read from `tables.npz`, once for a fixed second moment (after a norm, where it never changes) or
+by spline where it does. There a correlation ρ enters as v = asinh(k √(1−ρ)) / asinh(k), with k the
+scale (√q, or s of a softmax) at which two inputs of that correlation begin to differ: even nodes in
+v resolve both the neighborhood of ρ = 1 and the rest.
 
-Sources: relu: Cho & Saul 2009; erf: Williams 1997; gelu (x Φ(x)): Tsuchida et al. 2021, rederived here for E φφ.
-"""
+Sources: relu: Cho & Saul 2009; erf: Williams 1997; gelu (x Φ(x)): Tsuchida et al. 2021, rederived
+here for E φφ."""
 
 from __future__ import annotations
 
@@ -98,7 +101,8 @@ def flatness(activation: str, q: float = 1.0) -> float:
 
 
 def overlaps(activation: str, q: float, rho: float) -> Overlaps:
-    """E f(x)f(y), E f′(x)f′(y) for Gaussian x, y of second moment q and correlation `rho` in [−1, 1], to 1e-9.
+    """E f(x)f(y), E f′(x)f′(y) for Gaussian x, y of second moment q and correlation `rho` in [−1,
+    1], to 1e-9.
 
     Raises:
         ValueError: unknown activation, q negative or not finite, or `rho` out of range.
@@ -115,33 +119,41 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
 
 
 def _by_common_part(form: Activation, scale: float, rho: float) -> Overlaps:
-    """x = scale(√|ρ| c + √(1−|ρ|) e): given the common part c the two inputs are independent, and means smooth."""
+    """x = scale(√|ρ| c + √(1−|ρ|) e): given the common part c the two inputs are independent, and
+    means smooth."""
     common, own = scale * math.sqrt(abs(rho)), scale * math.sqrt(1 - abs(rho))
     c, weight = _line(min(common / own, 1e6)) if own > 0 else _line(scale)
     value, slope = _smoothed(form, common * c, own)
     if rho < 0:  # the other input's common part has the other sign, and the grid is symmetric
-        return Overlaps(float(weight @ (value * value[::-1])), float(weight @ (slope * slope[::-1])))
+        return Overlaps(
+            float(weight @ (value * value[::-1])), float(weight @ (slope * slope[::-1]))
+        )
     return Overlaps(float(weight @ value**2), float(weight @ slope**2))
 
 
 def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
-    """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink, a + width·e = 0."""
+    """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink,
+    a + width·e = 0."""
     kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
     u, weight_u = panels(width)
     e = np.concatenate([kink - (kink + REACH) * u, kink + (REACH - kink) * u], axis=1)  # [at, node]
-    weight = np.concatenate([(kink + REACH) * weight_u, (REACH - kink) * weight_u], axis=1) * _normal_pdf(e)
+    weight = np.concatenate(
+        [(kink + REACH) * weight_u, (REACH - kink) * weight_u], axis=1
+    ) * _normal_pdf(e)
     x = at[:, None] + width * e
     return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
 
 
 def panels(resolve: float) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve 1/`resolve`."""
+    """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve
+    1/`resolve`."""
     return _halved(4 + max(0, math.ceil(math.log2(max(resolve, 1.0)))))
 
 
 @lru_cache(maxsize=64)
 def _halved(count: int) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1] of `count` panels that halve towards 0, and one that ends there; cached."""
+    """Nodes and weights on [0, 1] of `count` panels that halve towards 0, and one that ends there;
+    cached."""
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
     u, weight = np.polynomial.legendre.leggauss(20)
     width = np.diff(edges)[:, None]
@@ -149,7 +161,8 @@ def _halved(count: int) -> tuple[Array, Array]:
 
 
 def _line(resolve: float) -> tuple[Array, Array]:
-    """Nodes and weights for averages over z ~ N(0, 1) of functions that vary on the scale 1/`resolve` around 0."""
+    """Nodes and weights for averages over z ~ N(0, 1) of functions that vary on the scale
+    1/`resolve` around 0."""
     u, weight = panels(resolve)
     z = REACH * np.concatenate([-u[::-1], u])
     return z, REACH * np.concatenate([weight[::-1], weight]) * _normal_pdf(z)
@@ -181,7 +194,11 @@ def kernel(activation: str, rescaled: bool, fixed_q: float | None) -> Kernel:
     exact = ACTIVATIONS[activation].kernel
     if exact:
         return exact(factor)
-    return _fixed(activation, factor, fixed_q) if fixed_q is not None else _tabulated(activation, factor)
+    return (
+        _fixed(activation, factor, fixed_q)
+        if fixed_q is not None
+        else _tabulated(activation, factor)
+    )
 
 
 @cache
@@ -192,16 +209,21 @@ def _stored() -> tuple[Array, Array]:
 
 @cache
 def _splines(activation: str) -> list[tuple[CubicSpline, RectBivariateSpline]]:
-    """Of E φ² and of E φ′²: over ln q its logarithm, and over (ln q, v) the overlaps' share of it."""
+    """Of E φ² and of E φ′²: over ln q its logarithm, and over (ln q, v) the overlaps' share of
+    it."""
     if activation in TABULATED:
         single, double = (table[TABULATED.index(activation)] for table in _stored())
     else:  # a row without a closed form or a stored table: integrated now, a second or two, once
         single, double = integrals(activation)
-    return [(CubicSpline(LOG_Q, single[:, k]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., k])) for k in (0, 1)]
+    return [
+        (CubicSpline(LOG_Q, single[:, k]), RectBivariateSpline(LOG_Q, V_INPUT, double[..., k]))
+        for k in (0, 1)
+    ]
 
 
 def integrals(activation: str) -> tuple[Array, Array]:
-    """An activation's tables: `[ln q, 2]`: ln E f², ln E f′²; `[ln q, v, 2]`: the overlaps' share of these."""
+    """An activation's tables: `[ln q, 2]`: ln E f², ln E f′²; `[ln q, v, 2]`: the overlaps' share
+    of these."""
     single, double = np.empty((len(LOG_Q), 2)), np.empty((len(LOG_Q), len(V_INPUT), 2))
     for j, q in enumerate(np.exp(LOG_Q)):
         averages = moments(activation, float(q))
@@ -219,7 +241,9 @@ def _single(spline: CubicSpline, inside: Array, beyond: Array) -> Array:
 
 
 def _tabulated(activation: str, factor: float) -> Kernel:
-    def both(single: CubicSpline, double: RectBivariateSpline, q: Array, rho: Array) -> tuple[Array, Array]:
+    def both(
+        single: CubicSpline, double: RectBivariateSpline, q: Array, rho: Array
+    ) -> tuple[Array, Array]:
         log_q = np.log(np.maximum(q, 1e-300))
         inside = np.minimum(np.maximum(log_q, LOG_Q[0]), LOG_Q[-1])
         same = factor * _single(single, inside, log_q - inside)

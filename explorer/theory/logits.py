@@ -1,11 +1,13 @@
-"""Attention logits and what they inherit: their variance over the keys, and how far two rows' logits agree.
+"""Attention logits and what they inherit: their variance over the keys, and how far two rows'
+logits agree.
 
-Plain logits are q·k of the layer. In RealFormer (He et al. 2020) they are the sum of those of all layers so far, whose
-weights are independent: variances add, s² = Σ s_k², and so do two rows' covariances. Where queries and keys are added
-up instead, s² = (Σ query's second moment) · (Σ what the keys do not share), which grows as the square of the depth.
+Plain logits are q·k of the layer. In RealFormer (He et al. 2020) they are the sum of those of all
+layers so far, whose weights are independent: variances add, s² = Σ s_k², and so do two rows'
+covariances. Where queries and keys are added up instead, s² = (Σ query's second moment) · (Σ what
+the keys do not share), which grows as the square of the depth.
 
-A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds normal ones that softmax treats alike.
-"""
+A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds normal ones that softmax
+treats alike."""
 
 from __future__ import annotations
 
@@ -34,19 +36,22 @@ class Logits(NamedTuple):
     """Statistics of a layer's logits, own and inherited; the layer above inherits them."""
 
     query: Array
-    """Second moment of the queries, summed where they add up: `[pair]`, or `[position]` where nothing is inherited."""
+    """Second moment of the queries, summed where they add up: `[pair]`, or `[position]` where
+    nothing is inherited."""
     key: Array
-    """`[position]`: part of the keys of a row that they do not share, before rotation; summed where keys add up."""
+    """`[position]`: part of the keys of a row that they do not share, before rotation; summed where
+    keys add up."""
     key_p: Array
     """`[position]`: part that they share; summed where keys add up."""
     crowd: Array
-    """`[position]`: scatter of the keys' overlaps where keys add up, as `alike` is of the scores'."""
+    """`[position]`: scatter of the keys' overlaps where keys add up, as `alike` is of the
+    scores'."""
     covariance: Array
-    """Covariance of two rows' logits before the cap, of a row with itself their variance; shape as `query`. The sum of
-    the layers' own where scores add up."""
+    """Covariance of two rows' logits before the cap, of a row with itself their variance; shape as
+    `query`. The sum of the layers' own where scores add up."""
     common: Array
-    """`[position]`, as all that follow if nothing else is said: variance of a row's mean, which only a cap or a sink
-    sees."""
+    """`[position]`, as all that follow if nothing else is said: variance of a row's mean, which
+    only a cap or a sink sees."""
     alike: Array
     """Covariance of two keys' logits that stems from the scatter of the keys' overlaps."""
     own: Array
@@ -54,7 +59,8 @@ class Logits(NamedTuple):
     single: Array
     """Σ of the squared shares that the layers have in what adds up; see `tables.as_normal`."""
     s: Array
-    """Standard deviation of the normal logits that softmax would treat like these, after the cap."""
+    """Standard deviation of the normal logits that softmax would treat like these, after the
+    cap."""
     std: Array
     """Standard deviation after the cap."""
     slope: Array
@@ -75,7 +81,9 @@ class Logits(NamedTuple):
         return shrunk
 
 
-def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | None, kept: float) -> Logits:
+def logits(
+    gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | None, kept: float
+) -> Logits:
     """The logits of a layer's tokens.
 
     Args:
@@ -99,7 +107,11 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
         crowd = crowd + kept * below.crowd
     scale, turned = place.sharp, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
-    apart = key_factors(gains, place, key, key_p, turns.keys, turns.both) if inherits or turned else key[None]
+    apart = (
+        key_factors(gains, place, key, key_p, turns.keys, turns.both)
+        if inherits or turned
+        else key[None]
+    )
     # where turns are fast, keys may even oppose each other a little
     same = np.maximum(turns.keys, ZERO) * scaled if turned else scaled
     shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
@@ -107,7 +119,11 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
         covariance = scale * apart * query
         if below and inherits == "scores":
             single, lone = joint(covariance[0], below.covariance[0], below.single), covariance[0]
-            covariance, shared, alike = covariance + below.covariance, shared + below.common, alike + kept * below.alike
+            covariance, shared, alike = (
+                covariance + below.covariance,
+                shared + below.common,
+                alike + kept * below.alike,
+            )
             own = lone / np.maximum(covariance[0], 1e-300)
         rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
     elif turned:
@@ -115,7 +131,9 @@ def logits(gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | N
     s, *bent = _capped(gains, place, np.sqrt(covariance[0]), shared, rho)
     if gains.sphere:
         rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
-        s = np.array([as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows])
+        s = np.array(
+            [as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows]
+        )
     return Logits(query, key, key_p, crowd, covariance, shared, alike, own, single, s, *bent)
 
 
@@ -125,15 +143,22 @@ def queries(x: State, factor: Any, bias: Any) -> Array:
     return np.asarray(factor * x.square * x.rho + bias)
 
 
-def key_factors(gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
-    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row and of two rows.
+def key_factors(
+    gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any
+) -> Array:
+    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row
+    and of two rows.
 
     Args:
-        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they share.
-        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see `Logits`.
+        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they
+        share. keys: part of `p` that a softmax forgets in a single row, `both` that in two rows:
+        see
+            `Logits`.
     """
     out = place.lift(own)
-    if place.turns is STILL and not gains.cap and gains.sink is None:  # all that keys share drops out
+    if (
+        place.turns is STILL and not gains.cap and gains.sink is None
+    ):  # all that keys share drops out
         return out
     shared = place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p
@@ -147,7 +172,9 @@ def joint(own: Array, below: Array, single: Array) -> Array:
     return share
 
 
-def _capped(gains: Gains, place: Positions, s: Array, common: Array, rho: Array) -> tuple[Array, ...]:
+def _capped(
+    gains: Gains, place: Positions, s: Array, common: Array, rho: Array
+) -> tuple[Array, ...]:
     """The last seven fields of `Logits`."""
     turns, ones = place.turns, place.ones
     if gains.cap == 0:
@@ -175,9 +202,10 @@ class Capped(NamedTuple):
 def cap(s: float, mean: float, height: float, n: int) -> Capped:
     """Logits after a soft cap of some height, n to a row; without one (0) as they are.
 
-    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ as high as n of them reach
-    (`tables.highest`); one with few, R / (n − 1 + R). Softmax is given normal logits of the same mean Y2.
-    The gradient by a logit before the cap passes where p (1 − p) is large, p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
+    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ as high as n
+    of them reach (`tables.highest`); one with few, R / (n − 1 + R). Softmax is given normal logits
+    of the same mean Y2. The gradient by a logit before the cap passes where p (1 − p) is large, p =
+    e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
 
     Args:
         s: standard deviation over a row's keys.
@@ -190,7 +218,10 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
     variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
     bent, weight = squashed(s / height, at, top)
     power = np.exp(height * (bent - bent.max(1, keepdims=True)))
-    first, second = (weight * power).sum(1, keepdims=True), (weight * power**2).sum(1, keepdims=True)
+    first, second = (
+        (weight * power).sum(1, keepdims=True),
+        (weight * power**2).sum(1, keepdims=True),
+    )
     y2 = (ratio := second / first**2) / (n - 1 + ratio)
     share = power / (power + (n - 1) * first)
     passing = weight * (share * (1 - share)) ** 2
@@ -201,33 +232,43 @@ def cap(s: float, mean: float, height: float, n: int) -> Capped:
 
 
 def squashed(s: float | Array, at: Array, top: float) -> tuple[Array, Array]:
-    """tanh of normal variables of means `at` and deviation s > 0, cut at `top`, and their weights, `[mean, node]`.
+    """tanh of normal variables of means `at` and deviation s > 0, cut at `top`, and their weights,
+    `[mean, node]`.
 
-    Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times their cap.
-    """
+    Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times
+    their cap."""
     u, weight = panels(min(float(np.max(s)), STEEPEST))
     kink = np.clip(-at / s, -REACH, top)
     below, above = (kink + REACH)[:, None], (top - kink)[:, None]
     z = kink[:, None] + np.concatenate([-below * u, above * u], axis=1)
     weights = np.concatenate([below * weight, above * weight], axis=1) * np.exp(-z * z / 2)
-    return np.tanh(at[:, None] + np.asarray(s)[..., None] * z), weights / weights.sum(1, keepdims=True)
+    return np.tanh(at[:, None] + np.asarray(s)[..., None] * z), weights / weights.sum(
+        1, keepdims=True
+    )
 
 
 def _normal(target: float, s: float, top: float) -> float:
-    """Standard deviation, at most s, of normal logits cut at `top` deviations with E e^2ℓ / (E e^ℓ)² = `target`."""
+    """Standard deviation, at most s, of normal logits cut at `top` deviations with E e^2ℓ / (E
+    e^ℓ)² = `target`."""
+
     def excess(s: float) -> float:
         return float(contrast(np.array(s), top)) - math.log(target)
 
     most = min(s, LARGEST_SPREAD)
-    return most if excess(most) <= 0 else float(brentq(excess, 0.0, most)) if excess(0.0) < 0 else 0.0
+    return (
+        most if excess(most) <= 0 else float(brentq(excess, 0.0, most)) if excess(0.0) < 0 else 0.0
+    )
 
 
 def pairs(s: Array, mean: Array, rho: Array, height: float) -> tuple[Array, Array]:
-    """Two logits after the cap: their correlation, and the mean product of their slopes over the mean square of one.
+    """Two logits after the cap: their correlation, and the mean product of their slopes over the
+    mean square of one.
 
-    Both in closed form for an error function of tanh's slope at 0, ρ the correlation before the cap.
-    """
+    Both in closed form for an error function of tanh's slope at 0, ρ the correlation before the
+    cap."""
     steep = math.pi / 2 * np.minimum((s * s + mean * mean) / height**2, STEEPEST)
     share = steep / (1 + steep)
     slopes = np.sqrt((1 + 2 * steep) / ((1 + steep) ** 2 - (steep * rho) ** 2))
-    return np.where(steep > 0, np.arcsin(share * rho) / np.arcsin(np.maximum(share, 1e-300)), rho), slopes
+    return np.where(
+        steep > 0, np.arcsin(share * rho) / np.arcsin(np.maximum(share, 1e-300)), rho
+    ), slopes

@@ -1,14 +1,16 @@
-"""The position axis: statistics of tokens by position and by pair of positions, with a causal mask or without.
+"""The position axis: statistics of tokens by position and by pair of positions, with a causal mask
+or without.
 
-Row t of a causal mask sees t keys. Positions are spaced like the tables' sizes (1, 2, 3, 4, 6, 8, 12, … n), and
-functions of position are linear in ln t between them, so that sums over tokens become small matrices. Without a mask
-all rows see n keys and all tokens are alike in law: the axis has one position, which stands for all of them.
+Row t of a causal mask sees t keys. Positions are spaced like the tables' sizes (1, 2, 3, 4, 6, 8,
+12, … n), and functions of position are linear in ln t between them, so that sums over tokens become
+small matrices. Without a mask all rows see n keys and all tokens are alike in law: the axis has one
+position, which stands for all of them.
 
-Rotary positions turn a query at t and a key at s by s − t against each other, so that two logits have c(Δ) of the
-covariance that they would have, c the mean of cos θΔ over the turned pairs of coordinates (1 for the rest) and Δ the
-difference of their turns. Of a row of n keys the part that all share still drops out of softmax as far as c does not
-differ: its mean over the pairs of keys is Fejér's kernel, Σ_ss' cos θ(s − s') = |Σ_s e^(iθs)|².
-"""
+Rotary positions turn a query at t and a key at s by s − t against each other, so that two logits
+have c(Δ) of the covariance that they would have, c the mean of cos θΔ over the turned pairs of
+coordinates (1 for the rest) and Δ the difference of their turns. Of a row of n keys the part that
+all share still drops out of softmax as far as c does not differ: its mean over the pairs of keys is
+Fejér's kernel, Σ_ss' cos θ(s − s') = |Σ_s e^(iθs)|²."""
 
 from __future__ import annotations
 
@@ -45,9 +47,9 @@ STILL = Turns()
 class Positions(NamedTuple):
     """The positions of one sequence length, and what sums over tokens become on them.
 
-    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the second moments),
-    then two different tokens (on the diagonal the limit of close ones). So one operation serves them all.
-    """
+    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the
+    second moments), then two different tokens (on the diagonal the limit of close ones). So one
+    operation serves them all."""
 
     t: Array
     """`[position]`: keys that a row sees; from 1 to n with a mask, n without."""
@@ -75,7 +77,8 @@ class Positions(NamedTuple):
     ratio: Array
     """`[pair]`: the smaller position over the larger."""
     averages: Array
-    """`[2, pair · position]`: average over tokens of the second moments, over pairs of positions of the overlaps."""
+    """`[2, pair · position]`: average over tokens of the second moments, over pairs of positions of
+    the overlaps."""
     others: Array
     """`[pair]`: average over the ordered pairs of two different tokens."""
     total: Array
@@ -98,14 +101,16 @@ class Positions(NamedTuple):
         return np.asarray(x @ self.share.T)
 
     def with_others(self, y: Array) -> Array:
-        """Of `[…, pair]` by position the overlap with all other tokens, over the product of their lengths."""
+        """Of `[…, pair]` by position the overlap with all other tokens, over the product of their
+        lengths."""
         length = np.sqrt(y[..., 0, :])
         n = len(self.share)
         overlap = n * (y[..., 1:, :] @ self.mean) - y[..., 1:, :].diagonal(0, -2, -1)
         return np.asarray(overlap / (length * (n * (length @ self.mean)[..., None] - length)))
 
     def received(self, kept: Array) -> Array:
-        """Mean weight of the key at each position, `[…, token]`, if a row's keys have equal shares in the mean.
+        """Mean weight of the key at each position, `[…, token]`, if a row's keys have equal shares
+        in the mean.
 
         Under a mask token j receives (1/n) Σ_{i ≥ j} M_i / i, without one (1/n) Σ M_i / n.
 
@@ -127,8 +132,8 @@ class Positions(NamedTuple):
         """From rows to keys: `[2, pair]` to `[pair]`, the adjoint of averages over keys.
 
         Args:
-            given: to one key, and to two different ones: of a row with itself t² times what it gives; of two rows t t′
-                times what their common keys receive.
+            given: to one key, and to two different ones: of a row with itself t² times what it
+                gives; of two rows t t′ times what their common keys receive.
         """
         key, pair = given[0], given[1]
         out: Array = np.empty_like(key)
@@ -143,7 +148,9 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     """The positions of a sequence of n tokens; with a mask a few of them, or the whole."""
     every = np.arange(1.0, n + 1)
     if causal:
-        t = np.array(range(1, n + 1) if whole else [1, *(size for size in SIZES if size < n), n], dtype=float)
+        t = np.array(
+            range(1, n + 1) if whole else [1, *(size for size in SIZES if size < n), n], dtype=float
+        )
         at = np.interp(np.log(every), np.log(t), np.arange(len(t)))
         low = np.minimum(at.astype(int), len(t) - 2)
         share = np.zeros((n, len(t)))
@@ -154,7 +161,9 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
         t, share, visible = np.array([float(n)]), np.ones((n, 1)), np.full(n, float(n))
         last, start = np.array([n - 1]), np.array([0])
     prefix = np.cumsum(share, 0)[last] / t[:, None]
-    suffix, suffix_2 = (np.cumsum((share / visible[:, None] ** power)[::-1], 0)[::-1][start] for power in (1, 2))
+    suffix, suffix_2 = (
+        np.cumsum((share / visible[:, None] ** power)[::-1], 0)[::-1][start] for power in (1, 2)
+    )
     i, mean = np.arange(len(t)), share.mean(0)
     first, second = np.vstack([i, i[:, None] + 0 * i]), i + np.zeros((len(t) + 1, 1), dtype=int)
     averages = np.zeros((2, *first.shape))
@@ -164,17 +173,31 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     collect = np.concatenate([suffix_2[:, None], suffix[:, :, None] * suffix[:, None]], 1)
     collect[:, 1 + i, i] -= suffix_2
     return Positions(
-        t, mean, prefix, (prefix[:, :, None] * prefix[:, None]).reshape(len(t), -1),
-        suffix, suffix_2, collect.reshape(len(t), -1), first, second, np.minimum(first, second),
-        np.maximum(i, i[:, None]), np.ones(first.shape), np.minimum(t[first], t) / np.maximum(t[first], t),
-        averages.reshape(2, -1), others,
-        total=n * averages[0] + n * (n - 1) * others, share=share, sharp=np.ones(first.shape),
+        t,
+        mean,
+        prefix,
+        (prefix[:, :, None] * prefix[:, None]).reshape(len(t), -1),
+        suffix,
+        suffix_2,
+        collect.reshape(len(t), -1),
+        first,
+        second,
+        np.minimum(first, second),
+        np.maximum(i, i[:, None]),
+        np.ones(first.shape),
+        np.minimum(t[first], t) / np.maximum(t[first], t),
+        averages.reshape(2, -1),
+        others,
+        total=n * averages[0] + n * (n - 1) * others,
+        share=share,
+        sharp=np.ones(first.shape),
         alike=not causal,
     )
 
 
 def place(config: Config, scale: float) -> Positions:
-    """The position axis of a config, with its rotary turns and the factors on its rows' logits, times `scale`."""
+    """The position axis of a config, with its rotary turns and the factors on its rows' logits,
+    times `scale`."""
     causal = config.causal and config.design.attends
     axis = positions(config.n_ctx, causal, whole=causal and bool(bias_slopes(config)))
     rows = np.square(config.design.row_factors)[axis.t.astype(int) - 1] if causal else axis.ones[0]
@@ -190,9 +213,8 @@ def bias_slopes(config: Config) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def _turns(n: int, causal: bool, theta: tuple[float, ...], turned: float) -> Turns:
-    """The mean cosines of turns by these angles of a part of a head's coordinates, cached: row t sees t keys; two rows
-    share those of the shorter one.
-    """
+    """The mean cosines of turns by these angles of a part of a head's coordinates, cached: row t
+    sees t keys; two rows share those of the shorter one."""
     axis = positions(n, causal)
     weight = axis.share
     phase = np.exp(1j * np.outer(np.arange(n), theta))  # [token, angle]

@@ -1,18 +1,24 @@
-"""Mean and typical draw: how far they part where a signal is a product of many factors that scatter.
+"""Mean and typical draw: how far they part where a signal is a product of many factors that
+scatter.
 
-In each sublayer a second moment, or a gradient's square, is multiplied by a factor that depends on the draw. The
-logarithm of the product is about normal over draws, of a variance V, and the mean over draws is then e^(V/2) times a
-typical draw. Hanin & Nica 2018 (arXiv 1812.05994) have V for plain stacks of ReLUs. For sums of a stream and a branch
-the following is our estimate, from predicted means alone:
+In each sublayer a second moment, or a gradient's square, is multiplied by a factor that depends on
+the draw. The logarithm of the product is about normal over draws, of a variance V, and the mean
+over draws is then e^(V/2) times a typical draw. Hanin & Nica 2018 (arXiv 1812.05994) have V for
+plain stacks of ReLUs. For sums of a stream and a branch the following is our estimate, from
+predicted means alone:
 
-- A sum scatters by 4 f / d, where f is the branch's share of it: (4 f (1 − f) + 4 f²) / d. The first term is the
-  product of stream and branch, whose mean is 0. The second is the branch's own length: two Gaussian matrices, 2/d each.
-- Tokens have the weights in common. The scatter of a mean over n tokens of correlation ρ is ρ² + (1 − ρ²)/n of this.
-- A norm divides by the length that a draw has: forward the scatter ends there, backward it enters once more.
+- A sum scatters by 4 f / d, where f is the branch's share of it: (4 f (1 − f) + 4 f²) / d. The
+first term is the
+  product of stream and branch, whose mean is 0. The second is the branch's own length: two Gaussian
+  matrices, 2/d each.
+- Tokens have the weights in common. The scatter of a mean over n tokens of correlation ρ is ρ² + (1
+− ρ²)/n of this.
+- A norm divides by the length that a draw has: forward the scatter ends there, backward it enters
+once more.
 
-Over 16 draws of 35 designs of width 32 and 64, V/2 was half to 1.5 times the estimate wherever the estimate is above
-`APART`, and below `APART` in all other designs. What forward and backward pass have in common is left out.
-"""
+Over 16 draws of 35 designs of width 32 and 64, V/2 was half to 1.5 times the estimate wherever the
+estimate is above `APART`, and below `APART` in all other designs. What forward and backward pass
+have in common is left out."""
 
 from __future__ import annotations
 
@@ -76,22 +82,29 @@ class Sums:
         present = mlp | design.attends
 
         def has(*parts: Part) -> Array:
-            """Whether a norm stands on one of these signals; a function in its place does not divide."""
+            """Whether a norm stands on one of these signals; a function in its place does not
+            divide."""
             return np.array([place.has(*parts) and not design.point for place in design.sublayers])
 
         self.normed = has("sum") & present
         kept, total = stream_shares(config, values)
         self.share = np.where(present, 1 - kept, 0.0)
         """Share of the sum that is the branch's."""
-        rho, gradient = (_along(values, name) for name in ("token_correlation", "activation_gradient"))
+        rho, gradient = (
+            _along(values, name) for name in ("token_correlation", "activation_gradient")
+        )
         tokens = rho[1:] ** 2 + (1 - rho[1:] ** 2) / n
         self.scatter = SCATTER * self.share * tokens / config.d_model
 
-        skip = kept * total / _along(values, "second_moment")[:-1]  # the square of the factor on the stream
+        skip = (
+            kept * total / _along(values, "second_moment")[:-1]
+        )  # the square of the factor on the stream
         through = skip * np.where(self.normed, gradient[1:] / total, gradient[1:])
         back = np.where(present, np.clip(1 - through / gradient[:-1], 0.0, 1.0), 0.0)
         """Share of the gradient's square before the sublayer that came through the branch."""
-        if not design.attends:  # gradients of two tokens start at right angles, and each layer turns them to each other
+        if (
+            not design.attends
+        ):  # gradients of two tokens start at right angles, and each layer turns them to each other
             passed = np.cumsum(back[::-1])[::-1] / config.d_model
             tokens = 1 - np.exp(-passed) * (1 - 1 / n)
         self.scatter_back = SCATTER * back * tokens / config.d_model
@@ -100,9 +113,12 @@ class Sums:
         same_size = has("input", "values", "output")
         self.follows = np.where(same_size, 1 - self.share, 1 + (degree - 1) * self.share)
         """Power of the stream's length with which the sum's grows."""
-        # values pass a gradient on whatever their length; logits without a norm do so with the square of their length
+        # values pass a gradient on whatever their length; logits without a norm do so with the
+        # square of their length
         logits = 0.0 if design.normalizes_heads else 2 * np.maximum(back - self.share, 0.0)
-        self.lengthens = np.where(has("input", "values"), -back, np.where(mlp, 2 * (degree - 1) * back, logits))
+        self.lengthens = np.where(
+            has("input", "values"), -back, np.where(mlp, 2 * (degree - 1) * back, logits)
+        )
         """Power of the stream's length with which the gradient before the sublayer grows."""
 
 

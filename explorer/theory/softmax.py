@@ -1,15 +1,17 @@
-"""Softmax over Gaussian logits, exactly: entropy, largest weight, and how two rows share their keys.
+"""Softmax over Gaussian logits, exactly: entropy, largest weight, and how two rows share their
+keys.
 
-A row holds n logits `s·z`, z independent N(0, 1); a second row's logits correlate with the first's key by key, by ρ.
-With weights p = exp(s z)/Z, every power of 1/Z is `∫ tᵏ⁻¹ e^(−tZ) dt / (k−1)!`, so that the keys factorize and an
-average over n keys becomes an integral over ln t of one-key averages: exact for every n, no sampling. The
-integrands are analytic in a strip, where the trapezoid rule converges geometrically (steps chosen for 1e-9).
+A row holds n logits `s·z`, z independent N(0, 1); a second row's logits correlate with the first's
+key by key, by ρ. With weights p = exp(s z)/Z, every power of 1/Z is `∫ tᵏ⁻¹ e^(−tZ) dt / (k−1)!`,
+so that the keys factorize and an average over n keys becomes an integral over ln t of one-key
+averages: exact for every n, no sampling. The integrands are analytic in a strip, where the
+trapezoid rule converges geometrically (steps chosen for 1e-9).
 
-These functions take milliseconds to seconds. `python -m explorer.theory.softmax` stores them, and the activations'
-integrals, in `tables.npz`: six minutes on an idle core. What is stored is smooth in the nodes' variables: the logits'
-standard deviation s enters as x = ln(1 + s²), linear in s² where softmax is nearly uniform, in ln s where it is
-one-hot; a correlation as v of `gaussian`. Cubic splines read it to some tenths of a per cent, see `tables`.
-"""
+These functions take milliseconds to seconds. `python -m explorer.theory.softmax` stores them, and
+the activations' integrals, in `tables.npz`: six minutes on an idle core. What is stored is smooth
+in the nodes' variables: the logits' standard deviation s enters as x = ln(1 + s²), linear in s²
+where softmax is nearly uniform, in ln s where it is one-hot; a correlation as v of `gaussian`.
+Cubic splines read it to some tenths of a per cent, see `tables`."""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ ROOT = np.linspace(0.0, float(np.sqrt(X[-1])), 41)
 """√x, for single rows: the largest weight rises linearly with s."""
 V = np.linspace(0.0, 1.0, 25)
 STEP = 0.4
-"""Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about exp(−π²/STEP) = 2e-11."""
+"""Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about
+exp(−π²/STEP) = 2e-11."""
 REACH = 8.0
 """Cut of a standard normal, in standard deviations."""
 
@@ -63,7 +66,8 @@ class Row(NamedTuple):
     tilted: Any
     """E Σ p² (z − Σpz)²: J along the query, where the logits themselves point."""
     crowding: Any
-    """D = E Σ_{i≠j} ∂²(p_i p_j)/∂ℓ_i ∂ℓ_j: how the weights of two keys respond when their logits begin to correlate."""
+    """D = E Σ_{i≠j} ∂²(p_i p_j)/∂ℓ_i ∂ℓ_j: how the weights of two keys respond when their logits
+    begin to correlate."""
     unevenness: Any
     """Var Σp² / (E Σp²)²: how much rows differ."""
     jacobian_by_query: Any = math.nan
@@ -80,7 +84,8 @@ class Pair(NamedTuple):
 
 
 def row(s: float, n: int) -> Row:
-    """One row of n logits of standard deviation s. Exact to about 1e-8 but for `tilted` (see `_tilted`)."""
+    """One row of n logits of standard deviation s. Exact to about 1e-8 but for `tilted` (see
+    `_tilted`)."""
     if n == 1 or s == 0:
         rest = 1 - 1 / n
         crowding = rest - 4 * (1 / n - 1 / n**2) + 6 * (1 / n**2 - 1 / n**3)
@@ -101,15 +106,16 @@ def row(s: float, n: int) -> Row:
 
 
 def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
-    """Two rows of n logits of standard deviation s whose logits correlate by `rho` in [0, 1] key by key, for several n
-    at once, which share nearly all of the work.
-    """
+    """Two rows of n logits of standard deviation s whose logits correlate by `rho` in [0, 1] key by
+    key, for several n at once, which share nearly all of the work."""
     if s == 0:
         return [Pair(1 / n, (1 - 1 / n) / n) for n in sizes]
     if rho >= 1:
         return [Pair(single.square, single.jacobian) for single in (row(s, n) for n in sizes)]
     t = _log_t(s)
-    c, weight = _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho)))) if rho > 0 else (np.zeros(1), np.ones(1))
+    c, weight = (
+        _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho)))) if rho > 0 else (np.zeros(1), np.ones(1))
+    )
     inner = s * math.sqrt(1 - rho)
     shifted = t[:, None] + s * math.sqrt(rho) * c  # [ln t, common part]
     fine = np.arange(shifted.min() - 1, shifted.max() + 1, 0.1)
@@ -127,7 +133,8 @@ def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
 
 
 def _log_t(s: float) -> Array:
-    """Grid of ln t that holds every integrand: where t·exp(s z) passes 1 for a z in reach, and a little beyond."""
+    """Grid of ln t that holds every integrand: where t·exp(s z) passes 1 for a z in reach, and a
+    little beyond."""
     reach = REACH * s
     return np.arange(-reach - 26.0, reach + 5.0, STEP)
 
@@ -150,12 +157,14 @@ def _one_key(t: Array, s: float, k: int) -> Array:
 
 
 def _largest(s: float, n: int) -> float:
-    """E max p = E ∫ e^(−t Z/x_max) dt, with n − 1 keys below the largest: averaged over where the largest stands."""
+    """E max p = E ∫ e^(−t Z/x_max) dt, with n − 1 keys below the largest: averaged over where the
+    largest stands."""
     top = np.linspace(-REACH, REACH, 641)
     u, weight_u = np.polynomial.legendre.leggauss(96)
     log_t = np.linspace(-14.0, 4.5, 75)
     log_below = log_ndtr(top)
-    # E[e^(−t e^(s(z − top))) | z < top] = 1 − E[1 − …]: integrate over the depth below the top, y = s(top − z) ≥ 0
+    # E[e^(−t e^(s(z − top))) | z < top] = 1 − E[1 − …]: integrate over the depth below the top, y =
+    # s(top − z) ≥ 0
     reach = np.minimum(top + REACH, 60.0 / s)
     y = (u + 1) / 2 * reach[:, None]
     density = np.exp(-((top[:, None] - y) ** 2) / 2 - log_below[:, None]) / math.sqrt(2 * math.pi)
@@ -189,7 +198,8 @@ def _tilted(s: float, n: int) -> float:
 
 
 def stored_rows() -> Array:
-    """`[size, root, 8]`: entropy / ln n; largest and Σp² from 1/n (0) to 1; ln J, spread, tilted; the rest as it is."""
+    """`[size, root, 8]`: entropy / ln n; largest and Σp² from 1/n (0) to 1; ln J, spread, tilted;
+    the rest as it is."""
     out = np.empty((len(SIZES), len(ROOT), 8))
     for i, n in enumerate(SIZES):
         for j, s in enumerate(s_of(ROOT**2)):
@@ -221,8 +231,11 @@ def main() -> None:
     """Writes `tables.npz` beside this module."""
     single, double = (np.stack(values) for values in zip(*map(integrals, TABULATED), strict=True))
     np.savez_compressed(
-        PATH, rows=stored_rows().astype(np.float32), pairs=stored_pairs().astype(np.float32),
-        activations=single.astype(np.float32), overlaps=double.astype(np.float32),
+        PATH,
+        rows=stored_rows().astype(np.float32),
+        pairs=stored_pairs().astype(np.float32),
+        activations=single.astype(np.float32),
+        overlaps=double.astype(np.float32),
     )
 
 

@@ -1,4 +1,5 @@
-"""`solve`: the value of a field at which theory predicts a target. Root finding, in milliseconds."""
+"""`solve`: the value of a field at which theory predicts a target. Root finding, in
+milliseconds."""
 
 from __future__ import annotations
 
@@ -36,8 +37,10 @@ class Solution:
         target: what was asked of it.
         exact: whether it is reached, to 1 in 1000.
         message: the same in words.
-        trivial: whether all branches together add less than `TRIVIAL` of the last stream's second moment there.
-        better: in place of a trivial answer the design with branches of 1/√(2N), if that comes nearer the target.
+        trivial: whether all branches together add less than `TRIVIAL` of the last stream's second
+            moment there.
+        better: in place of a trivial answer the design with branches of 1/√(2N), if that comes
+            nearer the target.
     """
 
     config: Config
@@ -61,7 +64,9 @@ class Target(NamedTuple):
 
 def _flat_signal(config: Config) -> float:
     profile = predict(config)
-    return float(profile["second_moment", "resid_post"][0, -1] / profile["second_moment", "embed"][0, 0])
+    return float(
+        profile["second_moment", "resid_post"][0, -1] / profile["second_moment", "embed"][0, 0]
+    )
 
 
 def _logit_std(config: Config) -> float:
@@ -70,38 +75,63 @@ def _logit_std(config: Config) -> float:
 
 
 def _bounded_update(config: Config) -> float:
-    shallow = config.replace(n_layers=1, n_loops=1, **({"alpha": 1.0} if _scales_branch(config) else {}))
+    shallow = config.replace(
+        n_layers=1, n_loops=1, **({"alpha": 1.0} if _scales_branch(config) else {})
+    )
     single = update_size(predict(shallow))
     return update_size(predict(config)) / single if single > 0 else math.nan
 
 
 def _scales_branch(config: Config) -> bool:
     """Whether α multiplies the branches under the config's residual rule."""
-    plain = config.replace(stream="one", alpha=1.0)  # a parallel block refuses a stream that α multiplies
+    plain = config.replace(
+        stream="one", alpha=1.0
+    )  # a parallel block refuses a stream that α multiplies
     return plain.design.branches != plain.replace(alpha=2.0).design.branches
 
 
-TARGETS: Mapping[str, Target] = MappingProxyType({
-    "flat_signal": Target("the last second moment over the first", _flat_signal, 1.0),
-    "flat_gradient": Target("the first activation gradient (squared) over the last",
-                            lambda config: float(predict(config)["activation_gradient", "embed"][0, 0]), 1.0),
-    "logit_std": Target("the logits' standard deviation, mean over layers,", _logit_std, None,
-                        lambda config: "a design without attention has no attention logits"
-                        if not config.design.attends else ""),
-    "bounded_update": Target("Σ‖∂L/∂W‖² over that of a single layer", _bounded_update, 1.0,
-                             lambda config: "the branches are multiplied by 0, so no matrix has a gradient"
-                             if not any(config.design.branches) else ""),
-})
-"""`bounded_update`: one SGD step changes the loss by −η Σ‖∂L/∂W‖². It stays O(1) in depth when the sum over N layers is
-that of a one-layer model of the same config (with α = 1 when the residual is constant)."""
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {
+        "flat_signal": Target("the last second moment over the first", _flat_signal, 1.0),
+        "flat_gradient": Target(
+            "the first activation gradient (squared) over the last",
+            lambda config: float(predict(config)["activation_gradient", "embed"][0, 0]),
+            1.0,
+        ),
+        "logit_std": Target(
+            "the logits' standard deviation, mean over layers,",
+            _logit_std,
+            None,
+            lambda config: (
+                "a design without attention has no attention logits"
+                if not config.design.attends
+                else ""
+            ),
+        ),
+        "bounded_update": Target(
+            "Σ‖∂L/∂W‖² over that of a single layer",
+            _bounded_update,
+            1.0,
+            lambda config: (
+                "the branches are multiplied by 0, so no matrix has a gradient"
+                if not any(config.design.branches)
+                else ""
+            ),
+        ),
+    }
+)
+"""`bounded_update`: one SGD step changes the loss by −η Σ‖∂L/∂W‖². It stays O(1) in depth when the
+sum over N layers is that of a one-layer model of the same config (with α = 1 when the residual is
+constant)."""
 
 
 def solve(config: Config, vary: str, target: str, value: float | None = None) -> Solution:
-    """The value of one field at which theory predicts the wanted quantity, nearest to the present one.
+    """The value of one field at which theory predicts the wanted quantity, nearest to the present
+    one.
 
     Args:
-        config: everything else. With `vary="alpha"` its residual becomes "constant", unless α multiplies its branches
-            already, and the message says so.
+        config: everything else. With `vary="alpha"` its residual becomes "constant", unless α
+            multiplies its branches already, and the message says so.
         vary: "init_variance" or "alpha", within the field's bounds.
         target: a key of `TARGETS`.
         value: what the target's quantity is to be; `logit_std` needs one, for the others it is 1.
@@ -109,8 +139,9 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         the solution, or where none exists in range the closest, which says so.
     Raises:
         TypeError: the config is none.
-        ValueError: unknown field or target, or no value for a target that needs one, or one that is not positive.
-            Nothing else: where there is no answer, the message says why, and what was achieved is nan.
+        ValueError: unknown field or target, or no value for a target that needs one, or one that is
+            not positive. Nothing else: where there is no answer, the message says why, and what was
+            achieved is nan.
     """
     must_be(Config, "config", config)
     wanted, asked = _wanted(vary, target, value), TARGETS[target]
@@ -127,7 +158,10 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: result})
     achieved, exact = asked.quantity(solved), abs(error(result)) <= CLOSE
-    message = _message(vary, result, asked.phrase, achieved, wanted, exact) + changed * " (residual set to constant)"
+    message = (
+        _message(vary, result, asked.phrase, achieved, wanted, exact)
+        + changed * " (residual set to constant)"
+    )
     share = _branch_share(solved)
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
@@ -139,11 +173,14 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
 
 
 def _better(config: Config, target: Target, wanted: float) -> Config | None:
-    """The design with branches of 1/√(2N), if they count there and it is nearer the target than the design is."""
+    """The design with branches of 1/√(2N), if they count there and it is nearer the target than the
+    design is."""
     if not config.accepts(residual="inverse_sqrt_depth"):
         return None
     other = config.replace(residual="inverse_sqrt_depth")
-    now, then = (abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other))
+    now, then = (
+        abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other)
+    )
     return other if _branch_share(other) >= TRIVIAL and (then < now or math.isnan(now)) else None
 
 
@@ -177,7 +214,11 @@ def _search(error: Callable[[float], float], vary: str, now: float) -> float | N
     low = max(spec.low, 1e-3)
     tried = np.unique(np.append(np.geomspace(low, spec.high, SCAN), np.clip(now, low, spec.high)))
     errors = np.array([error(float(x)) for x in tried])
-    crossed = [_root(error, tried[i], tried[i + 1]) for i in range(len(tried) - 1) if errors[i] * errors[i + 1] < 0]
+    crossed = [
+        _root(error, tried[i], tried[i + 1])
+        for i in range(len(tried) - 1)
+        if errors[i] * errors[i + 1] < 0
+    ]
     roots = [root for root in crossed if root is not None]
     if roots:
         return min(roots, key=lambda x: abs(math.log(x / max(now, low))))
@@ -185,15 +226,20 @@ def _search(error: Callable[[float], float], vary: str, now: float) -> float | N
         return None
     flat = np.flatnonzero(np.abs(errors) <= CLOSE)
     if len(flat):  # approached, not crossed: the nearest that is close enough
-        return _edge(error, tried, int(min(flat, key=lambda i: abs(math.log(tried[i] / max(now, low))))), now)
+        return _edge(
+            error, tried, int(min(flat, key=lambda i: abs(math.log(tried[i] / max(now, low))))), now
+        )
     best = int(np.nanargmin(np.abs(errors)))
     around = (float(tried[max(best - 1, 0)]), float(tried[min(best + 1, len(tried) - 1)]))
-    closer = minimize_scalar(lambda x: np.nan_to_num(abs(error(x)), nan=1e300), bounds=around, method="bounded")
+    closer = minimize_scalar(
+        lambda x: np.nan_to_num(abs(error(x)), nan=1e300), bounds=around, method="bounded"
+    )
     return float(closer.x) if closer.fun < abs(errors[best]) * (1 - CLOSE) else float(tried[best])
 
 
 def _root(error: Callable[[float], float], low: float, high: float) -> float | None:
-    """Root of the error between two values; None if the sign changes at a gap in the theory's coverage."""
+    """Root of the error between two values; None if the sign changes at a gap in the theory's
+    coverage."""
     try:
         return float(brentq(error, low, high, rtol=1e-6))
     except ValueError:  # scipy's, of a nan on the way
@@ -201,7 +247,8 @@ def _root(error: Callable[[float], float], low: float, high: float) -> float | N
 
 
 def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float) -> float:
-    """The last value, from `tried[inside]` towards the present one, whose error is still close to nothing."""
+    """The last value, from `tried[inside]` towards the present one, whose error is still close to
+    nothing."""
     outside = inside + (1 if tried[inside] < now else -1)
     margin = [abs(error(float(tried[i]))) - 0.9 * CLOSE for i in (inside, outside)]
     if not (margin[0] < 0 < margin[1]):
@@ -211,7 +258,9 @@ def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float
     return float(tried[inside]) if root is None else root
 
 
-def _message(vary: str, value: float, phrase: str, achieved: float, wanted: float, exact: bool) -> str:
+def _message(
+    vary: str, value: float, phrase: str, achieved: float, wanted: float, exact: bool
+) -> str:
     where = f"at {_label(vary)} {value:.4g}"
     if exact:
         return f"{where} theory expects {phrase} to be {achieved:.4g}"

@@ -1,9 +1,10 @@
-"""Softmax statistics for rows of one length, read from `tables.npz` and averaged over the fluctuations of finite heads.
+"""Softmax statistics for rows of one length, read from `tables.npz` and averaged over the
+fluctuations of finite heads.
 
-With d_head coordinates a row's logit variance is s²·χ, χ the query's squared length over its mean (relative variance
-2/d_head), and two rows' logits correlate by the sample correlation of d_head coordinates, not by ρ itself. Where keys
-lie on a sphere (QK-norm) a logit is s √d cos θ, which has less of a tail than a normal one: `as_normal`.
-"""
+With d_head coordinates a row's logit variance is s²·χ, χ the query's squared length over its mean
+(relative variance 2/d_head), and two rows' logits correlate by the sample correlation of d_head
+coordinates, not by ρ itself. Where keys lie on a sphere (QK-norm) a logit is s √d cos θ, which has
+less of a tail than a normal one: `as_normal`."""
 
 from __future__ import annotations
 
@@ -81,7 +82,10 @@ class Softmax:
 
     def _overlaps(self, s: Array, rho: Array) -> tuple[tuple[Array, Array], Array, Array]:
         """Places in the tables, Y11, and the rows' averages, `[length, sample, ...]`."""
-        s, rho = self._lengths(s), np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
+        s, rho = (
+            self._lengths(s),
+            np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0),
+        )
         raw, s = self._raw(s)[:, None], s[:, None]
         inside, even = np.minimum(s, S_MAX), 1 / self.n
         at = x_of(inside), v_of(np.abs(rho), inside)
@@ -99,44 +103,58 @@ softmax = lru_cache(maxsize=256)(Softmax)
 
 
 class Tables:
-    """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with arrays.
+    """Softmax statistics for the row lengths of all positions, as piecewise linear tables read with
+    arrays.
 
-    Nodes are even in √ln(1 + s²), for the largest weight rises with s itself, and in r = √(1 − ρ): between them ln Y11
-    is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %.
-    """
+    Nodes are even in √ln(1 + s²), for the largest weight rises with s itself, and in r = √(1 − ρ):
+    between them ln Y11 is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %."""
 
     def __init__(self, n: int, causal: bool, d_head: int, fixed_length: bool) -> None:
         self._place = place = positions(n, causal)
         line = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         s = line[:, None] + np.zeros(FINE_R)
         rho = 1 - np.linspace(0, 1, FINE_R) ** 2 + 0 * s
-        tables = [None if size == 1 else softmax(int(size), d_head, fixed_length) for size in place.t]
+        tables = [
+            None if size == 1 else softmax(int(size), d_head, fixed_length) for size in place.t
+        ]
         alone = (np.ones_like(s), np.zeros_like(s))
-        pairs = np.array([alone if table is None else table.pairs(s, rho) for table in tables]).swapaxes(0, 1)
+        pairs = np.array(
+            [alone if table is None else table.pairs(s, rho) for table in tables]
+        ).swapaxes(0, 1)
         pairs[0] = np.log(pairs[0])
         along = np.stack([pairs, _steps(pairs, 2)], 1)
-        # [(ln Y11, J11), (value, step in √x, step in r, change of one by the other), position · √x · r]
+        # [(ln Y11, J11), (value, step in √x, step in r, change of one by the other), position · √x
+        # · r]
         self._pairs = np.stack([along, _steps(along, 4)], 1).reshape(2, 4, -1)
         self._first = place.smaller * (FINE_X * FINE_R)
         only = ONE_HOT + np.zeros(FINE_X)
-        rows = np.stack([only if table is None else np.array(table.rows(line)) for table in tables], 1)
+        rows = np.stack(
+            [only if table is None else np.array(table.rows(line)) for table in tables], 1
+        )
         # [(value, step), Row, position · √x]
         self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
         self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
         self._row = np.arange(len(place.t)) * FINE_X
 
     def lookup(self, s: Array, rho: Array) -> tuple[Array, Array, Array, Array]:
-        """Averages that the forward recursion reads, of rows `[position]` of s and pairs of rows `[pair]` of ρ.
+        """Averages that the forward recursion reads, of rows `[position]` of s and pairs of rows
+        `[pair]` of ρ.
 
         Returns:
-            `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys; then `[position]`,
-            `spread`, `crowding` and `unevenness` as in `softmax.Row`.
+            `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys;
+            then `[position]`, `spread`, `crowding` and `unevenness` as in `softmax.Row`.
         """
         at, low, x, r = self._cells(s[self._place.first] * s[self._place.second], rho)
-        overlap, rows = np.exp(_between(self._pairs[0], at, x, r)), self._along(self._read, low[0], x[0])
+        overlap, rows = (
+            np.exp(_between(self._pairs[0], at, x, r)),
+            self._along(self._read, low[0], x[0]),
+        )
         if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
-            rows, overlap = rows * tail, overlap * self._place.lift((1 - (1 - square) * tail) / square)
+            rows, overlap = (
+                rows * tail,
+                overlap * self._place.lift((1 - (1 - square) * tail) / square),
+            )
         return overlap, *rows
 
     def rows(self, s: Array) -> Row:
@@ -148,12 +166,17 @@ class Tables:
 
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`."""
-        at, _, x, r = self._cells(s.take(self._place.first, -1) * s.take(self._place.second, -1), rho)
+        at, _, x, r = self._cells(
+            s.take(self._place.first, -1) * s.take(self._place.second, -1), rho
+        )
         return _between(self._pairs[1], at, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
-        """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell, in [0, 1]."""
-        square = np.fmin(np.fmax(square, LEAST), MOST)  # where the tables end; the least for what is not a number
+        """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell,
+        in [0, 1]."""
+        square = np.fmin(
+            np.fmax(square, LEAST), MOST
+        )  # where the tables end; the least for what is not a number
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low, k = np.floor(x), np.floor(r)
         return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k
@@ -192,23 +215,27 @@ tables = lru_cache(maxsize=64)(Tables)
 
 
 def highest(n: int) -> float:
-    """About as high as n normal variables reach, in standard deviations: one row in four has one beyond."""
+    """About as high as n normal variables reach, in standard deviations: one row in four has one
+    beyond."""
     return float(ndtri(1 - 0.25 / n))
 
 
 def contrast(s: Array, top: float) -> Array:
-    """ln of R = E e^2ℓ / (E e^ℓ)² over normal logits of deviation s, cut at `top`: Y2 is R/n where many keys share."""
+    """ln of R = E e^2ℓ / (E e^ℓ)² over normal logits of deviation s, cut at `top`: Y2 is R/n where
+    many keys share."""
     value: Array = s * s + log_ndtr(top) + log_ndtr(top - 2 * s) - 2 * log_ndtr(top - s)
     return value
 
 
 def as_normal(s: float, n: int, dimensions: int, single: float = 1.0) -> float:
-    """Standard deviation of the normal logits that softmax treats like n on a sphere, of standard deviation s.
+    """Standard deviation of the normal logits that softmax treats like n on a sphere, of standard
+    deviation s.
 
     Args:
-        dimensions: in which the keys' directions are even; 0 where their lengths vary, and logits are normal.
-        single: Σ of the squared shares that independent parts have in s², 1 of one part. The tail that a logit lacks
-            falls with it, as the excess kurtosis of a sum does.
+        dimensions: in which the keys' directions are even; 0 where their lengths vary, and logits
+        are normal. single: Σ of the squared shares that independent parts have in s², 1 of one
+        part. The tail
+            that a logit lacks falls with it, as the excess kurtosis of a sum does.
     """
     if not dimensions or n == 1:
         return s
@@ -217,10 +244,11 @@ def as_normal(s: float, n: int, dimensions: int, single: float = 1.0) -> float:
 
 @lru_cache(maxsize=1024)
 def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
-    """Standard deviation s of logits s √d cos θ, and over it that of normal logits of the same R, both cut.
+    """Standard deviation s of logits s √d cos θ, and over it that of normal logits of the same R,
+    both cut.
 
-    Cut at √(2 ln n), a little above `highest`: sampling agrees best there (7 % at seven dimensions, less with more).
-    """
+    Cut at √(2 ln n), a little above `highest`: sampling agrees best there (7 % at seven dimensions,
+    less with more)."""
     top, d = math.sqrt(2 * math.log(n)), max(dimensions, 3)
     line, cosine = s_of(np.linspace(0.01, float(X[-1]), FINE_X)), np.linspace(-1, 1, 2001)
     weight = (1 - cosine**2) ** ((d - 3) / 2)
@@ -249,17 +277,22 @@ def _stored() -> tuple[CubicSpline, CubicSpline]:
 @lru_cache(maxsize=64)
 def _splines(n: int) -> tuple[CubicSpline, RectBivariateSpline, RectBivariateSpline]:
     rows, pairs = (table(math.log(n)) for table in _stored())
-    return CubicSpline(ROOT, rows), RectBivariateSpline(X, V, pairs[..., 0]), RectBivariateSpline(X, V, pairs[..., 1])
+    return (
+        CubicSpline(ROOT, rows),
+        RectBivariateSpline(X, V, pairs[..., 0]),
+        RectBivariateSpline(X, V, pairs[..., 1]),
+    )
 
 
 class Sloped:
-    """Rows of n tokens whose logits fall with distance (ALiBi): their weights differ before anything is random.
+    """Rows of n tokens whose logits fall with distance (ALiBi): their weights differ before
+    anything is random.
 
-    With A = W + δ, W the mean weights of a row, two rows' outputs overlap by Σ_ss' W_s W′_s' p_ss', the tokens' own
-    part of it where s = s', and E Σ δδ′ of what the keys of a row have apart. W and E Σ A² are averages over rows of
-    Gaussian logits, drawn once, `[node, head, …]`: row t is the first t distances of the longest one. Of two rows whose
-    logits correlate by ρ, E Σ δδ′ is to lognormal weights as (e^(ρs²) − 1) / (e^(s²) − 1) is to one row's.
-    """
+    With A = W + δ, W the mean weights of a row, two rows' outputs overlap by Σ_ss' W_s W′_s' p_ss',
+    the tokens' own part of it where s = s', and E Σ δδ′ of what the keys of a row have apart. W and
+    E Σ A² are averages over rows of Gaussian logits, drawn once, `[node, head, …]`: row t is the
+    first t distances of the longest one. Of two rows whose logits correlate by ρ, E Σ δδ′ is to
+    lognormal weights as (e^(ρs²) − 1) / (e^(s²) − 1) is to one row's."""
 
     def __init__(self, n: int, slopes: tuple[float, ...], d_head: int, fixed_length: bool) -> None:
         rng, count = np.random.default_rng(n), DRAWS // n
@@ -274,10 +307,12 @@ class Sloped:
         self._weights = np.array([[mean for _, mean in head] for head in rows]).swapaxes(0, 1)
         t = np.arange(1.0, n + 1)
         self.bias: Array = np.multiply.outer(np.square(slopes), t * (t + 1) / 12)
-        """`[head, position]`: what the slopes add to the variance of a row's logits, over its keys, but for 1 − 1/t."""
+        """`[head, position]`: what the slopes add to the variance of a row's logits, over its keys,
+        but for 1 − 1/t."""
 
     def rows(self, s: Array) -> Array:
-        """`[head, value, position]`: entropy, largest weight, Σp², its square, of logits of spread s, `[position]`."""
+        """`[head, value, position]`: entropy, largest weight, Σp², its square, of logits of spread
+        s, `[position]`."""
         return self._at(self._values, s)
 
     def weights(self, s: Array) -> Array:
@@ -295,18 +330,22 @@ class Sloped:
         return value
 
     def apart(self, y: Array, s: Array) -> Array:
-        """`[position]`: what the keys of a row have apart, of tokens `y` (`positions` has `[pair]`), over the heads."""
+        """`[position]`: what the keys of a row have apart, of tokens `y` (`positions` has
+        `[pair]`), over the heads."""
         return np.asarray(_apart(y, self.weights(s)).mean(0))
 
     def mix(self, y: Array, s: Array, rho: Array) -> tuple[Array, Array]:
-        """`[pair]` of what rows of logits of spread s make of tokens y, and `[value, position]` of their averages.
+        """`[pair]` of what rows of logits of spread s make of tokens y, and `[value, position]` of
+        their averages.
 
         Args:
             rho: `[position, position]`, of two rows' logits.
         """
         weights, rows = self.weights(s), self.rows(s)
         share = np.multiply.outer(s, s)
-        share = np.where(share > 1e-9, np.expm1(share * rho) / np.expm1(np.maximum(share, 1e-9)), rho)
+        share = np.where(
+            share > 1e-9, np.expm1(share * rho) / np.expm1(np.maximum(share, 1e-9)), rho
+        )
         own = weights * (y[0] - y[1:].diagonal())
         same, both = own @ weights.swapaxes(1, 2), weights @ y[1:] @ weights.swapaxes(1, 2)
         even = weights @ weights.swapaxes(1, 2)
@@ -328,7 +367,8 @@ def _apart(y: Array, weights: Array) -> Array:
 
 
 def _falling(logits: Array) -> tuple[Array, Array]:
-    """`[value, position]` and `[key, position]`, of `[draw, distance]`: see `Sloped.rows` and `Sloped.weights`."""
+    """`[value, position]` and `[key, position]`, of `[draw, distance]`: see `Sloped.rows` and
+    `Sloped.weights`."""
     e = np.exp(logits - logits.max(1, keepdims=True))
     total = np.maximum(np.cumsum(e, 1), 1e-300)
     p2 = np.cumsum(e * e, 1) / total**2
@@ -339,7 +379,9 @@ def _falling(logits: Array) -> tuple[Array, Array]:
     t, n = np.arange(e.shape[1]), e.shape[1]
     distance = t - t[:, None]  # of key and position
     weights = np.where(distance >= 0, by_distance[np.maximum(distance, 0), t], 0.0)
-    return np.array([entropy.mean(0), largest.mean(0), p2.mean(0), (p2 * p2).mean(0)]), weights.reshape(n, n)
+    return np.array(
+        [entropy.mean(0), largest.mean(0), p2.mean(0), (p2 * p2).mean(0)]
+    ), weights.reshape(n, n)
 
 
 sloped = lru_cache(maxsize=8)(Sloped)

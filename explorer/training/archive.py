@@ -1,8 +1,7 @@
 """A race in one file: its text, settings, numbers, weights and optimizers, so that it can continue.
 
-The file is torch's zip of tensors and plain values, read with `weights_only`, which runs nothing that is in it. It has
-the text itself: passing on the race of a private text passes on the text.
-"""
+The file is torch's zip of tensors and plain values, read with `weights_only`, which runs nothing
+that is in it. It has the text itself: passing on the race of a private text passes on the text."""
 
 from __future__ import annotations
 
@@ -44,13 +43,16 @@ def save(race: Race, path: str | Path) -> None:
 def to_bytes(race: Race) -> bytes:
     """The bytes that `save` would write."""
     file, terms = io.BytesIO(), race.terms.plain()
-    torch.save({
-        "format": FORMAT,
-        **terms,
-        "text": torch.from_numpy(terms["text"]),
-        "runners": [runner.state() for runner in race.runners],
-        "histories": [_numbers(runner.history) for runner in race.runners],
-    }, file)
+    torch.save(
+        {
+            "format": FORMAT,
+            **terms,
+            "text": torch.from_numpy(terms["text"]),
+            "runners": [runner.state() for runner in race.runners],
+            "histories": [_numbers(runner.history) for runner in race.runners],
+        },
+        file,
+    )
     return file.getvalue()
 
 
@@ -58,7 +60,8 @@ def load(path: str | Path) -> Race:
     """Reads what `save` wrote; `run` goes on with it.
 
     Raises:
-        ConfigError: there is no such file, it is not a race, or a race that this version or machine refuses.
+        ConfigError: there is no such file, it is not a race, or a race that this version or machine
+        refuses.
     """
     with opening(path, "race must be a file that can be read"):
         file = Path(path).open("rb")  # noqa: SIM115 - closed below
@@ -83,8 +86,19 @@ def _read(file: BinaryIO, name: str) -> Race:
             raise ValueError("no zip")
         file.seek(0)
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError, AssertionError, MemoryError,
-            OverflowError, struct.error, pickle.UnpicklingError):
+    except (
+        RuntimeError,
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        AssertionError,
+        MemoryError,
+        OverflowError,
+        struct.error,
+        pickle.UnpicklingError,
+    ):
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ConfigError(f"race must be a file that save wrote; got {name!r}, which is not")
@@ -92,16 +106,30 @@ def _read(file: BinaryIO, name: str) -> Race:
         return _unpacked(content)
     except ConfigError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError, OverflowError) as error:
-        raise ConfigError(f"race must be a complete file; got {name!r}, which is not ({error})") from None
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+    ) as error:
+        raise ConfigError(
+            f"race must be a complete file; got {name!r}, which is not ({error})"
+        ) from None
 
 
 def _unpacked(content: dict[str, Any]) -> Race:
     terms = Terms.of({**content, "text": content["text"].numpy()})
-    if terms.text and (terms.text.codes.min() < 0 or terms.text.codes.max() >= len(terms.text.vocabulary)):
+    if terms.text and (
+        terms.text.codes.min() < 0 or terms.text.codes.max() >= len(terms.text.vocabulary)
+    ):
         raise ValueError("its text has characters that are not in its vocabulary")
     race = race_of(terms)
-    for runner, state, history in zip(race.runners, content["runners"], content["histories"], strict=True):
+    for runner, state, history in zip(
+        race.runners, content["runners"], content["histories"], strict=True
+    ):
         runner.restore(state)
         runner.history = _history(history)
     return race
@@ -112,7 +140,9 @@ def _numbers(history: History) -> dict[str, Any]:
     return {
         "losses": torch.tensor(history.losses, dtype=torch.float64),
         "steps": torch.tensor(history.steps, dtype=torch.int64),
-        "values": [[*key, torch.from_numpy(np.stack(values))] for key, values in history.values.items()],
+        "values": [
+            [*key, torch.from_numpy(np.stack(values))] for key, values in history.values.items()
+        ],
     }
 
 

@@ -1,4 +1,5 @@
-"""The numbers of a race: readings of each contender's instruments by step, its result, and a line that it wrote.
+"""The numbers of a race: readings of each contender's instruments by step, its result, and a line
+that it wrote.
 
 `Record` has those of a race that a worker runs. Plain values, without torch.
 """
@@ -18,7 +19,17 @@ import numpy as np
 from explorer import tasks
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
-from explorer.profile import BRANCHES, MATRICES, STATISTICS, STREAM, WEIGHT_STATISTICS, Array, Key, Statistic, tidy
+from explorer.profile import (
+    BRANCHES,
+    MATRICES,
+    STATISTICS,
+    STREAM,
+    WEIGHT_STATISTICS,
+    Array,
+    Key,
+    Statistic,
+    tidy,
+)
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Order
@@ -33,48 +44,116 @@ if TYPE_CHECKING:
 NO_SITE = ""
 """Site of a statistic of the whole model."""
 
-TRAINING: Mapping[str, Statistic] = MappingProxyType({
-    row.name: row
-    for row in (
-        Statistic("train_loss", "Training loss", "L", "cross-entropy of the step's batch, nats a character",
-                  (NO_SITE,), "nats a character"),
-        Statistic("held_out_loss", "Held-out loss", "L", "cross-entropy of the held-out sequences, nats a character",
-                  (NO_SITE,), "nats a character"),
-        Statistic("learning_rate", "Learning rate", "η", "of the step, before μP's powers of the width", (NO_SITE,),
-                  "1", log=True),
-        Statistic("stream_gradient", "Stream gradient", "‖∂L/∂x‖", "Frobenius norm of the loss gradient by the stream",
-                  STREAM, "loss", log=True, backward=True),
-        Statistic("update_ratio", "Update to weight", "‖ΔW‖ / ‖W‖", "norm of a step's change of a matrix over its own",
-                  MATRICES, log=True),
-        # Kosson et al. 2023, arXiv 2305.17212; see `own.equilibrium`
-        Statistic("equilibrium_update", "Update at equilibrium", "‖ΔW‖ / ‖W‖", "update to weight at which weight decay "
-                  "balances the steps of SGD or AdamW, where gradients are orthogonal to the matrix", MATRICES,
-                  log=True),
-        # Yang, Simon & Bernstein 2023, arXiv 2310.17813, condition 1: ‖ΔW‖₂ ~ √(fan_out / fan_in) at every width
-        Statistic("update_spectral_norm", "Spectral norm of updates", "‖ΔW‖₂ √(fan_in / fan_out)",
-                  "largest singular value of a step's change of a matrix over √(fan_out / fan_in): the most that the "
-                  "step adds to the RMS of an output, over the input's", MATRICES, log=True,
-                  marks={1.0: "‖ΔW‖₂ = √(fan_out / fan_in)"}),
-        Statistic("update_stable_rank", "Stable rank of updates", "‖ΔW‖_F² / ‖ΔW‖₂²",
-                  "sum of the squared singular values of a step's change of a matrix over the largest's", MATRICES,
-                  log=True, marks={1.0: "one direction"}),
-        Statistic("alpha", "Residual α", "α", "what multiplies a branch, mean over coordinates where it has several",
-                  BRANCHES, "1"),
-        WEIGHT_STATISTICS["largest_possible_logit"], WEIGHT_STATISTICS["logit_rank"],
-        *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
-    )
-})
-"""All statistics of the instruments; a step's number is of the weights that so many steps have made."""
-ON_REQUEST = ("update_spectral_norm", "update_stable_rank", "largest_possible_logit", "logit_rank",
-              *(name for name, row in STATISTICS.items() if row.by_position))
+TRAINING: Mapping[str, Statistic] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Statistic(
+                "train_loss",
+                "Training loss",
+                "L",
+                "cross-entropy of the step's batch, nats a character",
+                (NO_SITE,),
+                "nats a character",
+            ),
+            Statistic(
+                "held_out_loss",
+                "Held-out loss",
+                "L",
+                "cross-entropy of the held-out sequences, nats a character",
+                (NO_SITE,),
+                "nats a character",
+            ),
+            Statistic(
+                "learning_rate",
+                "Learning rate",
+                "η",
+                "of the step, before μP's powers of the width",
+                (NO_SITE,),
+                "1",
+                log=True,
+            ),
+            Statistic(
+                "stream_gradient",
+                "Stream gradient",
+                "‖∂L/∂x‖",
+                "Frobenius norm of the loss gradient by the stream",
+                STREAM,
+                "loss",
+                log=True,
+                backward=True,
+            ),
+            Statistic(
+                "update_ratio",
+                "Update to weight",
+                "‖ΔW‖ / ‖W‖",
+                "norm of a step's change of a matrix over its own",
+                MATRICES,
+                log=True,
+            ),
+            # Kosson et al. 2023, arXiv 2305.17212; see `own.equilibrium`
+            Statistic(
+                "equilibrium_update",
+                "Update at equilibrium",
+                "‖ΔW‖ / ‖W‖",
+                "update to weight at which weight decay "
+                "balances the steps of SGD or AdamW, where gradients are orthogonal to the matrix",
+                MATRICES,
+                log=True,
+            ),
+            # Yang, Simon & Bernstein 2023, arXiv 2310.17813, condition 1: ‖ΔW‖₂ ~ √(fan_out /
+            # fan_in) at every width
+            Statistic(
+                "update_spectral_norm",
+                "Spectral norm of updates",
+                "‖ΔW‖₂ √(fan_in / fan_out)",
+                "largest singular value of a step's change of a matrix over √(fan_out / fan_in): the most that the "
+                "step adds to the RMS of an output, over the input's",
+                MATRICES,
+                log=True,
+                marks={1.0: "‖ΔW‖₂ = √(fan_out / fan_in)"},
+            ),
+            Statistic(
+                "update_stable_rank",
+                "Stable rank of updates",
+                "‖ΔW‖_F² / ‖ΔW‖₂²",
+                "sum of the squared singular values of a step's change of a matrix over the largest's",
+                MATRICES,
+                log=True,
+                marks={1.0: "one direction"},
+            ),
+            Statistic(
+                "alpha",
+                "Residual α",
+                "α",
+                "what multiplies a branch, mean over coordinates where it has several",
+                BRANCHES,
+                "1",
+            ),
+            WEIGHT_STATISTICS["largest_possible_logit"],
+            WEIGHT_STATISTICS["logit_rank"],
+            *(row for row in STATISTICS.values() if row.name != "activation_gradient"),
+        )
+    }
+)
+"""All statistics of the instruments; a step's number is of the weights that so many steps have
+made."""
+ON_REQUEST = (
+    "update_spectral_norm",
+    "update_stable_rank",
+    "largest_possible_logit",
+    "logit_rank",
+    *(name for name, row in STATISTICS.items() if row.by_position),
+)
 """Statistics of a race with `spectra=True` alone, and those by position, with `positions=True`."""
 
 
 class History:
-    """A contender's numbers: the training loss of every step, everything else when the instruments were on.
+    """A contender's numbers: the training loss of every step, everything else when the instruments
+    were on.
 
-    A step is counted by the steps made before it: what stands at step 0 is of the model as it was drawn.
-    """
+    A step is counted by the steps made before it: what stands at step 0 is of the model as it was
+    drawn."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -89,25 +168,38 @@ class History:
         """
         for key in dict.fromkeys([*self.values, *reading]):  # in one order in every process
             held = self.values[key]
-            missing = np.full_like(reading[key] if key in reading else held[0], np.nan, dtype=np.float64)
+            missing = np.full_like(
+                reading[key] if key in reading else held[0], np.nan, dtype=np.float64
+            )
             held.extend(missing for _ in range(len(self.steps) - len(held)))
             held.append(np.array(reading[key], dtype=np.float64) if key in reading else missing)
         self.steps.append(step)
 
     def since(self, losses: int, readings: int) -> dict[str, Any]:
         """The part beyond so many losses and readings, plain values and arrays; for `add`."""
-        return {"since": (losses, readings), "losses": np.array(self.losses[losses:]), "steps": self.steps[readings:],
-                "values": [[*key, np.stack(new)] for key, held in self.values.items() if (new := held[readings:])]}
+        return {
+            "since": (losses, readings),
+            "losses": np.array(self.losses[losses:]),
+            "steps": self.steps[readings:],
+            "values": [
+                [*key, np.stack(new)]
+                for key, held in self.values.items()
+                if (new := held[readings:])
+            ],
+        }
 
     def add(self, news: Mapping[str, Any]) -> None:
-        """Adds what `since` gave; what stands there already is of a worker that is no more, and is told again.
+        """Adds what `since` gave; what stands there already is of a worker that is no more, and is
+        told again.
 
         Raises:
             ValueError: something between is missing.
         """
         first_loss, first = news["since"]
         if first_loss > len(self.losses) or first > len(self.steps):
-            raise ValueError(f"news of a race must go on at loss {len(self.losses)}; got some from {first_loss} on")
+            raise ValueError(
+                f"news of a race must go on at loss {len(self.losses)}; got some from {first_loss} on"
+            )
         self.losses[first_loss:], self.steps[first:] = news["losses"].tolist(), news["steps"]
         for held in self.values.values():
             del held[first:]
@@ -117,8 +209,8 @@ class History:
             held.extend(new)
 
     def series(self, statistic: str, site: str = NO_SITE) -> tuple[Array, Array]:
-        """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]`, or `[reading, layer, head]` or
-        `[reading, layer, position]`.
+        """Steps `[reading]`, and a statistic at a site: `[reading]`, `[reading, layer]`, or
+        `[reading, layer, head]` or `[reading, layer, position]`.
 
         Raises:
             KeyError: the instruments have no such statistic.
@@ -131,15 +223,23 @@ class History:
         return np.array(self.steps, dtype=np.float64), np.stack(self.values[statistic, site])
 
     def matrices(self, statistic: str) -> tuple[Array, Array]:
-        """Steps `[reading]`, and a statistic of every matrix of a layer, `[matrix, reading, layer]`.
+        """Steps `[reading]`, and a statistic of every matrix of a layer, `[matrix, reading,
+        layer]`.
 
         No steps and no matrices where it was never read.
         """
-        pairs = [self.series(statistic, name) for name in MATRICES if (statistic, name) in self.values]
-        return (pairs[0][0], np.stack([values for _, values in pairs])) if pairs else (np.zeros(0), np.zeros((0, 0, 0)))
+        pairs = [
+            self.series(statistic, name) for name in MATRICES if (statistic, name) in self.values
+        ]
+        return (
+            (pairs[0][0], np.stack([values for _, values in pairs]))
+            if pairs
+            else (np.zeros(0), np.zeros((0, 0, 0)))
+        )
 
     def layer_gradient(self) -> tuple[Array, Array]:
-        """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading, layer]`.
+        """Steps `[reading]`, and the norm of the gradient by all matrices of a layer, `[reading,
+        layer]`.
 
         No steps and no layers where it was never read.
         """
@@ -148,22 +248,23 @@ class History:
             return steps, np.linalg.norm(values, axis=0)
 
     def gradient_ratio(self) -> tuple[Array, Array]:
-        """Steps `[reading]`, and the first layer's gradient over the last layer's; nan where both are zero."""
+        """Steps `[reading]`, and the first layer's gradient over the last layer's; nan where both
+        are zero."""
         steps, norms = self.layer_gradient()
         with np.errstate(all="ignore"):  # an identity at initialization has no gradients at all
             return steps, norms[:, 0] / norms[:, -1] if norms.size else np.zeros(0)
 
     def last_losses(self) -> tuple[float, float]:
-        """The latest training loss and the latest held-out loss that was read; nan where there is none."""
+        """The latest training loss and the latest held-out loss that was read; nan where there is
+        none."""
         held_out = self.values.get(("held_out_loss", NO_SITE), [])
         return (self.losses or [math.nan])[-1], float(held_out[-1]) if held_out else math.nan
 
     def frame(self) -> pd.DataFrame:
         """Tidy: one number a row; columns step, statistic, site, layer, head, position, value.
 
-        Layers count from 1, and 0 is the input, positions from 0; `layer`, `head` and `position` are missing (<NA>)
-        where a statistic has none.
-        """
+        Layers count from 1, and 0 is the input, positions from 0; `layer`, `head` and `position`
+        are missing (<NA>) where a statistic has none."""
         import pandas as pd
 
         parts, losses = [], [("train_loss", NO_SITE)] if self.losses else []
@@ -183,19 +284,20 @@ class Outcome(NamedTuple):
     final_loss: float
     """Held-out loss of the weights as they are now, nats a character; nan once retired."""
     below_unigram: int | None
-    """The step from which on the held-out loss stayed below the unigram's by more than `race.MARGIN`, if any."""
+    """The step from which on the held-out loss stayed below the unigram's by more than
+    `race.MARGIN`, if any."""
     retired_at: int | None
     """The step that could not be made; None if all could."""
     reason: str
     """The reason why not; empty if nothing went wrong."""
     ratio_first: float
-    """Norm of the gradients by the first layer's matrices over those by the last layer's, at step 0; nan where both are
-    zero, as where α is."""
+    """Norm of the gradients by the first layer's matrices over those by the last layer's, at step
+    0; nan where both are zero, as where α is."""
     ratio_last: float
     """This ratio at the last step at which the instruments were on."""
     worse_from: int | None = None
-    """The step from which on the held-out loss stayed above a uniform guess's by more than `race.WORSE`; None if it
-    did not, or the contender is retired."""
+    """The step from which on the held-out loss stayed above a uniform guess's by more than
+    `race.WORSE`; None if it did not, or the contender is retired."""
 
     @property
     def diverged(self) -> bool:
@@ -209,7 +311,8 @@ class Line(NamedTuple):
     given: str
     """The held-out text before it; empty where characters are filled in."""
     written: str
-    """Text that the contender wrote; where it fills in, the whole text with its characters in brackets."""
+    """Text that the contender wrote; where it fills in, the whole text with its characters in
+    brackets."""
 
 
 class Entrant:
@@ -237,7 +340,9 @@ class Standing:
     @property
     def step(self) -> int:
         """Steps that every contender still in the race has made."""
-        return min((runner.step for runner in self.runners if not runner.retired), default=self.steps)
+        return min(
+            (runner.step for runner in self.runners if not runner.retired), default=self.steps
+        )
 
     @property
     def finished(self) -> bool:
@@ -250,16 +355,26 @@ class Standing:
         return {runner.name: runner.history for runner in self.runners}
 
     def frame(self) -> pd.DataFrame:
-        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, position, value."""
+        """Tidy: one number a row; columns contender, step, statistic, site, layer, head, position,
+        value."""
         import pandas as pd
 
-        frames = [history.frame().assign(contender=name) for name, history in self.histories.items() if history.losses]
+        frames = [
+            history.frame().assign(contender=name)
+            for name, history in self.histories.items()
+            if history.losses
+        ]
         columns = ["contender", "step", "statistic", "site", "layer", "head", "position", "value"]
-        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+        return (
+            pd.concat(frames, ignore_index=True)[columns]
+            if frames
+            else pd.DataFrame(columns=columns)
+        )
 
 
-# A race outside this process: a task, `race`. Its worker tells how the race stands, and `Record` keeps what was told.
-# Only what is new is told: the readings of a long race are too many to be sent every second.
+# A race outside this process: a task, `race`. Its worker tells how the race stands, and `Record`
+# keeps what was told. Only what is new is told: the readings of a long race are too many to be sent
+# every second.
 
 
 def news_of(raw: bytes) -> dict[str, Any]:
@@ -270,7 +385,9 @@ def news_of(raw: bytes) -> dict[str, Any]:
     """
     news: dict[str, Any] = unpacked(raw)
     if "refused" in news:
-        raise ConfigError(*(part if isinstance(part, str) else FieldName(*part) for part in news["refused"]))
+        raise ConfigError(
+            *(part if isinstance(part, str) else FieldName(*part) for part in news["refused"])
+        )
     return news
 
 
@@ -287,22 +404,46 @@ class Terms(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """All of it as plain values, and the text as an array, for `packed`."""
-        contenders = [[name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders]
-        plain = {"contenders": contenders, "task": self.task.to_json(), "steps": self.steps, "every": self.every,
-                 "spectra": self.spectra, "positions": self.positions}
+        contenders = [
+            [name, config.to_json(), recipe.to_json()] for name, config, recipe in self.contenders
+        ]
+        plain = {
+            "contenders": contenders,
+            "task": self.task.to_json(),
+            "steps": self.steps,
+            "every": self.every,
+            "spectra": self.spectra,
+            "positions": self.positions,
+        }
         if not self.text:
             return plain
-        return {**plain, "vocabulary": "".join(self.text.vocabulary), "text": self.text.codes.astype(np.int16)}
+        return {
+            **plain,
+            "vocabulary": "".join(self.text.vocabulary),
+            "text": self.text.codes.astype(np.int16),
+        }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Terms:
         """The terms that are so as plain values."""
-        contenders = [(name, Config.from_json(config), Recipe.from_json(recipe))
-                      for name, config, recipe in plain["contenders"]]
+        contenders = [
+            (name, Config.from_json(config), Recipe.from_json(recipe))
+            for name, config, recipe in plain["contenders"]
+        ]
         codes = plain.get("text")
-        text = None if codes is None else Text(codes.astype(np.int64), tuple(plain["vocabulary"][: len(codes)]))
-        return cls(contenders, Task.from_json(plain["task"]), plain["steps"], plain["every"], text,
-                   *(plain.get(name, False) is True for name in ("spectra", "positions")))
+        text = (
+            None
+            if codes is None
+            else Text(codes.astype(np.int64), tuple(plain["vocabulary"][: len(codes)]))
+        )
+        return cls(
+            contenders,
+            Task.from_json(plain["task"]),
+            plain["steps"],
+            plain["every"],
+            text,
+            *(plain.get(name, False) is True for name in ("spectra", "positions")),
+        )
 
 
 class Record(Standing):
@@ -344,7 +485,11 @@ class Record(Standing):
             ConfigError: the race was refused.
             TaskError: the worker failed, or was killed.
         """
-        task = request("go on", self.archive) if self.archive else request("begin", packed(self.terms.plain()))
+        task = (
+            request("go on", self.archive)
+            if self.archive
+            else request("begin", packed(self.terms.plain()))
+        )
         self.archive = b""
         for _, answer in tasks.answers([task], stop, early):
             if news := answer.result or answer.so_far:

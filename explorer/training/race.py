@@ -1,4 +1,5 @@
-"""The race: contenders take turns, step by step, on the same batches; a `Race` keeps the results."""
+"""The race: contenders take turns, step by step, on the same batches; a `Race` keeps the
+results."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ MARGIN = 0.05
 """Nats: a model at the unigram's level varies around it by less."""
 
 WORSE = 1.0
-"""Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat above it."""
+"""Nats above a uniform guess's loss: an untrained model whose output is normalized lies half a nat
+above it."""
 
 
 class Race(Standing):
@@ -49,12 +51,20 @@ class Race(Standing):
         positions: whether they read statistics by token position, too.
     Raises:
         TypeError: an argument is of another kind; names which, and what it must be.
-        ConfigError: no contenders or too many, two of one name, shapes that differ, a config that cannot learn the
-            task, a text that is too short, or more than memory holds.
+        ConfigError: no contenders or too many, two of one name, shapes that differ, a config that
+            cannot learn the task, a text that is too short, or more than memory holds.
     """
 
-    def __init__(self, contenders: Sequence[Contender], task: Task, steps: int, every: int = 10,
-                 text: Text | None = None, spectra: bool = False, positions: bool = False) -> None:
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        task: Task,
+        steps: int,
+        every: int = 10,
+        text: Text | None = None,
+        spectra: bool = False,
+        positions: bool = False,
+    ) -> None:
         check(contenders, task, steps, every)
         must_be(bool, "spectra", spectra)
         must_be(bool, "positions", positions)
@@ -66,19 +76,29 @@ class Race(Standing):
         shape = first.n_ctx, first.batch_size
         self.data = of_prose(task, *shape) if text is None else Data(task, text, *shape)
         self.device = device()
-        self.threads = max(shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders)
+        self.threads = max(
+            shares(contender.config.replace(n_seeds=1), self.device)[1] for contender in contenders
+        )
         self.runners: tuple[Runner, ...] = tuple(
-            Runner(entry, self.data, steps, self.device, spectra, positions) for entry in contenders)
+            Runner(entry, self.data, steps, self.device, spectra, positions) for entry in contenders
+        )
         self.levels = self.data.levels
 
-    def run(self, stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None) -> Race:
-        """Runs from the current step to the end; a race that was stopped before ends as if it had not been.
+    def run(
+        self,
+        stop: Callable[[], bool] = lambda: False,
+        on_step: Callable[[Race], None] = lambda _: None,
+    ) -> Race:
+        """Runs from the current step to the end; a race that was stopped before ends as if it had
+        not been.
 
         All takes place in the calling thread.
 
         Args:
-            stop: asked before each step of each contender; once it says true, the race stands still.
-            on_step: called after each round, in which every contender in the race has made one step.
+            stop: asked before each step of each contender; once it says true, the race stands
+            still. on_step: called after each round, in which every contender in the race has made
+            one
+                step.
         Returns:
             The race itself.
         Raises:
@@ -100,12 +120,24 @@ class Race(Standing):
     @property
     def terms(self) -> Terms:
         """Everything that it started with."""
-        return Terms(self.contenders, self.task, self.steps, self.every, self.data.text, self.spectra,
-                     self.positions)
+        return Terms(
+            self.contenders,
+            self.task,
+            self.steps,
+            self.every,
+            self.data.text,
+            self.spectra,
+            self.positions,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and copies are another race at the same step: models are built again, and take the numbers."""
-        return Race, tuple(self.terms), [(runner.state(), runner.history) for runner in self.runners]
+        """Pickles and copies are another race at the same step: models are built again, and take
+        the numbers."""
+        return (
+            Race,
+            tuple(self.terms),
+            [(runner.state(), runner.history) for runner in self.runners],
+        )
 
     def __setstate__(self, states: list[tuple[dict[str, Any], History]]) -> None:
         """Puts the contenders where those of the pickled race stood."""
@@ -132,12 +164,24 @@ class Race(Standing):
         return f"Race({who}; {self.task!r}, step {self.step} of {self.steps})"
 
     def _repr_html_(self) -> str:
-        """A row a contender: its design and training, the steps it made, its last losses, and why it is out."""
+        """A row a contender: its design and training, the steps it made, its last losses, and why
+        it is out."""
         header = ("Contender", "Design", "Training", "Steps", "Training loss", "Held-out loss", "")
-        return table(f"Race: step {self.step} of {self.steps}, losses in nats a character", header, [
-            (entry.name, entry.config, entry.recipe, runner.step, *runner.history.last_losses(), runner.retired)
-            for entry, runner in zip(self.contenders, self.runners, strict=True)
-        ])
+        return table(
+            f"Race: step {self.step} of {self.steps}, losses in nats a character",
+            header,
+            [
+                (
+                    entry.name,
+                    entry.config,
+                    entry.recipe,
+                    runner.step,
+                    *runner.history.last_losses(),
+                    runner.retired,
+                )
+                for entry, runner in zip(self.contenders, self.runners, strict=True)
+            ],
+        )
 
     def verdict(self) -> list[Outcome]:
         """Result of each contender so far; measures their current held-out loss."""
@@ -145,30 +189,42 @@ class Race(Standing):
             return [outcome(runner, self.levels.unigram) for runner in self.runners]
 
 
-def race(contenders: Sequence[Contender], task: Task | None = None, steps: int = 200,
-         stop: Callable[[], bool] = lambda: False, on_step: Callable[[Race], None] = lambda _: None,
-         every: int = 10, text: Text | None = None, spectra: bool = False, positions: bool = False) -> Race:
+def race(
+    contenders: Sequence[Contender],
+    task: Task | None = None,
+    steps: int = 200,
+    stop: Callable[[], bool] = lambda: False,
+    on_step: Callable[[Race], None] = lambda _: None,
+    every: int = 10,
+    text: Text | None = None,
+    spectra: bool = False,
+    positions: bool = False,
+) -> Race:
     """Trains the contenders side by side: the same batches in the same order, a step each in turn.
 
-    The same arguments give the same numbers, bit for bit on one machine's CPU. `Race.run` goes on with a race that was
-    stopped.
+    The same arguments give the same numbers, bit for bit on one machine's CPU. `Race.run` goes on
+    with a race that was stopped.
 
     Args:
-        contenders: the designs to train; their configs agree in n_ctx and batch_size, and come from `Task.fit`.
-        task: the task to learn; None is the next character.
-        steps: number of steps of each contender.
-        stop: asked before each step of each contender; once it says true, what there is is returned.
+        contenders: the designs to train; their configs agree in n_ctx and batch_size, and come from
+        `Task.fit`. task: the task to learn; None is the next character. steps: number of steps of
+        each contender. stop: asked before each step of each contender; once it says true, what
+        there is is
+            returned.
         on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.
         text: the text to learn from; None is Python's prose.
-        spectra: whether the instruments read the largest singular value and the stable rank of each matrix's update,
-            and the largest possible logit of each head, too; the training is the same, bit for bit.
-        positions: whether they read second moment, correlation, entropy and attention received by token position, too,
-            in every layer; so is the training.
+        spectra: whether the instruments read the largest singular value and the stable rank of each
+            matrix's update, and the largest possible logit of each head, too; the training is the
+            same, bit for bit.
+        positions: whether they read second moment, correlation, entropy and attention received by
+            token position, too, in every layer; so is the training.
     Raises:
         TypeError, ConfigError: see `Race`.
     """
-    return Race(contenders, Task() if task is None else task, steps, every, text, spectra, positions).run(stop, on_step)
+    return Race(
+        contenders, Task() if task is None else task, steps, every, text, spectra, positions
+    ).run(stop, on_step)
 
 
 def race_of(terms: Terms) -> Race:
@@ -208,24 +264,35 @@ def _stays(steps: Array, holds: NDArray[np.bool_]) -> int | None:
 
 
 def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -> None:
-    """Raises TypeError or ConfigError if there are no contenders, their shapes differ, or memory is short."""
+    """Raises TypeError or ConfigError if there are no contenders, their shapes differ, or memory is
+    short."""
     must_be(Task, "task", task)
-    for number, contender in enumerate(contenders if isinstance(contenders, Sequence) else [contenders]):
+    for number, contender in enumerate(
+        contenders if isinstance(contenders, Sequence) else [contenders]
+    ):
         must_be(Contender, f"contenders[{number}]", contender)
         must_be(Config, f"contenders[{number}].config", contender.config)
         must_be(Recipe, f"contenders[{number}].recipe", contender.recipe)
-    counts = (("contenders", len(contenders), MOST), ("steps", steps, LONGEST), ("every", every, LONGEST))
+    counts = (
+        ("contenders", len(contenders), MOST),
+        ("steps", steps, LONGEST),
+        ("every", every, LONGEST),
+    )
     for name, value, most in counts:
         if not 1 <= value <= most:
             raise ConfigError(f"{name} must be between 1 and {most:,}; got {value:,}")
     names = [contender.name for contender in contenders]
     if "" in names or len(set(names)) < len(names):
-        raise ConfigError(f"contenders must have names of their own; got {', '.join(map(repr, names))}")
+        raise ConfigError(
+            f"contenders must have names of their own; got {', '.join(map(repr, names))}"
+        )
     for field in ("n_ctx", "batch_size"):
         values = {getattr(contender.config, field): contender.name for contender in contenders}
         if len(values) > 1:
             got = ", ".join(f"{value} ({name})" for value, name in values.items())
-            raise ConfigError(f"{field} must be the same for all contenders, which read the same batches; got {got}")
+            raise ConfigError(
+                f"{field} must be the same for all contenders, which read the same batches; got {got}"
+            )
     for contender in contenders:
         task.check(contender.config)
     needed, limit = memory(contenders), memory_limit()
@@ -237,7 +304,13 @@ def check(contenders: Sequence[Contender], task: Task, steps: int, every: int) -
 
 
 def memory(contenders: Sequence[Contender]) -> float:
-    """About the bytes that a race takes: weights, gradients and two moments of each, one pass at a time."""
+    """About the bytes that a race takes: weights, gradients and two moments of each, one pass at a
+    time."""
     sizes = [contender.config.sizes for contender in contenders]
     weights = sum(4 * size.n_parameters for size in sizes)
-    return RESIDENT + 4 * weights + min(weights, NOISE) + 1.6 * max(size.activation_bytes for size in sizes)
+    return (
+        RESIDENT
+        + 4 * weights
+        + min(weights, NOISE)
+        + 1.6 * max(size.activation_bytes for size in sizes)
+    )

@@ -1,4 +1,5 @@
-"""One contender in the race: its model, its optimizer, its numbers so far, and why it is out if it is.
+"""One contender in the race: its model, its optimizer, its numbers so far, and why it is out if it
+is.
 
 Readings of a step are taken from its own passes, by taps that do not alter it.
 """
@@ -48,11 +49,19 @@ class Runner(Entrant):
         spectra: whether singular values of the updates are read, too.
         positions: whether statistics by token position are read, too.
     Raises:
-        ConfigError: the recipe has what can do nothing for the design, such as a schedule for an α that it has not.
+        ConfigError: the recipe has what can do nothing for the design, such as a schedule for an α
+        that it has not.
     """
 
-    def __init__(self, contender: Contender, data: Data, steps: int, device: torch.device, spectra: bool = False,
-                 positions: bool = False) -> None:
+    def __init__(
+        self,
+        contender: Contender,
+        data: Data,
+        steps: int,
+        device: torch.device,
+        spectra: bool = False,
+        positions: bool = False,
+    ) -> None:
         super().__init__(contender.name, contender.config)
         self.recipe = contender.recipe
         self.recipe.check(self.config, self.name)
@@ -61,7 +70,9 @@ class Runner(Entrant):
         self.scheduled = [] if self.recipe.alpha_rule.value is None else alphas(self.model)
         for parameter in self.scheduled:
             parameter.requires_grad_(False)
-        self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.learning = [
+            parameter for parameter in self.model.parameters() if parameter.requires_grad
+        ]
         self.optimizers = optimizers(self.model, self.config, self.recipe)
         self.schedules = [schedule(optimizer, self.recipe, steps) for optimizer in self.optimizers]
         self.qk_clip = QKClip(self.model, self.recipe.qk_clip) if self.recipe.qk_clip else None
@@ -70,13 +81,17 @@ class Runner(Entrant):
     def advance(self, every: int) -> None:
         """One step of training, with the instruments on if the step is a multiple of `every`.
 
-        A loss or a gradient that is not finite retires the contender, its weights as they were before the step.
-        """
+        A loss or a gradient that is not finite retires the contender, its weights as they were
+        before the step."""
         with torch.no_grad():
-            for alpha, value in zip(self.scheduled, self.recipe.alphas(self.step, len(self.scheduled)), strict=True):
+            for alpha, value in zip(
+                self.scheduled, self.recipe.alphas(self.step, len(self.scheduled)), strict=True
+            ):
                 alpha.fill_(value)
         batch = self.tensors(self.data.batch(self.step))
-        instruments = Instruments(self.model, self.device, self.positions) if self.step % every == 0 else None
+        instruments = (
+            Instruments(self.model, self.device, self.positions) if self.step % every == 0 else None
+        )
         tap = ignore if instruments is None else instruments.tap
         if self.qk_clip:
             tap = self.qk_clip.watching(tap)
@@ -84,7 +99,9 @@ class Runner(Entrant):
         loss = self.model.loss(output := self.model(self.model.embed(batch), tap), batch)
         self.history.losses.append(float(loss.detach()))
         if self.recipe.z_loss:
-            loss = loss + self.recipe.z_loss * self.model.logits(output).logsumexp(-1).square().mean()
+            loss = (
+                loss + self.recipe.z_loss * self.model.logits(output).logsumexp(-1).square().mean()
+            )
         self.learn(loss, instruments)
         if instruments is not None:
             self.history.record(self.step, instruments.found)
@@ -103,7 +120,9 @@ class Runner(Entrant):
         loss.backward()  # type: ignore[no-untyped-call]
         if instruments is not None:
             instruments.backward_is_done()
-        size = total_norm([parameter.grad for parameter in self.learning if parameter.grad is not None])
+        size = total_norm(
+            [parameter.grad for parameter in self.learning if parameter.grad is not None]
+        )
         if not math.isfinite(size):
             self.retired = f"the gradient by {self.worst()} is not finite"
             return
@@ -132,7 +151,9 @@ class Runner(Entrant):
 
     def tensors(self, window: Window) -> Batch:
         """A window where the model is."""
-        return Batch(torch.from_numpy(window.inputs), torch.from_numpy(window.targets)).to(self.device)
+        return Batch(torch.from_numpy(window.inputs), torch.from_numpy(window.targets)).to(
+            self.device
+        )
 
     def worst(self) -> str:
         """The parameter nearest to the output whose gradient is not finite."""
@@ -155,19 +176,27 @@ class Runner(Entrant):
         """Restores what `state` returned."""
         self.step, self.retired = state["step"], state["retired"]
         self.model.load_state_dict(state["model"])
-        states = state["optimizers"] if "optimizers" in state else [state["optimizer"]]  # as it was before Muon
-        for optimizer, its_schedule, held in zip(self.optimizers, self.schedules, states, strict=True):
+        states = (
+            state["optimizers"] if "optimizers" in state else [state["optimizer"]]
+        )  # as it was before Muon
+        for optimizer, its_schedule, held in zip(
+            self.optimizers, self.schedules, states, strict=True
+        ):
             optimizer.load_state_dict(held)
-            its_schedule.last_epoch = self.step  # the rates of the step are among the optimizer's state
+            its_schedule.last_epoch = (
+                self.step
+            )  # the rates of the step are among the optimizer's state
 
 
 def build(config: Config, data: Data) -> Transformer:
-    """The model of a config for the text's own characters; for Python's prose the same, weight for weight."""
+    """The model of a config for the text's own characters; for Python's prose the same, weight for
+    weight."""
     return Transformer(config, config.seed, vocabulary=data.vocabulary, masks=data.task.masks)
 
 
 class Instruments:
-    """One step's reading. Use `tap` in the forward pass, then the methods in their order; `found` has the numbers.
+    """One step's reading. Use `tap` in the forward pass, then the methods in their order; `found`
+    has the numbers.
 
     Args:
         model: the contender's.
@@ -181,11 +210,15 @@ class Instruments:
         self.layers: list[Layer] = list(model.layers)  # type: ignore[arg-type]
         self.names = tuple(name for name in self.layers[0].weights if name in MATRICES)
         mask = visible(config.n_ctx, device) if config.causal else None
-        self.recorder = Recorder(config, mask, (1, 0), lambda _: None, positions=positions, readout=model.readout)
+        self.recorder = Recorder(
+            config, mask, (1, 0), lambda _: None, positions=positions, readout=model.readout
+        )
         self.streams: list[Tensor] = []
         self.tap = both(self.recorder, self.streams)
         self.before: list[Tensor] = []
-        self.found: dict[Key, Array] = {("alpha", site): values for site, values in self.alphas().items()}
+        self.found: dict[Key, Array] = {
+            ("alpha", site): values for site, values in self.alphas().items()
+        }
 
     def forward_is_done(self) -> None:
         """Before the backward pass: what the taps saw, and the weights as they are."""
@@ -207,7 +240,8 @@ class Instruments:
 
     @torch.no_grad()
     def step_is_done(self, optimizers: Sequence[Optimizer], spectra: bool) -> None:
-        """After the optimizers' step: the change of each matrix over its size, and where weight decay balances it.
+        """After the optimizers' step: the change of each matrix over its size, and where weight
+        decay balances it.
 
         Args:
             optimizers: with the learning rates of the step.
@@ -216,23 +250,37 @@ class Instruments:
         changes = list(torch._foreach_sub(self.matrices(), self.before))
         moved = np.array(norms(changes))
         with np.errstate(divide="ignore", invalid="ignore"):  # Fixup's last matrices begin at zero
-            ratio = (moved / np.array(norms(self.before))).reshape(len(self.layers), len(self.names))
-        self.found |= {("update_ratio", name): ratio[:, index] for index, name in enumerate(self.names)}
-        turns = {weight: rotation(optimizer, group) for optimizer in optimizers for group in optimizer.param_groups
-                 for weight in group["params"]}
+            ratio = (moved / np.array(norms(self.before))).reshape(
+                len(self.layers), len(self.names)
+            )
+        self.found |= {
+            ("update_ratio", name): ratio[:, index] for index, name in enumerate(self.names)
+        }
+        turns = {
+            weight: rotation(optimizer, group)
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for weight in group["params"]
+        }
         for name in self.names:
             balance = np.array([turns.get(layer.weights[name], 0.0) for layer in self.layers])
             if balance.any():
                 self.found["equilibrium_update", name] = balance
         if not spectra:
             return
-        self.found |= of_logits(self.model.config, {
-            name: torch.stack(self.before[index :: len(self.names)]) for index, name in enumerate(self.names)})
+        self.found |= of_logits(
+            self.model.config,
+            {
+                name: torch.stack(self.before[index :: len(self.names)])
+                for index, name in enumerate(self.names)
+            },
+        )
         for index, name in enumerate(self.names):
             matrix = self.model.config.design.matrices[name]
             largest, ranks = of_stack(torch.stack(changes[index :: len(self.names)]), FEW_STEPS)
             self.found["update_spectral_norm", name] = (
-                largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5)
+                largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
+            )
             self.found["update_stable_rank", name] = ranks
 
     def matrices(self) -> list[Tensor]:
@@ -241,10 +289,15 @@ class Instruments:
 
     @torch.no_grad()
     def alphas(self) -> dict[str, Array]:
-        """α of each branch by layer, `[layer]`: their mean where a branch has one for every coordinate."""
+        """α of each branch by layer, `[layer]`: their mean where a branch has one for every
+        coordinate."""
         learned = [layer.alpha for layer in self.layers if layer.alpha is not None]
         if not learned:
             return {}
         # [], [branch] or [branch, coordinate] to [branch]
-        by_branch = [alpha.reshape(min(alpha.numel(), 2), -1).mean(-1).expand(2) for alpha in learned]
-        return dict(zip(BRANCHES, torch.stack(by_branch, dim=1).double().cpu().numpy(), strict=True))
+        by_branch = [
+            alpha.reshape(min(alpha.numel(), 2), -1).mean(-1).expand(2) for alpha in learned
+        ]
+        return dict(
+            zip(BRANCHES, torch.stack(by_branch, dim=1).double().cpu().numpy(), strict=True)
+        )

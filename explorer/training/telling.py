@@ -1,7 +1,7 @@
 """A race in a worker: runs one, and tells how it stands, as `Record` takes it.
 
-Of each contender it shows a line of text, now and then: its continuation, or the characters that it fills in.
-"""
+Of each contender it shows a line of text, now and then: its continuation, or the characters that it
+fills in."""
 
 from __future__ import annotations
 
@@ -54,26 +54,36 @@ class Teller:
     def __init__(self, race: Race, call: Call) -> None:
         self.race, self.call = race, call
         self.lines: dict[str, Line] = {}
-        self.known = [(len(runner.history.losses), len(runner.history.steps)) for runner in race.runners]
+        self.known = [
+            (len(runner.history.losses), len(runner.history.steps)) for runner in race.runners
+        ]
         self._turns = Counter[str]()
-        self._writing, self._telling = Throttle(2.0, share=0.01, most=math.inf), Throttle(1.0, share=0.05)
+        self._writing, self._telling = (
+            Throttle(2.0, share=0.01, most=math.inf),
+            Throttle(1.0, share=0.05),
+        )
 
     def run(self) -> bytes:
-        """Runs it until its end, or until it is to stand still; then the saved race is told, too, if it can be sent."""
+        """Runs it until its end, or until it is to stand still; then the saved race is told, too,
+        if it can be sent."""
         race = self.race.run(lambda: self.call.stop() or self.call.early(), self.look)
         check(self.call.stop)
         for runner in race.runners:
             if not runner.retired:
                 self._write(runner, self.call.stop)
         archive = to_bytes(race)
-        return self.news(**{"archive": np.frombuffer(archive, np.uint8)} if len(archive) <= MOST_DATA else {})
+        return self.news(
+            **{"archive": np.frombuffer(archive, np.uint8)} if len(archive) <= MOST_DATA else {}
+        )
 
     def look(self, race: Race) -> None:
         """Called after each round: lets one contender write, or tells, each if it is time."""
         running = [runner for runner in race.runners if not runner.retired]
         if running and self._writing.due:
             with self._writing:  # whoever has waited the longest
-                self._write(min(running, key=lambda runner: self._turns[runner.name]), self.call.early)
+                self._write(
+                    min(running, key=lambda runner: self._turns[runner.name]), self.call.early
+                )
         self.call.progress(race.step / race.steps)
         if self._telling.due:
             with self._telling:
@@ -87,15 +97,31 @@ class Teller:
 
     def news(self, **more: object) -> bytes:
         """How the race stands, with the losses and readings that are not known yet, and more."""
-        runners = [{"step": runner.step, "retired": runner.retired, "line": self.lines.get(runner.name),
-                    **runner.history.since(*known)}
-                   for runner, known in zip(self.race.runners, self.known, strict=True)]
-        self.known = [(len(runner.history.losses), len(runner.history.steps)) for runner in self.race.runners]
-        return packed({"levels": self.race.levels, "outcomes": self.race.verdict(), "runners": runners, **more})
+        runners = [
+            {
+                "step": runner.step,
+                "retired": runner.retired,
+                "line": self.lines.get(runner.name),
+                **runner.history.since(*known),
+            }
+            for runner, known in zip(self.race.runners, self.known, strict=True)
+        ]
+        self.known = [
+            (len(runner.history.losses), len(runner.history.steps)) for runner in self.race.runners
+        ]
+        return packed(
+            {
+                "levels": self.race.levels,
+                "outcomes": self.race.verdict(),
+                "runners": runners,
+                **more,
+            }
+        )
 
 
-# A contender's lines. Nothing of the training is altered: no gradient is taken, no mode is changed, and the draws come
-# from a generator of their own, the same ones each time, so that two lines differ by the weights alone.
+# A contender's lines. Nothing of the training is altered: no gradient is taken, no mode is changed,
+# and the draws come from a generator of their own, the same ones each time, so that two lines
+# differ by the weights alone.
 
 PROMPT, LENGTH = 20, 60
 """Characters of the held-out text that a line continues, at most, and characters of a line."""
@@ -105,7 +131,8 @@ TEMPERATURE = 0.8
 
 @torch.no_grad()
 def line(runner: Runner, stop: Callable[[], bool] = lambda: False) -> Line:
-    """Text that a contender writes with the weights as they are; shorter where `stop` turns true."""
+    """Text that a contender writes with the weights as they are; shorter where `stop` turns
+    true."""
     return _filled(runner) if runner.data.task.masks else _continued(runner, stop)
 
 
@@ -118,17 +145,25 @@ def _continued(runner: Runner, stop: Callable[[], bool]) -> Line:
         if stop():
             break
         context = codes[-size:]
-        logits = _logits(runner, np.pad(context, (0, size - len(context))))[len(context) - 1] / TEMPERATURE
+        logits = (
+            _logits(runner, np.pad(context, (0, size - len(context))))[len(context) - 1]
+            / TEMPERATURE
+        )
         if not bool(logits.isfinite().all()):
             break
         shares = logits.softmax(0).cumsum(0).cpu().numpy()
-        codes = np.append(codes, min(int(np.searchsorted(shares, uniform * shares[-1])), len(shares) - 1))
-    return Line(_text(runner, given), _text(runner, codes[len(given):]))
+        codes = np.append(
+            codes, min(int(np.searchsorted(shares, uniform * shares[-1])), len(shares) - 1)
+        )
+    return Line(_text(runner, given), _text(runner, codes[len(given) :]))
 
 
 def _prompt(runner: Runner, length: int) -> Codes:
     """The beginning of the held-out text, from its first whole word on."""
-    held, space = runner.data.held, runner.data.text.vocabulary.index(" ") if " " in runner.data.text.vocabulary else -1
+    held, space = (
+        runner.data.held,
+        runner.data.text.vocabulary.index(" ") if " " in runner.data.text.vocabulary else -1,
+    )
     blanks = np.flatnonzero(held[: len(held) - length] == space)
     first = int(blanks[0]) + 1 if len(blanks) else 0
     return held[first : first + length]
@@ -141,7 +176,12 @@ def _filled(runner: Runner) -> Line:
     asked = targets[0] != NOT_ASKED
     codes = np.where(asked, guesses, inputs[0])[:LENGTH]
     words = [_text(runner, codes[at : at + 1]) for at in range(len(codes))]
-    return Line("", "".join(f"[{word}]" if hidden else word for word, hidden in zip(words, asked, strict=False)))
+    return Line(
+        "",
+        "".join(
+            f"[{word}]" if hidden else word for word, hidden in zip(words, asked, strict=False)
+        ),
+    )
 
 
 def _logits(runner: Runner, codes: Codes) -> Tensor:

@@ -1,4 +1,5 @@
-"""The Explore panel for tests: opened without a browser, read as the browser would get it, closed in the end."""
+"""The Explore panel for tests: opened without a browser, read as the browser would get it, closed
+in the end."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def opened() -> Iterator[Open]:
 
 
 def as_the_page(config: Config) -> Profile:
-    """Measured as the page does: where the first seed is waited for, others share passes, and last bits differ."""
+    """Measured as the page does: where the first seed is waited for, others share passes, and last
+    bits differ."""
     return measure(config, on_seed=lambda partial: None)
 
 

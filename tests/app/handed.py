@@ -1,4 +1,5 @@
-"""The browser's side of files: of those that the kernel hands over it asks for each part, others it brings in parts."""
+"""The browser's side of files: of those that the kernel hands over it asks for each part, others it
+brings in parts."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def handed(widget: Any, *messages: object) -> list[File]:
         if left:
             widget.handle(["more", number, len(parts)], [])
         else:
-            files.append(({name: about[name] for name in ("file", "media")}, b"".join(coming.pop(number))))
+            files.append(
+                ({name: about[name] for name in ("file", "media")}, b"".join(coming.pop(number)))
+            )
     return files
 
 

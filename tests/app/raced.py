@@ -1,4 +1,5 @@
-"""The Race panel for tests: opened without a browser, its buttons pressed, its charts read, and closed."""
+"""The Race panel for tests: opened without a browser, its buttons pressed, its charts read, and
+closed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ class Page(Watched[RacePanel]):
 
     def wait(self, there: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: there() or self.panel.status.state == "failed", WAIT)
+            assert self.changed.wait_for(
+                lambda: there() or self.panel.status.state == "failed", WAIT
+            )
         assert there(), self.panel.status.text
 
     def run(self, words: str = "Finished") -> None:
@@ -95,7 +98,9 @@ def opened(apart: bool = False) -> Iterator[Open]:
     panels: list[RacePanel] = []
 
     def make(entries: Lineup | None = None, **plan: object) -> Page:
-        panels.append(RacePanel(entries or lineup(), Plan(**{**SMALL, "steps": 12, "every": 4, **plan})))
+        panels.append(
+            RacePanel(entries or lineup(), Plan(**{**SMALL, "steps": 12, "every": 4, **plan}))
+        )
         return Page(panels[-1])
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,5 @@
-"""The chart's traits: what a browser is sent. What a browser does with it is tested in a browser."""
+"""The chart's traits: what a browser is sent. What a browser does with it is tested in a
+browser."""
 
 from __future__ import annotations
 
@@ -26,10 +27,12 @@ SOURCE = Path(__file__).parents[2] / "explorer" / "app" / "widgets"
 
 
 def figure(y: np.ndarray, description: str = "A line.") -> go.Figure:
-    return go.Figure({
-        "data": [{"type": "scatter", "x": np.arange(len(y), dtype=np.float32), "y": y}],
-        "layout": {"meta": {"description": description}},
-    })
+    return go.Figure(
+        {
+            "data": [{"type": "scatter", "x": np.arange(len(y), dtype=np.float32), "y": y}],
+            "layout": {"meta": {"description": description}},
+        }
+    )
 
 
 def unpacked(array: dict[str, str]) -> np.ndarray:
@@ -47,8 +50,14 @@ def test_arrays_are_sent_typed_and_masked_values_survive():
 
 def test_a_heat_map_of_128_tokens_takes_less_than_90_kilobytes():
     chart = Chart()
-    chart.show(go.Figure({"data": [{"type": "heatmap", "z": np.ones((128, 128), dtype=np.float32)}],
-                          "layout": {"template": go.layout.Template()}}))
+    chart.show(
+        go.Figure(
+            {
+                "data": [{"type": "heatmap", "z": np.ones((128, 128), dtype=np.float32)}],
+                "layout": {"template": go.layout.Template()},
+            }
+        )
+    )
     assert len(json.dumps(chart.get_state()["figure"])) < 90_000
 
 
@@ -75,8 +84,13 @@ def test_a_view_that_opens_late_is_given_the_latest_whole():
 
 def test_a_figure_may_come_as_plain_data():
     checked, plain = Chart(), Chart()
-    data = {"data": [{"type": "scatter", "x": np.arange(3.0), "y": np.ones(3)}],
-            "layout": {"meta": {"description": "Ones."}, "template": {"data": {"scatter": [{"type": "scatter"}]}}}}
+    data = {
+        "data": [{"type": "scatter", "x": np.arange(3.0), "y": np.ones(3)}],
+        "layout": {
+            "meta": {"description": "Ones."},
+            "template": {"data": {"scatter": [{"type": "scatter"}]}},
+        },
+    }
     checked.show(go.Figure(data))
     plain.show(data)
     assert plain.figure == checked.figure
@@ -84,8 +98,20 @@ def test_a_figure_may_come_as_plain_data():
 
 
 def test_every_front_end_trait_is_synced():
-    names = {"title", "caption", "why", "lesson", "source", "badge", "badge_tone", "description", "stale", "designs",
-             "marks", "figure"}
+    names = {
+        "title",
+        "caption",
+        "why",
+        "lesson",
+        "source",
+        "badge",
+        "badge_tone",
+        "description",
+        "stale",
+        "designs",
+        "marks",
+        "figure",
+    }
     assert names <= set(Chart(title="a").get_state())
 
 
@@ -124,7 +150,9 @@ def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeyp
     monkeypatch.setenv(plotlyjs.SERVED, "yes")
     Runtime.shared().close()
     runtime, sent = Runtime.shared(), []
-    monkeypatch.setattr(runtime.layout, "send", lambda content, buffers: sent.append((content, *buffers)))
+    monkeypatch.setattr(
+        runtime.layout, "send", lambda content, buffers: sent.append((content, *buffers))
+    )
     assert runtime.get_state()["plotly"] == b""
     for nonsense in ("plotl", None, ["plotly"], {"plotly": 1}):  # a browser may send anything
         runtime._handle_custom_msg(nonsense, [])
@@ -164,7 +192,9 @@ def test_one_runtime_however_many_threads_ask_first():
 def test_figures_may_come_from_any_thread_and_the_last_stays():
     chart = Chart()
     seen = []
-    chart.observe(lambda change: seen.append(len(unpacked(change["new"]["data"][0]["y"]))), "figure")
+    chart.observe(
+        lambda change: seen.append(len(unpacked(change["new"]["data"][0]["y"]))), "figure"
+    )
 
     def work() -> None:
         for length in range(1, 31):
@@ -182,11 +212,20 @@ def test_a_browser_cannot_change_what_all_widgets_share():
         Runtime.shared().plotly = b""
 
 
-@pytest.mark.parametrize("setting", [
-    "showSendToCloud: false", 'plotlyServerURL: ""', "displaylogo: false", "displayModeBar: false",
-    "showTips: false", "typesetMath: false",
-    "DecompressionStream", "Plotly?.purge(this.plot)", "plot.dataset.drawn",
-])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "showSendToCloud: false",
+        'plotlyServerURL: ""',
+        "displaylogo: false",
+        "displayModeBar: false",
+        "showTips: false",
+        "typesetMath: false",
+        "DecompressionStream",
+        "Plotly?.purge(this.plot)",
+        "plot.dataset.drawn",
+    ],
+)
 def test_the_view_keeps_its_settings(setting):
     assert setting in page_script()
 
@@ -195,9 +234,13 @@ def test_no_underline_is_written_in_the_shorthand_that_webkit_drops():
     assert re.findall(r"text-decoration: *[^ ;]+ [^;]+;", STYLE) == []
 
 
-@pytest.mark.parametrize("forbidden", ["innerHTML", "insertAdjacentHTML", "outerHTML", "eval(", "new Function", "http"])
+@pytest.mark.parametrize(
+    "forbidden", ["innerHTML", "insertAdjacentHTML", "outerHTML", "eval(", "new Function", "http"]
+)
 def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
-    script = page_script().replace("http://www.w3.org/2000/svg", "")  # a name, which nobody asks for
+    script = page_script().replace(
+        "http://www.w3.org/2000/svg", ""
+    )  # a name, which nobody asks for
     assert forbidden not in script + STYLE
 
 
@@ -206,7 +249,10 @@ def test_the_glossary_travels_once_with_all_that_a_text_opens():
     assert set(sent) == {"terms", "marks", "lessons", "hosts"}
     assert len(sent["terms"]) == len(TERMS) > max(sent["marks"].values())
     assert sent["terms"][sent["marks"]["q"]]["source"] == "Poole et al. 2016, arXiv 1606.05340"
-    assert sent["lessons"]["02_second_moment"] == ["Second moment", "lessons/02_second_moment.ipynb"]
+    assert sent["lessons"]["02_second_moment"] == [
+        "Second moment",
+        "lessons/02_second_moment.ipynb",
+    ]
     assert len(json.dumps(sent)) < 40_000
     with pytest.raises(traitlets.TraitError, match="read-only"):
         Runtime.shared().glossary = {}

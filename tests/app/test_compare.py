@@ -32,7 +32,9 @@ def column(config: Config, **known: Any) -> Column:
 def profile(value: float, origin: Any = "measured", notes: dict[str, str] | None = None) -> Profile:
     """Second moments that double from seed to seed, and nothing else."""
     values = np.array([[value], [2 * value]])[: 1 if origin == "predicted" else 2]
-    return Profile(origin, {("second_moment", "resid_post"): values}, SMALL, seeds=(0, 1), notes=notes or {})
+    return Profile(
+        origin, {("second_moment", "resid_post"): values}, SMALL, seeds=(0, 1), notes=notes or {}
+    )
 
 
 def rows(found: list[dict[str, Any]], title: str) -> dict[str, list[dict[str, str]]]:
@@ -45,7 +47,11 @@ def texts(cells: list[dict[str, str]]) -> list[str]:
 
 
 def test_every_choice_that_differs_and_matters_in_one_design_is_a_row() -> None:
-    columns = [column(SMALL.replace(alpha=0.5)), column(REZERO), column(SMALL.replace(rope_base=10.0))]
+    columns = [
+        column(SMALL.replace(alpha=0.5)),
+        column(REZERO),
+        column(SMALL.replace(rope_base=10.0)),
+    ]
     found = rows(groups(columns, None), "Choices that differ")
     assert list(found) == ["Residual α", "Residual"], "rotary base matters in none of them"
     assert texts(found["Residual"]) == ["constant", "ReZero", "constant"]
@@ -53,35 +59,61 @@ def test_every_choice_that_differs_and_matters_in_one_design_is_a_row() -> None:
 
 
 def test_end_values_are_measured_with_their_spread_and_theory_beside() -> None:
-    columns = [column(SMALL, measured=profile(2.0), predicted=profile(3.5, "predicted")), column(REZERO)]
+    columns = [
+        column(SMALL, measured=profile(2.0), predicted=profile(3.5, "predicted")),
+        column(REZERO),
+    ]
     found = rows(groups(columns, None), "After the last layer")
     assert list(found) == ["Second moment"], "no row for what no design has"
     first, second = found["Second moment"]
-    assert first == {"text": "3", "more": "± 1, 2 to 4", "theory": "3.5", "where": "", "severity": ""}
+    assert first == {
+        "text": "3",
+        "more": "± 1, 2 to 4",
+        "theory": "3.5",
+        "where": "",
+        "severity": "",
+    }
     assert second["text"] == "not measured yet"
     assert second["theory"] == ""
 
 
-@pytest.mark.parametrize(("value", "words"), [(np.inf, "not finite (inf)"), (np.nan, "not finite (nan)")])
+@pytest.mark.parametrize(
+    ("value", "words"), [(np.inf, "not finite (inf)"), (np.nan, "not finite (nan)")]
+)
 def test_what_is_not_finite_is_shown_as_such(value: float, words: str) -> None:
     theory = profile(np.nan, "predicted", {"second_moment": "not covered: text"})
-    (cell,) = rows(groups([column(SMALL, measured=profile(value), predicted=theory)], None), "After the last layer"
-                   )["Second moment"]
-    assert (cell["text"], cell["more"], cell["severity"], cell["theory"]) == (words, "", "bad", "not covered")
+    (cell,) = rows(
+        groups([column(SMALL, measured=profile(value), predicted=theory)], None),
+        "After the last layer",
+    )["Second moment"]
+    assert (cell["text"], cell["more"], cell["severity"], cell["theory"]) == (
+        words,
+        "",
+        "bad",
+        "not covered",
+    )
 
 
 def test_a_pin_that_cannot_be_measured_says_why() -> None:
     columns = [column(SMALL, measured=profile(1.0)), column(REZERO, trouble="MemoryError: no room")]
     found = groups(columns, lambda _: [Finding("warning", "The stream grows.", "")])
-    assert texts(rows(found, "After the last layer")["Second moment"]) == ["1.5", "MemoryError: no room"]
+    assert texts(rows(found, "After the last layer")["Second moment"]) == [
+        "1.5",
+        "MemoryError: no room",
+    ]
     verdicts = rows(found, "Verdict")["Verdict"]
     assert [(cell["text"], cell["severity"]) for cell in verdicts] == [
-        ("The stream grows.", "warning"), ("MemoryError: no room", "none")]
+        ("The stream grows.", "warning"),
+        ("MemoryError: no room", "none"),
+    ]
 
 
 def test_a_design_without_attention_has_no_entropy() -> None:
     without = SMALL.replace(attention="none")
-    columns = [column(config, measured=measure(config), predicted=predict(config)) for config in (SMALL, without)]
+    columns = [
+        column(config, measured=measure(config), predicted=predict(config))
+        for config in (SMALL, without)
+    ]
     cells = rows(groups(columns, None), "After the last layer")["Attention entropy"]
     assert cells[1]["text"] == "none"
     assert float(cells[0]["text"]) > 0
@@ -95,7 +127,9 @@ def test_a_pin_that_is_off_theory_has_the_badge_with_its_name(open_panel: Open) 
             return found
         return replace(found, values={key: 3 * values for key, values in found.values.items()})
 
-    page = open_panel(SMALL.replace(norm_placement="post", n_seeds=8), predict=too_high, diagnose=diagnose)
+    page = open_panel(
+        SMALL.replace(norm_placement="post", n_seeds=8), predict=too_high, diagnose=diagnose
+    )
     page.until("idle")
     chart, box = page.panel.charts["second_moment"], page.panel.comparison.box
     own = chart.badge
@@ -120,16 +154,24 @@ def test_the_table_follows_the_pins(open_panel: Open) -> None:
     page.set(norm_placement="post")
     page.until("idle")
     assert [(one["name"], one["when"], one["hue"]) for one in table.columns] == [
-        ("Post-LN", "now", HUES[0]), ("Pre-LN", "", HUES[1])]
+        ("Post-LN", "now", HUES[0]),
+        ("Pre-LN", "", HUES[1]),
+    ]
     assert texts(rows(table.groups, "Choices that differ")["Norm placement"]) == ["post", "pre"]
     second_moment = rows(table.groups, "After the last layer")["Second moment"]
-    last = [float(measure(one)["second_moment", "resid_post"][:, -1].mean()) for one in
-            (SMALL.replace(norm_placement="post"), SMALL)]
+    last = [
+        float(measure(one)["second_moment", "resid_post"][:, -1].mean())
+        for one in (SMALL.replace(norm_placement="post"), SMALL)
+    ]
     assert [float(text) for text in texts(second_moment)] == pytest.approx(last, rel=5e-3)
-    theory = [float(predict(one)["second_moment", "resid_post"][0, -1]) for one in
-              (SMALL.replace(norm_placement="post"), SMALL)]
+    theory = [
+        float(predict(one)["second_moment", "resid_post"][0, -1])
+        for one in (SMALL.replace(norm_placement="post"), SMALL)
+    ]
     assert [float(cell["theory"]) for cell in second_moment] == pytest.approx(theory, rel=5e-3)
-    assert rows(table.groups, "Verdict")["Verdict"][1]["text"] == diagnose(measure(SMALL))[0].meaning
+    assert (
+        rows(table.groups, "Verdict")["Verdict"][1]["text"] == diagnose(measure(SMALL))[0].meaning
+    )
     box.handle(["hide", 1], [])
     assert table.columns == []
     box.handle(["show", 1], [])
@@ -154,7 +196,11 @@ def test_a_pin_waits_and_then_has_its_values_or_the_reason_why_not(open_panel: O
     table = page.panel.comparison.table
 
     def said() -> str:
-        return rows(table.groups, "After the last layer")["Second moment"][1]["text"] if table.groups else ""
+        return (
+            rows(table.groups, "After the last layer")["Second moment"][1]["text"]
+            if table.groups
+            else ""
+        )
 
     assert page.comes(lambda: said() == "not measured yet")
     may_end.set()

@@ -1,4 +1,5 @@
-"""The controls: every field has one, nothing is clamped, a refusal is a sentence and leaves the last config."""
+"""The controls: every field has one, nothing is clamped, a refusal is a sentence and leaves the
+last config."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ SPECS = Config.specs()
 RECORDS = (Config, Recipe, Plan)
 SLIDERS = [
     pytest.param(spec, id=f"{record.__name__}.{spec.name}")
-    for record in RECORDS for spec in record.specs().values() if slider_steps(spec)
+    for record in RECORDS
+    for spec in record.specs().values()
+    if slider_steps(spec)
 ]
 
 
@@ -57,7 +60,12 @@ def test_the_named_six_stand_on_top_in_their_order_and_the_rest_in_groups() -> N
     first, *groups = sections(SPECS)
     assert first["title"] == ""
     assert [field["label"] for field in first["fields"]] == [
-        "Depth", "Width", "Init variance", "Norm placement", "Residual α", "Divide by √d",
+        "Depth",
+        "Width",
+        "Init variance",
+        "Norm placement",
+        "Residual α",
+        "Divide by √d",
     ]
     assert [group["title"] for group in groups] == list(GROUPS)
 
@@ -65,14 +73,28 @@ def test_the_named_six_stand_on_top_in_their_order_and_the_rest_in_groups() -> N
 def test_description_of_a_control_is_plain_data_with_label_symbol_unit_and_rule() -> None:
     depth = described()["n_layers"]
     assert json.loads(json.dumps(depth)) == depth
-    assert (depth["label"], depth["symbol"], depth["unit"], depth["look"]) == ("Depth", "N", "layers", "slider")
+    assert (depth["label"], depth["symbol"], depth["unit"], depth["look"]) == (
+        "Depth",
+        "N",
+        "layers",
+        "slider",
+    )
     assert str(depth["description"]).endswith("A whole number between 1 and 1024.")
 
 
-@pytest.mark.parametrize(("name", "look"), [
-    ("n_layers", "slider"), ("alpha", "slider"), ("seed", "entry"), ("causal", "switch"),
-    ("norm_placement", "list"), ("attention_scale", "segments"), ("activation", "list"), ("residual", "list"),
-])
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [
+        ("n_layers", "slider"),
+        ("alpha", "slider"),
+        ("seed", "entry"),
+        ("causal", "switch"),
+        ("norm_placement", "list"),
+        ("attention_scale", "segments"),
+        ("activation", "list"),
+        ("residual", "list"),
+    ],
+)
 def test_each_kind_of_field_has_its_native_control(name: str, look: str) -> None:
     assert described()[name]["look"] == look
 
@@ -80,7 +102,9 @@ def test_each_kind_of_field_has_its_native_control(name: str, look: str) -> None
 def test_options_carry_formula_and_source() -> None:
     options = {option["value"]: option for option in described()["norm_placement"]["options"]}  # type: ignore[attr-defined]
     assert options["post"] == {
-        "value": "post", "label": "post", "formula": "N(x + F(x))",
+        "value": "post",
+        "label": "post",
+        "formula": "N(x + F(x))",
         "source": "Post-LN: Vaswani et al. 2017, arXiv 1706.03762, section 3.1",
     }
 
@@ -134,55 +158,93 @@ def test_every_control_moves_the_config(spec) -> None:  # type: ignore[no-untype
     assert page.told == [(start.replace(**{spec.name: other}), "")]
 
 
-@pytest.mark.parametrize(("values", "sentence"), [
-    ({"n_layers": 4096}, "Depth must be a whole number between 1 and 1024; got 4096"),
-    ({"n_layers": 2.5}, "Depth must be a whole number between 1 and 1024; got 2.5"),
-    ({"n_layers": "twelve"}, "Depth must be a whole number between 1 and 1024; got 'twelve'"),
-    ({"n_layers": None}, "Depth must be a whole number between 1 and 1024; got None"),
-    ({"d_model": 257}, "Width must be divisible by Heads; got 257 and 4"),
-    ({"norm": "batch"}, "Norm must be one of layer, rms, dyt, derf; got 'batch'"),
-    ({"temperature": 2}, "temperature is not a field"),
-    ({"self": 2}, "self is not a field"),
-    ({"n_layers": 1000, "d_model": 2048}, "weights and activations must fit into"),
-])
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"n_layers": 4096}, "Depth must be a whole number between 1 and 1024; got 4096"),
+        ({"n_layers": 2.5}, "Depth must be a whole number between 1 and 1024; got 2.5"),
+        ({"n_layers": "twelve"}, "Depth must be a whole number between 1 and 1024; got 'twelve'"),
+        ({"n_layers": None}, "Depth must be a whole number between 1 and 1024; got None"),
+        ({"d_model": 257}, "Width must be divisible by Heads; got 257 and 4"),
+        ({"norm": "batch"}, "Norm must be one of layer, rms, dyt, derf; got 'batch'"),
+        ({"temperature": 2}, "temperature is not a field"),
+        ({"self": 2}, "self is not a field"),
+        ({"n_layers": 1000, "d_model": 2048}, "weights and activations must fit into"),
+    ],
+)
 def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
     values: dict[str, object], sentence: str
 ) -> None:
     page = Page()
     page.set(**values)
-    (config, refusal), = page.told
+    ((config, refusal),) = page.told
     assert sentence in refusal
     assert config == Config()
-    assert page.controls.values == {**Config().model_dump(), **values}  # not clamped, not taken back
+    assert page.controls.values == {
+        **Config().model_dump(),
+        **values,
+    }  # not clamped, not taken back
     assert page.controls.refused == list(values)
 
 
-@pytest.mark.parametrize("values", [
-    {"n_layers": 4096}, {"d_model": 257}, {"loss": "next_token"}, {"init_variance": "12,x"}, {"norm": "batch"},
-    {"n_layers": 1000, "d_model": 2048}, {"attention": "none", "residual_attention": "scores"},
-    {"norm_placement": "none", "final_norm": "yes"}, {"residual": "fixup", "parametrization": "ntk"},
-    {"residual": "scaled_init", "scale_rule": "gpt2"}, {"residual": "fixup", "norm_placement": "peri"},
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"n_layers": 4096},
+        {"d_model": 257},
+        {"loss": "next_token"},
+        {"init_variance": "12,x"},
+        {"norm": "batch"},
+        {"n_layers": 1000, "d_model": 2048},
+        {"attention": "none", "residual_attention": "scores"},
+        {"norm_placement": "none", "final_norm": "yes"},
+        {"residual": "fixup", "parametrization": "ntk"},
+        {"residual": "scaled_init", "scale_rule": "gpt2"},
+        {"residual": "fixup", "norm_placement": "peri"},
+    ],
+)
 def test_a_refusal_calls_fields_what_the_screen_calls_them(values: dict[str, object]) -> None:
     page = Page()
     page.set(**values)
-    (_, refusal), = page.told
+    ((_, refusal),) = page.told
     assert not set(SPECS) & set(re.findall(r"\w+_\w+", refusal))
     assert SPECS[next(iter(values))].about.label in refusal
 
 
-@pytest.mark.parametrize(("start", "chosen", "remedy", "changed"), [
-    ({}, {"loss": "next_token"}, "Set Input to text", {"input": "text"}),
-    ({"input": "text", "loss": "next_token"}, {"input": "gaussian"}, "Set Loss to linear", {"loss": "linear"}),
-    ({}, {"d_model": 250}, "Set Heads to 2", {"n_heads": 2}),
-    ({}, {"n_heads": 5}, "Set Width to 255", {"d_model": 255}),
-    ({"residual_attention": "scores"}, {"attention": "none"}, "Set Residual attention to none",
-     {"residual_attention": "none"}),
-    ({"residual": "fixup"}, {"parametrization": "ntk"}, "Set Residual to constant", {"residual": "constant"}),
-    ({"scale_rule": "gpt2"}, {"residual": "scaled_init"}, "Set Scale rule to LeCun", {"scale_rule": "lecun"}),
-    ({}, {"n_layers": 4096}, "", {}),
-    ({}, {"d_model": 250, "n_heads": 3}, "", {}),
-])
+@pytest.mark.parametrize(
+    ("start", "chosen", "remedy", "changed"),
+    [
+        ({}, {"loss": "next_token"}, "Set Input to text", {"input": "text"}),
+        (
+            {"input": "text", "loss": "next_token"},
+            {"input": "gaussian"},
+            "Set Loss to linear",
+            {"loss": "linear"},
+        ),
+        ({}, {"d_model": 250}, "Set Heads to 2", {"n_heads": 2}),
+        ({}, {"n_heads": 5}, "Set Width to 255", {"d_model": 255}),
+        (
+            {"residual_attention": "scores"},
+            {"attention": "none"},
+            "Set Residual attention to none",
+            {"residual_attention": "none"},
+        ),
+        (
+            {"residual": "fixup"},
+            {"parametrization": "ntk"},
+            "Set Residual to constant",
+            {"residual": "constant"},
+        ),
+        (
+            {"scale_rule": "gpt2"},
+            {"residual": "scaled_init"},
+            "Set Scale rule to LeCun",
+            {"scale_rule": "lecun"},
+        ),
+        ({}, {"n_layers": 4096}, "", {}),
+        ({}, {"d_model": 250, "n_heads": 3}, "", {}),
+    ],
+)
 def test_a_refusal_offers_the_one_change_that_fixes_it(
     start: dict[str, Any], chosen: dict[str, Any], remedy: str, changed: dict[str, Any]
 ) -> None:
@@ -198,25 +260,45 @@ def test_a_refusal_offers_the_one_change_that_fixes_it(
 
 def barred(controls: Controls[Any]) -> dict[tuple[str, object], tuple[str, str]]:
     """The excluded options of every field: why, and what to change first."""
-    return {(name, item["value"]): (item["reason"], item["way"])
-            for name, items in controls.excluded.items() for item in items}
+    return {
+        (name, item["value"]): (item["reason"], item["way"])
+        for name, items in controls.excluded.items()
+        for item in items
+    }
 
 
-@pytest.mark.parametrize("start", [
-    Config(), Config(n_layers=96, causal=False, norm="dyt"), Config(residual="rezero", residual_attention="scores"),
-    Config(attention="none", norm_placement="none"), Config(position="alibi", causal=True),
-    *(preset(name) for name in ("keel", "hyper_connections", "gptj", "completep", "ngpt")),
-], ids=str)
-def test_an_option_is_excluded_where_the_record_would_refuse_it_and_nowhere_else(start: Config) -> None:
-    refused = {(name, value) for name, spec in SPECS.items() for value in options(spec)
-               if not start.accepts(**{name: value})}
+@pytest.mark.parametrize(
+    "start",
+    [
+        Config(),
+        Config(n_layers=96, causal=False, norm="dyt"),
+        Config(residual="rezero", residual_attention="scores"),
+        Config(attention="none", norm_placement="none"),
+        Config(position="alibi", causal=True),
+        *(preset(name) for name in ("keel", "hyper_connections", "gptj", "completep", "ngpt")),
+    ],
+    ids=str,
+)
+def test_an_option_is_excluded_where_the_record_would_refuse_it_and_nowhere_else(
+    start: Config,
+) -> None:
+    refused = {
+        (name, value)
+        for name, spec in SPECS.items()
+        for value in options(spec)
+        if not start.accepts(**{name: value})
+    }
     excluded = barred(Page(start).controls)
     assert set(excluded) == refused
     for (name, value), (reason, way) in excluded.items():
         page = Page(start)
         page.set(**{name: value})
         assert page.told == [(start, reason)], "a client may send it, and is refused in these words"
-        assert way == (f"first s{page.controls.remedy[1:]}" if page.controls.remedy else "excluded by other choices")
+        assert way == (
+            f"first s{page.controls.remedy[1:]}"
+            if page.controls.remedy
+            else "excluded by other choices"
+        )
         if page.controls.remedy:
             page.controls.fix()
             assert page.controls.refusal == ""
@@ -235,7 +317,9 @@ def test_what_is_excluded_follows_the_design_and_not_a_refused_choice() -> None:
     page.set(causal=True)
     page.set(position="alibi")
     assert barred(page.controls)["causal", False] == (
-        "Positions = ALiBi needs Causal mask, as in its paper; got Causal mask = off", "first set Positions to none")
+        "Positions = ALiBi needs Causal mask, as in its paper; got Causal mask = off",
+        "first set Positions to none",
+    )
 
 
 def test_a_number_can_exclude_an_option() -> None:
@@ -287,19 +371,28 @@ class Cut(Choices):
     """A record that has an option for small sizes only."""
 
     size: float = setting(1.0, "Size", "", "Asked for.", 0.1, 4)
-    bounds: str = setting("relative", "Bounds", "", "Of the cut.",
-                          options=dict.fromkeys(("relative", "absolute"), Option("")))
+    bounds: str = setting(
+        "relative",
+        "Bounds",
+        "",
+        "Of the cut.",
+        options=dict.fromkeys(("relative", "absolute"), Option("")),
+    )
     corrected: bool = setting(True, "Correct for the cut", "", "Whether.")
 
     @model_validator(mode="after")
     def _reachable(self) -> Cut:
         if self.bounds == "absolute" and self.corrected and self.size > 0.5:
-            raise self.refusal(f"{{size}} must be at most 0.5; got {self.size:g}", bounds="relative", corrected=False)
+            raise self.refusal(
+                f"{{size}} must be at most 0.5; got {self.size:g}",
+                bounds="relative",
+                corrected=False,
+            )
         return self
 
 
 def test_any_record_may_exclude_options() -> None:
-    bounds, = Controls(Cut()).excluded["bounds"]
+    (bounds,) = Controls(Cut()).excluded["bounds"]
     assert (bounds["value"], bounds["way"]) == ("absolute", "first set Correct for the cut to off")
     assert bounds["reason"].startswith("Size must be at most 0.5")
 
@@ -328,7 +421,10 @@ def test_a_control_that_does_not_matter_is_disabled_and_says_why() -> None:
     assert "alpha" not in page.controls.disabled
     page.set(residual="rezero")
     assert "alpha" in page.controls.disabled
-    assert page.controls.notes["alpha"] == "used when residual = constant or scaled skip or looped; it is ReZero"
+    assert (
+        page.controls.notes["alpha"]
+        == "used when residual = constant or scaled skip or looped; it is ReZero"
+    )
     page.set(residual="constant")
     assert "alpha" not in page.controls.disabled
 
@@ -348,8 +444,13 @@ def test_a_refused_control_is_never_disabled() -> None:
 class Many(Choices):
     """Fields of a group, of which few matter at once."""
 
-    kind: str = setting("plain", "Kind", "Attention", "Kind.", options={
-        "plain": Option("plain"), "rotary": Option("rotary", uses=("base",))})
+    kind: str = setting(
+        "plain",
+        "Kind",
+        "Attention",
+        "Kind.",
+        options={"plain": Option("plain"), "rotary": Option("rotary", uses=("base",))},
+    )
     base: float = setting(1e4, "Base", "Attention", "Base.", 1, 1e6, log=True)
     sink: bool = setting(False, "Sink", "Attention", "Sink.", advanced=True)
     gain: float = setting(1.0, "Gain", "Attention", "Gain.", 0, 9, advanced=True)
@@ -373,8 +474,12 @@ def test_what_is_not_used_or_rarely_changed_is_folded_until_it_is() -> None:
 
 def test_few_controls_are_drawn_at_the_start() -> None:
     controls = Controls(Config())
-    drawn = {section["title"]: [field["name"] for field in section["fields"] if field["name"] not in controls.folded]
-             for section in controls.sections}
+    drawn = {
+        section["title"]: [
+            field["name"] for field in section["fields"] if field["name"] not in controls.folded
+        ]
+        for section in controls.sections
+    }
     assert len(drawn[""]) == 6
     assert max(map(len, drawn.values())) <= 6
     assert sum(map(len, drawn.values())) <= 29, "as many as there were without anything folded"
@@ -391,12 +496,21 @@ def test_size_line() -> None:
     assert GPT2_SMALL == 84_934_656
     assert size_in_words(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
     assert size_in_words(Config()).endswith("MB of activations")
-    assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith("768 parameters · 0.0009 % of")
+    assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith(
+        "768 parameters · 0.0009 % of"
+    )
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    ("inverse_sqrt_depth", "1/√depth"), ("sqrt_d", "√d"), ("next_token", "next token"), (True, "on"), (0.25, "0.25"),
-    (1024, "1024"),
-])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("inverse_sqrt_depth", "1/√depth"),
+        ("sqrt_d", "√d"),
+        ("next_token", "next token"),
+        (True, "on"),
+        (0.25, "0.25"),
+        (1024, "1024"),
+    ],
+)
 def test_values_in_words(value: object, words: str) -> None:
     assert in_words(value) == words

@@ -33,7 +33,9 @@ def test_page_starts_with_the_given_design_and_measures_it(page: Dashboard) -> N
     assert isinstance(panel, Explore)
     assert panel.controls.config == SMALL
     arrived = threading.Event()
-    panel.status.observe(lambda change: arrived.set() if change["new"] == "idle" else None, names="state")
+    panel.status.observe(
+        lambda change: arrived.set() if change["new"] == "idle" else None, names="state"
+    )
     assert panel.status.state == "idle" or arrived.wait(WAIT)
     assert panel.status.text == "Measured 2 layers of width 16"
     assert panel.verdict.findings
@@ -64,7 +66,9 @@ def test_panels_are_built_when_first_opened_and_then_kept() -> None:
         built.append(name)
         return Part()
 
-    page = Dashboard(SMALL, {name: Tab(name, lambda _, name=name: build(name)) for name in ("one", "two")})
+    page = Dashboard(
+        SMALL, {name: Tab(name, lambda _, name=name: build(name)) for name in ("one", "two")}
+    )
     assert built == ["one"]
     for index in (1, 0, 1):
         page.header.set_state({"selected": index})
@@ -106,7 +110,9 @@ os._exit(0)
 
 
 def test_the_lines_are_drawn_at_once_and_dots_and_a_race_come_without_torch() -> None:
-    shown = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ALONE], capture_output=True, text=True, check=True
+    )
     assert shown.stdout.splitlines() == ["5", "4", "Finished at step 7 of 7;True;True", "False"]
 
 
@@ -123,6 +129,12 @@ def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> Non
     assert chinese == [row.chinese_file for row in LESSONS.values() if row.minutes]
     assert [(notebooks() / file).exists() for file in chinese] == [True] * len(chinese)
     titles = [row.title for row in LESSONS.values() if row.minutes]
-    assert re.findall(r"<b>(\d+ · [^<]+)</b>", cards) == [f"{place} · {name}" for place, name in enumerate(titles, 1)]
-    for words in ("35 minutes · after lesson 1 · ", "35 minutes · after lessons 2 and 4", "after lessons 6, 7 and 8"):
+    assert re.findall(r"<b>(\d+ · [^<]+)</b>", cards) == [
+        f"{place} · {name}" for place, name in enumerate(titles, 1)
+    ]
+    for words in (
+        "35 minutes · after lesson 1 · ",
+        "35 minutes · after lessons 2 and 4",
+        "after lessons 6, 7 and 8",
+    ):
         assert words in cards

@@ -18,17 +18,34 @@ def test_every_preset_is_recognized_whatever_its_size_and_input(name: str) -> No
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_changes_make_the_preset_of_any_design_and_leave_the_rest_alone(name: str) -> None:
-    start = Config(n_layers=3, input="text", seed=4, alpha=0.5, init_variance=7, qk_norm=True, norm_placement="peri",
-                   parametrization="mup", distribution="uniform", final_norm="no")
+    start = Config(
+        n_layers=3,
+        input="text",
+        seed=4,
+        alpha=0.5,
+        init_variance=7,
+        qk_norm=True,
+        norm_placement="peri",
+        parametrization="mup",
+        distribution="uniform",
+        final_norm="no",
+    )
     changed = start.replace(**changes_to(name))
     assert matching(changed) == name
     assert (changed.n_layers, changed.input, changed.seed) == (3, "text", 4)
     assert changed == preset(name, n_layers=3, input="text", seed=4)
 
 
-@pytest.mark.parametrize("change", [
-    {"alpha": 0.5}, {"init_variance": 2.0}, {"distribution": "uniform"}, {"final_norm": "no"}, {"logit_cap": 3.0},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": 0.5},
+        {"init_variance": 2.0},
+        {"distribution": "uniform"},
+        {"final_norm": "no"},
+        {"logit_cap": 3.0},
+    ],
+)
 def test_a_design_with_one_choice_of_its_own_is_no_preset(change: dict[str, object]) -> None:
     assert matching(Config(**change)) == ""
 
@@ -40,27 +57,40 @@ def test_a_choice_that_matters_to_nobody_does_not_count() -> None:
     assert differences(Config(), Config(alpha=0.3)) == ["alpha"]
 
 
-@pytest.mark.parametrize(("config", "name"), [
-    (Config(init_variance=4), "Pre-LN, init variance 4"),
-    (Config(norm_placement="post", alpha=0.5), "Post-LN, residual α 0.5"),
-    (preset("deepnorm", qk_norm=True), "DeepNorm, QK-norm on"),
-    (Config(norm_placement="none", init_variance=30), "init variance 30, norm placement none"),
-    (Config(residual="deepnorm"), "residual DeepNorm"),
-    (Config(activation="tanh", activation_rescaled=False, alpha=2), "activation tanh, unit-moment activation…"),
-])
-def test_another_design_is_named_after_the_nearest_and_what_sets_it_apart(config: Config, name: str) -> None:
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (Config(init_variance=4), "Pre-LN, init variance 4"),
+        (Config(norm_placement="post", alpha=0.5), "Post-LN, residual α 0.5"),
+        (preset("deepnorm", qk_norm=True), "DeepNorm, QK-norm on"),
+        (Config(norm_placement="none", init_variance=30), "init variance 30, norm placement none"),
+        (Config(residual="deepnorm"), "residual DeepNorm"),
+        (
+            Config(activation="tanh", activation_rescaled=False, alpha=2),
+            "activation tanh, unit-moment activation…",
+        ),
+    ],
+)
+def test_another_design_is_named_after_the_nearest_and_what_sets_it_apart(
+    config: Config, name: str
+) -> None:
     assert name_of(config) == name
     assert len(name) <= LONGEST_NAME
 
 
 def test_a_sentence_of_ones_own_is_none_of_our_names() -> None:
-    assert design_words(Config(input="sentence", sentence="rms_norm")).endswith("sentence “rms_norm”")
+    assert design_words(Config(input="sentence", sentence="rms_norm")).endswith(
+        "sentence “rms_norm”"
+    )
 
 
 def test_names_differ_even_where_designs_are_the_same() -> None:
     first, deep = Config(), Config(n_layers=24)
     assert name_of(deep, [("Pre-LN", first)]) == "Pre-LN, depth 24"
-    assert name_of(deep, [("Pre-LN", first), ("Pre-LN, depth 24", Config(seed=1))]) == "Pre-LN, depth 24 (2)"
+    assert (
+        name_of(deep, [("Pre-LN", first), ("Pre-LN, depth 24", Config(seed=1))])
+        == "Pre-LN, depth 24 (2)"
+    )
     bare = Config(norm_placement="none", init_variance=30)
     taken = [(name_of(bare), bare)]
     assert name_of(bare.replace(n_layers=24), taken) == "depth 24, init variance 30, norm placem…"

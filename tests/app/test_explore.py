@@ -1,4 +1,5 @@
-"""The Explore panel without a browser: controls in, figures out, through the real model and the real worker."""
+"""The Explore panel without a browser: controls in, figures out, through the real model and the
+real worker."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ def depth_rule(profile: Profile) -> Sequence[Finding]:
     q = profile.stream("second_moment")[1].mean(axis=0)
     evidence = f"q is {q[-1]:.2f} at the end."
     if q[-1] > 2:
-        return [Finding("warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"})]
+        return [
+            Finding(
+                "warning", "The stream grows.", evidence, "Use post", {"norm_placement": "post"}
+            )
+        ]
     return [Finding("good", "All is well.", evidence, "", {})]
 
 
@@ -44,9 +49,16 @@ def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
     assert "seeds 0–1" in page.panel.status.detail
 
 
-@pytest.mark.parametrize("change", [
-    {"n_layers": 4}, {"d_model": 32}, {"init_variance": 4.0}, {"norm_placement": "post"}, {"alpha": 0.5},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_layers": 4},
+        {"d_model": 32},
+        {"init_variance": 4.0},
+        {"norm_placement": "post"},
+        {"alpha": 0.5},
+    ],
+)
 def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[str, Any]) -> None:
     page = open_panel()
     page.until("idle")
@@ -130,12 +142,17 @@ def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_p
 
 
 def lengths(page: Page) -> set[int]:
-    """How many points dots and lines of the second moment have: one number while one design is drawn."""
+    """How many points dots and lines of the second moment have: one number while one design is
+    drawn."""
     traces = page.panel.charts["second_moment"].figure["data"]
-    return {len(plain(trace["x"])) for trace in traces if trace["name"] in ("measured", "predicted")}
+    return {
+        len(plain(trace["x"])) for trace in traces if trace["name"] in ("measured", "predicted")
+    }
 
 
-@pytest.mark.parametrize("ahead", [True, False], ids=["line ahead of its dots", "refused before the line was drawn"])
+@pytest.mark.parametrize(
+    "ahead", [True, False], ids=["line ahead of its dots", "refused before the line was drawn"]
+)
 @pytest.mark.parametrize("end", ["refused", "stale", "failed"])
 def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     open_panel: Open, ahead: bool, end: str
@@ -220,7 +237,9 @@ def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel
     page.until("idle")
     for name in ("attention_entropy", "attention_pattern"):
         figure = page.panel.charts[name].figure
-        assert [note["text"] for note in figure["layout"]["annotations"]] == ["This design has no attention."]
+        assert [note["text"] for note in figure["layout"]["annotations"]] == [
+            "This design has no attention."
+        ]
         assert not figure["layout"]["xaxis"]["visible"]
     assert page.panel.pattern.hidden
     page.set(attention="softmax")
@@ -258,7 +277,9 @@ def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_pan
     page.until("idle", "Measured 3 layers")
     assert page.panel.status.detail.endswith("no prediction: ArithmeticError: no such integral")
     assert page.stale() == {False}
-    assert [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"]].count("predicted") == 0
+    assert [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"]].count(
+        "predicted"
+    ) == 0
     page.set(n_layers=4)
     page.until("idle", "Measured 4 layers")
     assert "no prediction" not in page.panel.status.detail
@@ -315,7 +336,9 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
 
     def theory(config: Config) -> Profile:
         """A line with the right sites: the measurement of another seed."""
-        return replace(measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=())
+        return replace(
+            measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=()
+        )
 
     page = open_panel(measure=held, predict=theory)
     page.until("idle")
@@ -328,7 +351,10 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
     page.set(n_layers=5)
     page.until("computing")
     traces = page.panel.charts["second_moment"].figure["data"]
-    line, dots = (next(trace for trace in traces if trace["name"] == name) for name in ("predicted", "measured"))
+    line, dots = (
+        next(trace for trace in traces if trace["name"] == name)
+        for name in ("predicted", "measured")
+    )
     assert [plain(trace["x"]).max() for trace in (line, dots)] == [5, 2]
     assert line["line"]["color"] == dots["marker"]["color"], "a design keeps its hue"
     assert page.stale() == {True}
@@ -338,7 +364,9 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
     assert len(page.drawn()) == 11
 
 
-def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(open_panel: Open) -> None:
+def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(
+    open_panel: Open,
+) -> None:
     page = open_panel(diagnose=depth_rule)
     page.until("idle")
     (finding,) = page.panel.verdict.findings
@@ -412,11 +440,19 @@ def test_the_layer_of_a_chart_by_position(open_panel: Open) -> None:
     assert "in the last layer" in chart.caption
 
 
-@pytest.mark.parametrize("values", [
-    {"layer": 3, "head": 1}, {"layer": "x", "head": 1}, {"layer": 2.5, "head": 1}, {"layer": True, "head": 2},
-    {"head": 1},
-])
-def test_a_layer_that_there_is_not_is_refused_in_words(open_panel: Open, values: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"layer": 3, "head": 1},
+        {"layer": "x", "head": 1},
+        {"layer": 2.5, "head": 1},
+        {"layer": True, "head": 2},
+        {"head": 1},
+    ],
+)
+def test_a_layer_that_there_is_not_is_refused_in_words(
+    open_panel: Open, values: dict[str, object]
+) -> None:
     page = open_panel()
     page.until("idle")
     page.panel.pattern.set_state({"values": values})
@@ -472,7 +508,9 @@ def test_a_flood_of_wrong_fields_is_refused_shortly(open_panel: Open) -> None:
 
 def test_status_of_a_foreign_profile_and_of_a_prediction() -> None:
     profile = measure(SMALL.replace(n_seeds=1, seed=5))
-    text, detail = summary(replace(profile, seconds=0.5), replace(profile, origin="predicted", seconds=0.002))
+    text, detail = summary(
+        replace(profile, seconds=0.5), replace(profile, origin="predicted", seconds=0.002)
+    )
     assert text == "Measured 2 layers of width 16"
     assert detail == "in 0.50 s · seed 5 · theory 2 ms"
 
@@ -482,7 +520,10 @@ def test_the_legend_says_what_dots_and_lines_are() -> None:
     assert marks([measured]) == ["● measured, 2 seeds; band: smallest to largest"]
     predicted = replace(measured, origin="predicted", seeds=())
     other = replace(measured, seeds=(0, 1, 2, 3, 4))
-    assert marks([predicted, other, measured]) == ["● measured, 2–5 seeds; band: smallest to largest", "— predicted"]
+    assert marks([predicted, other, measured]) == [
+        "● measured, 2–5 seeds; band: smallest to largest",
+        "— predicted",
+    ]
     assert marks([]) == []
 
 
@@ -507,8 +548,15 @@ def wait_for_value(page: Page, name: str, before: object) -> float:
 
 
 def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: Open) -> None:
-    config = SMALL.replace(n_layers=6, d_model=128, n_ctx=16, batch_size=4, norm_placement="none", residual="absent",
-                           init_variance=2.0)
+    config = SMALL.replace(
+        n_layers=6,
+        d_model=128,
+        n_ctx=16,
+        batch_size=4,
+        norm_placement="none",
+        residual="absent",
+        init_variance=2.0,
+    )
     page = open_panel(config, predict=predict, solve=solve)
     page.until("idle")
     click(page, "init_variance", 0)
@@ -519,7 +567,9 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
     assert "second moment" in page.panel.controls.notes["init_variance"]
     page.set(init_variance=1.25)
     page.until("idle")
-    assert "init_variance" not in page.panel.controls.notes  # the remark was on the value that is gone
+    assert (
+        "init_variance" not in page.panel.controls.notes
+    )  # the remark was on the value that is gone
 
 
 def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
@@ -535,8 +585,12 @@ def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel
     assert len(controls.offers["init_variance"]) == before
     click(page, "alpha", before)
     page.until("idle")
-    assert controls.config == SMALL.replace(n_layers=6, init_variance=2.0, residual="inverse_sqrt_depth")
-    assert len(controls.offers["alpha"]) == before  # the answer is gone, and what was offered with it
+    assert controls.config == SMALL.replace(
+        n_layers=6, init_variance=2.0, residual="inverse_sqrt_depth"
+    )
+    assert (
+        len(controls.offers["alpha"]) == before
+    )  # the answer is gone, and what was offered with it
     click(page, "alpha", before)  # a late click on what is no longer offered
     assert page.panel.status.state == "idle"
 
@@ -574,7 +628,9 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
     measured, predicted = measure(SMALL), predict(SMALL)
     titles = set()
     text = SMALL.replace(input="text", loss="next_token")
-    for name in sorted(BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites):  # these need a readout
+    for name in sorted(
+        BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites
+    ):  # these need a readout
         config = text if "logits" in STATISTICS[name].sites else SMALL
         if page.panel.controls.config != config:
             page.set(input=config.input, loss=config.loss)
@@ -587,7 +643,11 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
         elif config == text:
             values = row.mean(measured[name])
         else:
-            values = measured.stream(name)[1].mean(axis=0) if row.on_stream else np.median(measured[name], axis=(0, 2))
+            values = (
+                measured.stream(name)[1].mean(axis=0)
+                if row.on_stream
+                else np.median(measured[name], axis=(0, 2))
+            )
         np.testing.assert_allclose(page.drawn(), values, rtol=1e-6)
         assert chart.title == BY_CHOICE[name].title
         assert chart.caption.startswith(BY_CHOICE[name].caption)
@@ -599,7 +659,9 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
     assert chart.title == BY_CHOICE[name].title, "another design does not change what is shown"
     part = page.panel.part
     selection.set_state({"values": {"statistic": "second_moment"}})
-    np.testing.assert_allclose(page.drawn(), expected(SMALL.replace(norm_placement="post")), rtol=1e-6)
+    np.testing.assert_allclose(
+        page.drawn(), expected(SMALL.replace(norm_placement="post")), rtol=1e-6
+    )
     page.panel.restore(part)
     assert selection.value == name
     assert chart.title == BY_CHOICE[name].title

@@ -1,4 +1,5 @@
-"""The first picture: the theory's lines and words of a design, without a script, and without torch."""
+"""The first picture: the theory's lines and words of a design, without a script, and without
+torch."""
 
 from __future__ import annotations
 
@@ -57,9 +58,13 @@ def test_its_layer_is_the_one_that_the_live_page_draws() -> None:
 
 
 def test_a_server_draws_it_without_torch() -> None:
-    code = ("import sys; from explorer.serve.zygote import picture; "
-            "sys.stdout.buffer.write(picture().encode()); assert 'torch' not in sys.modules")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
+    code = (
+        "import sys; from explorer.serve.zygote import picture; "
+        "sys.stdout.buffer.write(picture().encode()); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True
+    )
     drawn = done.stdout.decode()
     assert 'id="ex-first"' in drawn
     assert drawn.count('<svg class="ex-block"') == 2

@@ -1,4 +1,5 @@
-"""The first seeds' dots on the Explore panel, moves that find it drawing, and a slider that is dragged."""
+"""The first seeds' dots on the Explore panel, moves that find it drawing, and a slider that is
+dragged."""
 
 from __future__ import annotations
 
@@ -31,13 +32,16 @@ def some(whole: Profile, count: int, seconds: float) -> Profile:
 
 
 class Seeds:
-    """A measurement that hands over seeds when it is told to: those of `parts`, of any design but the first."""
+    """A measurement that hands over seeds when it is told to: those of `parts`, of any design but
+    the first."""
 
     def __init__(self, *parts: tuple[int, float]) -> None:
         self.parts, self.begun = parts, list[Config]()
         self.handed_over, self.may_end = threading.Event(), threading.Event()
 
-    def __call__(self, config: Config, stop: Any, progress: Any, pattern_of: Any, on_seed: Any) -> Profile:
+    def __call__(
+        self, config: Config, stop: Any, progress: Any, pattern_of: Any, on_seed: Any
+    ) -> Profile:
         self.begun.append(config)
         whole = measure(config, stop, progress, pattern_of, lambda partial: None)
         if len(self.begun) > 1:
@@ -64,13 +68,21 @@ def line(page: Page, axis: str) -> np.ndarray:
 
 
 def first(config: Config, count: int = 1) -> np.ndarray:
-    return np.asarray(as_the_page(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32)
+    return np.asarray(
+        as_the_page(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32
+    )
 
 
 def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_panel: Open) -> None:
     seeds = Seeds((1, 1.0))
-    page = open_panel(FOUR, seeds, predict=predict,
-                      diagnose=lambda profile: [Finding("good", f"{len(profile.seeds)} of {profile.config}.", "", "")])
+    page = open_panel(
+        FOUR,
+        seeds,
+        predict=predict,
+        diagnose=lambda profile: [
+            Finding("good", f"{len(profile.seeds)} of {profile.config}.", "", "")
+        ],
+    )
     seeds.moved(page, n_layers=3)
     after, chart, panel = FOUR.replace(n_layers=3), page.panel.charts["second_moment"], page.panel
     np.testing.assert_array_equal(page.drawn(), first(after))
@@ -85,7 +97,9 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     panel.comparison.box.handle(["pin"], [])
     (pin,) = panel.comparison.pins
     assert (pin.config, panel.known(after).measured) == (after, None)
-    assert {len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"} == {4}
+    assert {
+        len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"
+    } == {4}
     seeds.may_end.set()
     page.until("idle", "Measured 3 layers")
     np.testing.assert_allclose(page.drawn(), expected(after))
@@ -97,11 +111,28 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     assert panel.worker.computations == 2
 
 
-@pytest.mark.parametrize(("parts", "shown"), [
-    (((1, 0.01),), 0), (((1, 1.0), (2, 1.1)), 1), (((1, 1.0), (2, 2.0)), 2), (((1, 0.1), (2, 0.2)), 1),
-    (((3, 0.2),), 0), (((1, 1.0), (2, 1.1), (3, 2.0)), 3),
-], ids=["all are there soon", "two at once", "one after the other", "quick", "the last comes soon", "pairs"])
-def test_no_more_drawings_than_are_useful(open_panel: Open, parts: tuple[tuple[int, float], ...], shown: int) -> None:
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        (((1, 0.01),), 0),
+        (((1, 1.0), (2, 1.1)), 1),
+        (((1, 1.0), (2, 2.0)), 2),
+        (((1, 0.1), (2, 0.2)), 1),
+        (((3, 0.2),), 0),
+        (((1, 1.0), (2, 1.1), (3, 2.0)), 3),
+    ],
+    ids=[
+        "all are there soon",
+        "two at once",
+        "one after the other",
+        "quick",
+        "the last comes soon",
+        "pairs",
+    ],
+)
+def test_no_more_drawings_than_are_useful(
+    open_panel: Open, parts: tuple[tuple[int, float], ...], shown: int
+) -> None:
     seeds = Seeds(*parts)
     page = open_panel(FOUR, seeds)
     page.until("idle")
@@ -112,7 +143,9 @@ def test_no_more_drawings_than_are_useful(open_panel: Open, parts: tuple[tuple[i
 
 
 @pytest.mark.parametrize("end", ["refused", "stale"])
-def test_what_interrupts_it_brings_the_last_whole_measurement_back(open_panel: Open, end: str) -> None:
+def test_what_interrupts_it_brings_the_last_whole_measurement_back(
+    open_panel: Open, end: str
+) -> None:
     seeds = Seeds((1, 1.0))
     page = open_panel(FOUR, seeds, predict=predict)
     seeds.moved(page, n_layers=3)
@@ -134,10 +167,17 @@ def test_a_question_withholds_it(open_panel: Open) -> None:
     config = FOUR.replace(n_layers=3)
     with LOCK:
         page.panel.controls.apply({"n_layers": 3})
-        page.panel.ask(Choose("Which?", "token_correlation", (0, 1), "One.", options=("One", "Other")), config)
+        page.panel.ask(
+            Choose("Which?", "token_correlation", (0, 1), "One.", options=("One", "Other")), config
+        )
     assert seeds.handed_over.wait(WAIT)
     charts = page.panel.charts.values()
-    assert not [trace for chart in charts for trace in chart.figure["data"] if trace.get("mode") == "markers"]
+    assert not [
+        trace
+        for chart in charts
+        for trace in chart.figure["data"]
+        if trace.get("mode") == "markers"
+    ]
 
 
 def test_another_head_leaves_the_dots_of_all_seeds(open_panel: Open) -> None:
@@ -179,10 +219,14 @@ def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[st
     mover.join(WAIT)
     refused = "d_model" in move
     page.until("refused" if refused else "idle", "Width" if refused else "Measured 4 layers")
-    at = next(index for index, event in enumerate(events) if event.startswith(("Refused", "Measuring 4")))
+    at = next(
+        index for index, event in enumerate(events) if event.startswith(("Refused", "Measuring 4"))
+    )
     assert "drawn" not in events[:at], "the move was taken before the next chart was drawn"
     names, count = ("second_moment", "token_correlation"), 7 if refused else 9
-    assert page.comes(lambda: {len(page.drawn(name)) for name in names} == {count}), "drawn after the words"
+    assert page.comes(lambda: {len(page.drawn(name)) for name in names} == {count}), (
+        "drawn after the words"
+    )
     assert page.stale() == {refused}
 
 
@@ -204,7 +248,9 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
     for layers in range(4, 20):
         page.set(n_layers=layers)
     worker = page.panel.worker
-    assert page.comes(lambda: [job.config.n_layers for job in worker._running] == [19]), "the newest is the worker's"
+    assert page.comes(lambda: [job.config.n_layers for job in worker._running] == [19]), (
+        "the newest is the worker's"
+    )
     assert worker.computations == 2
     page.panel.status.handle("action")
     page.until("stale")  # also while it is held
@@ -235,7 +281,9 @@ def test_dots_that_are_known_wait_as_well_until_a_slider_rests(
     long_drag.setattr(controls, "DRAG", 0.0)
     page.until("idle", "Measured 3 layers")
     assert len(page.drawn()) == 2 * 3 + 1
-    assert [config.n_layers for config in seeds.begun] in ([2, 3, 4, 5], [2, 3, 4]), "nothing was measured on the way"
+    assert [config.n_layers for config in seeds.begun] in ([2, 3, 4, 5], [2, 3, 4]), (
+        "nothing was measured on the way"
+    )
 
 
 def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_the_theory_again(
@@ -281,7 +329,9 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     for layers in (4, 5, 6):
         before_move = seen.figure
         page.set(n_layers=layers)
-        assert seen.figure != before_move or layers == 4, "at the first move there may be nothing to draw ahead of"
+        assert seen.figure != before_move or layers == 4, (
+            "at the first move there may be nothing to draw ahead of"
+        )
     assert unseen.figure == alone
     if end == "refused":
         page.set(d_model=17)

@@ -48,18 +48,26 @@ def test_the_page_as_it_opens_has_no_link() -> None:
     assert design("") == Config()
 
 
-@pytest.mark.parametrize(("config", "link"), [
-    (preset("post_ln", n_layers=24), "?design=post_ln&n_layers=24&v=1"),
-    (Config(alpha=0.5), "?alpha=0.5&v=1"),
-    (Config(init_variance=0.1 + 0.2, causal=True), "?init_variance=0.30000000000000004&causal=true&v=1"),
-])
+@pytest.mark.parametrize(
+    ("config", "link"),
+    [
+        (preset("post_ln", n_layers=24), "?design=post_ln&n_layers=24&v=1"),
+        (Config(alpha=0.5), "?alpha=0.5&v=1"),
+        (
+            Config(init_variance=0.1 + 0.2, causal=True),
+            "?init_variance=0.30000000000000004&causal=true&v=1",
+        ),
+    ],
+)
 def test_a_design_is_said_by_its_name_and_what_differs(config: Config, link: str) -> None:
     assert linked(config) == link
     assert design(link) == config
 
 
-@pytest.mark.parametrize("sentence", [
-    "to be, or not: to be", "100%, n_layers:3 & #?=+", "<b>é</b>%2C", "1e5", "true", "我喜欢猫"])
+@pytest.mark.parametrize(
+    "sentence",
+    ["to be, or not: to be", "100%, n_layers:3 & #?=+", "<b>é</b>%2C", "1e5", "true", "我喜欢猫"],
+)
 def test_a_sentence_comes_back_wherever_a_design_stands_in_a_link(sentence: str) -> None:
     config = Config(input="sentence", sentence=sentence, n_layers=2)
     assert design(linked(config)) == config
@@ -70,12 +78,16 @@ def test_a_sentence_comes_back_wherever_a_design_stands_in_a_link(sentence: str)
 
 def test_a_sentence_of_a_link_is_refused_in_words_and_the_usual_one_stays() -> None:
     page, sentences = LINKS.parse("?input=sentence&sentence=" + "x" * 40)
-    assert sentences == [f"design: Sentence must be a text of 2 to 32 printable characters; got '{'x' * 40}'"]
+    assert sentences == [
+        f"design: Sentence must be a text of 2 to 32 printable characters; got '{'x' * 40}'"
+    ]
     assert page.panels["explore"].design == Config(input="sentence")
 
 
 def test_a_person_may_write_labels_and_an_address() -> None:
-    assert design("https://example.org/page?depth=3&design=post_ln#top") == preset("post_ln", n_layers=3)
+    assert design("https://example.org/page?depth=3&design=post_ln#top") == preset(
+        "post_ln", n_layers=3
+    )
     assert design("norm_placement=post") == Config(norm_placement="post")
 
 
@@ -106,65 +118,157 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
         one.close()
 
 
-@pytest.mark.parametrize(("link", "sentence"), [
-    ("?design=nonesuch", "design must be a named design, such as post_ln; got 'nonesuch'"),
-    ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
-    ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
-    ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
-    ("?tab=attic", "tab must be one of explore, map, race, lessons, yours; got 'attic'"),
-    ("?<script>=1", "'<script>' is not a part of a link"),
-    ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
-    ("?attic.draws=-1", "'attic.draws' is not a part of a link"),
-    ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
-    ("?n_layers=2&layer=3", "layer must be a whole number between 1 and 2; got 3"),
-    ("?head=two", "head must be a whole number between 0 and 3; got 'two'"),
-    ("?matrix=W_X", f"matrix must be one of all, {', '.join(MATRIX_WORDS)}; got 'W_X'"),
-    ("?sweep=norm:kurtosis", f"sweep must be one of {', '.join(sliders(Config))}; got 'norm'"),
-    ("?sweep=alpha:color", f"sweep's statistic must be one of {', '.join(ENDS)}; got 'color'"),
-    ("?pin=post_ln,name:a&pin=pre_ln,name:a", "pin 2: another pin is called “a”"),
-    ("?pin=post_ln&pin=post_ln", "pin 2: This design is pinned already, as “Post-LN”."),
-    ("?map.x_count=61", "map: Values across must be a whole number between 2 and 60; got 61"),
-    ("?map.x=alpha&map.x_from=5", "map: Across from must be a finite number between 0 and 4, as Residual α; got 5"),
-    ("?map.design=nonesuch", "map.design must be a named design, such as post_ln; got 'nonesuch'"),
-    ("?map.design=,depht:3", "map.design: 'depht:3' is not understood"),
-    ("?race.selected=9", "race.selected must be a whole number between 0 and 3; got 9"),
-    ("?v=2&n_layers=3", "v, the link's version, must be 1; got '2'"),
-    ("?" + "x" * LONGEST, f"a link must have at most {LONGEST:,} characters; got {LONGEST + 1:,}"),
-    ("?" + "&".join(f"a{n}=1" for n in range(MOST + 1)), f"a link must have at most {MOST} parts; got more"),
-])
+@pytest.mark.parametrize(
+    ("link", "sentence"),
+    [
+        ("?design=nonesuch", "design must be a named design, such as post_ln; got 'nonesuch'"),
+        ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
+        ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
+        ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
+        ("?tab=attic", "tab must be one of explore, map, race, lessons, yours; got 'attic'"),
+        ("?<script>=1", "'<script>' is not a part of a link"),
+        ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
+        ("?attic.draws=-1", "'attic.draws' is not a part of a link"),
+        ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
+        ("?n_layers=2&layer=3", "layer must be a whole number between 1 and 2; got 3"),
+        ("?head=two", "head must be a whole number between 0 and 3; got 'two'"),
+        ("?matrix=W_X", f"matrix must be one of all, {', '.join(MATRIX_WORDS)}; got 'W_X'"),
+        ("?sweep=norm:kurtosis", f"sweep must be one of {', '.join(sliders(Config))}; got 'norm'"),
+        ("?sweep=alpha:color", f"sweep's statistic must be one of {', '.join(ENDS)}; got 'color'"),
+        ("?pin=post_ln,name:a&pin=pre_ln,name:a", "pin 2: another pin is called “a”"),
+        ("?pin=post_ln&pin=post_ln", "pin 2: This design is pinned already, as “Post-LN”."),
+        ("?map.x_count=61", "map: Values across must be a whole number between 2 and 60; got 61"),
+        (
+            "?map.x=alpha&map.x_from=5",
+            "map: Across from must be a finite number between 0 and 4, as Residual α; got 5",
+        ),
+        (
+            "?map.design=nonesuch",
+            "map.design must be a named design, such as post_ln; got 'nonesuch'",
+        ),
+        ("?map.design=,depht:3", "map.design: 'depht:3' is not understood"),
+        ("?race.selected=9", "race.selected must be a whole number between 0 and 3; got 9"),
+        ("?v=2&n_layers=3", "v, the link's version, must be 1; got '2'"),
+        (
+            "?" + "x" * LONGEST,
+            f"a link must have at most {LONGEST:,} characters; got {LONGEST + 1:,}",
+        ),
+        (
+            "?" + "&".join(f"a{n}=1" for n in range(MOST + 1)),
+            f"a link must have at most {MOST} parts; got more",
+        ),
+    ],
+)
 def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
     page, sentences = LINKS.parse(link)
     assert sentences == [sentence]
-    rest = {"?n_layers=3&n_layers=4": "?n_layers=4&v=1", "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
-            "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1", "?n_layers=2&layer=3": "?n_layers=2&v=1",
-            "?sweep=alpha:color": "?sweep=alpha&v=1",
-            "?pin=post_ln,name:a&pin=pre_ln,name:a": "?pin=post_ln,name:a&pin=pre_ln&v=1",
-            "?pin=post_ln&pin=post_ln": "?pin=post_ln&v=1", "?map.design=nonesuch": "?map.design=&v=1",
-            "?map.design=,depht:3": "?map.design=&v=1"}.get(link, "")
+    rest = {
+        "?n_layers=3&n_layers=4": "?n_layers=4&v=1",
+        "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
+        "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1",
+        "?n_layers=2&layer=3": "?n_layers=2&v=1",
+        "?sweep=alpha:color": "?sweep=alpha&v=1",
+        "?pin=post_ln,name:a&pin=pre_ln,name:a": "?pin=post_ln,name:a&pin=pre_ln&v=1",
+        "?pin=post_ln&pin=post_ln": "?pin=post_ln&v=1",
+        "?map.design=nonesuch": "?map.design=&v=1",
+        "?map.design=,depht:3": "?map.design=&v=1",
+    }.get(link, "")
     assert LINKS.write(page) == rest, "all else is as on the page that opens"
 
 
-@pytest.mark.parametrize(("link", "rest", "title"), [
-    ("?tab=06_attention_scale&06_attention_scale.d_head=4&n_layers=3", "?tab=lessons&n_layers=3&v=1",
-     "Why divide by √d"),
-    ("?tab=13_gated_mlp_and_rotary&13_gated_mlp_and_rotary.width=64", "?tab=lessons&v=1", "Gates and rotary positions"),
-    ("?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5", "?tab=lessons&v=1", "Warm-up"),
-    ("?lab=race&race.steps=300", "?race.steps=300&v=1", ""),
-    ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""), ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
-])
-def test_a_labs_link_opens_the_lessons_and_says_which_it_is(link: str, rest: str, title: str) -> None:
+@pytest.mark.parametrize(
+    ("link", "rest", "title"),
+    [
+        (
+            "?tab=06_attention_scale&06_attention_scale.d_head=4&n_layers=3",
+            "?tab=lessons&n_layers=3&v=1",
+            "Why divide by √d",
+        ),
+        (
+            "?tab=13_gated_mlp_and_rotary&13_gated_mlp_and_rotary.width=64",
+            "?tab=lessons&v=1",
+            "Gates and rotary positions",
+        ),
+        (
+            "?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5",
+            "?tab=lessons&v=1",
+            "Warm-up",
+        ),
+        ("?lab=race&race.steps=300", "?race.steps=300&v=1", ""),
+        ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""),
+        ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
+    ],
+)
+def test_a_labs_link_opens_the_lessons_and_says_which_it_is(
+    link: str, rest: str, title: str
+) -> None:
     page, sentences = LINKS.parse(link)
     assert LINKS.write(page) == rest
     assert [sentence.split("“")[1].split("”")[0] for sentence in sentences] == [title] * bool(title)
 
 
 PIECES = (
-    "", "?", "&", "=", ",", ":", "%", "%2C", "%00", "%ff", "+", "#", "\x00", "é", "🙂",
-    "<script>alert(1)</script>", "\"'><img src=x>",
-    "-1", "1e999", "nan", "9" * 50, "0x10", "1_000", "true", "null", "None", "../../etc/passwd", "__class__", "{}",
-    "design", "pin", "racer", "tab", "lab", "view", "show", "panels", "embed", "v", "story", "step", "hue", "name",
-    "hidden", "n_layers", "n_heads", "norm_placement", "race.steps", "01_sampling.cut", "post_ln", "gpt2", "matrix",
-    "layer", "statistic", "sweep", "map.design", "map.x", "map.y_from", "map.compute", "trained", "alpha",
+    "",
+    "?",
+    "&",
+    "=",
+    ",",
+    ":",
+    "%",
+    "%2C",
+    "%00",
+    "%ff",
+    "+",
+    "#",
+    "\x00",
+    "é",
+    "🙂",
+    "<script>alert(1)</script>",
+    "\"'><img src=x>",
+    "-1",
+    "1e999",
+    "nan",
+    "9" * 50,
+    "0x10",
+    "1_000",
+    "true",
+    "null",
+    "None",
+    "../../etc/passwd",
+    "__class__",
+    "{}",
+    "design",
+    "pin",
+    "racer",
+    "tab",
+    "lab",
+    "view",
+    "show",
+    "panels",
+    "embed",
+    "v",
+    "story",
+    "step",
+    "hue",
+    "name",
+    "hidden",
+    "n_layers",
+    "n_heads",
+    "norm_placement",
+    "race.steps",
+    "01_sampling.cut",
+    "post_ln",
+    "gpt2",
+    "matrix",
+    "layer",
+    "statistic",
+    "sweep",
+    "map.design",
+    "map.x",
+    "map.y_from",
+    "map.compute",
+    "trained",
+    "alpha",
 )
 SEEDS = (
     "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
@@ -183,7 +287,9 @@ def fuzzed(number: int, seed: int = 0) -> Iterator[str]:
         text = list(draw.choice(SEEDS)) if draw.random() < 0.8 else []
         for _ in range(draw.randint(1, 8)):
             place = draw.randint(0, len(text))
-            text[place : place + draw.choice((0, 0, 1, 5))] = draw.choice((*PIECES, chr(draw.randint(1, 0x2FFF))))
+            text[place : place + draw.choice((0, 0, 1, 5))] = draw.choice(
+                (*PIECES, chr(draw.randint(1, 0x2FFF)))
+            )
         yield "".join(text)
 
 
@@ -196,7 +302,9 @@ def test_five_hundred_broken_links() -> None:
         assert LINKS.parse(LINKS.write(page)) == (page, []), text
 
 
-@pytest.mark.parametrize("letters", [1, LONGEST_SENTENCE - 1, LONGEST_SENTENCE, LONGEST_SENTENCE + 1, 10**6])
+@pytest.mark.parametrize(
+    "letters", [1, LONGEST_SENTENCE - 1, LONGEST_SENTENCE, LONGEST_SENTENCE + 1, 10**6]
+)
 def test_a_sentence_is_cut_to_the_longest_that_is_shown(letters: int) -> None:
     said = in_a_sentence(["x" * letters]).removeprefix("Ignored in the link: ").removesuffix(".")
     assert len(said) == min(letters, LONGEST_SENTENCE)
@@ -240,8 +348,12 @@ def test_a_link_may_start_a_page_and_what_it_ignores_is_said(page: Dashboard) ->
         dashboard(3)  # type: ignore[arg-type]
 
 
-def test_a_kernel_that_was_started_for_a_link_begins_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QUERY_STRING", "n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=1")
+def test_a_kernel_that_was_started_for_a_link_begins_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(
+        "QUERY_STRING", "n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=1"
+    )
     page = dashboard()
     assert page.panels["explore"].controls.config == SMALL
     page.close()
@@ -280,9 +392,19 @@ def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
     assert dict(parse_qsl(page.link.removeprefix("?"))) == links
 
 
-@pytest.mark.parametrize("message", [
-    "undo", ["undo", 3], ["open"], ["open", 3], {"open": "?"}, None, 7, ["shown", None],
-])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "undo",
+        ["undo", 3],
+        ["open"],
+        ["open", 3],
+        {"open": "?"},
+        None,
+        7,
+        ["shown", None],
+    ],
+)
 def test_messages_that_make_no_sense_are_ignored(page: Dashboard, message: object) -> None:
     before = page.link
     page.header.handle(message, [])

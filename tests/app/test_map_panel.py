@@ -1,4 +1,5 @@
-"""The Map panel without a browser: controls set, cells computed by the real theory and the real model, clicks."""
+"""The Map panel without a browser: controls set, cells computed by the real theory and the real
+model, clicks."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ from explorer.limits import process_count
 from explorer.sweeping.workers import Here, Outside, Workers
 
 TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
-FEW: dict[str, Any] = {"x_from": 0.5, "x_to": 2.0, "x_count": 3, "y_from": 1.0, "y_to": 3.0, "y_count": 3}
+FEW: dict[str, Any] = {
+    "x_from": 0.5,
+    "x_to": 2.0,
+    "x_count": 3,
+    "y_from": 1.0,
+    "y_to": 3.0,
+    "y_count": 3,
+}
 MANY: dict[str, Any] = FEW | {"x_count": 16, "y_to": 6.0, "y_count": 6}
 
 
@@ -69,12 +77,22 @@ def page() -> Iterator[Page]:
 def test_every_cell_is_measured_and_the_lines_are_theory_s(page: Page) -> None:
     page.until("idle", "Measured 3 × 3 cells")
     heat = page.traces["Second moment, measured"]
-    expected = [[endings(ex.measure(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
-                 for x in heat["x"]] for y in heat["y"]]
+    expected = [
+        [
+            endings(ex.measure(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
+            for x in heat["x"]
+        ]
+        for y in heat["y"]
+    ]
     assert (heat["x"], heat["y"]) == ([0.5, 1.0, 2.0], [1, 2, 3])
     np.testing.assert_allclose(plain(heat["z"]), np.log10(expected), rtol=1e-6)
-    theory = [[endings(ex.predict(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
-               for x in heat["x"]] for y in heat["y"]]
+    theory = [
+        [
+            endings(ex.predict(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
+            for x in heat["x"]
+        ]
+        for y in heat["y"]
+    ]
     np.testing.assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
     assert any(name.startswith("predicted") for name in page.traces), "contour lines"
     assert page.panel.picture.chart.title == "Second moment over init variance and depth"
@@ -93,7 +111,12 @@ def test_another_range_is_another_map_and_the_first_is_remembered(page: Page) ->
     page.until("idle")
     before = page.numbers
     page.set(x_from=0.25)
-    assert page.comes(lambda: page.panel.phase is Phase.IDLE and page.traces["Second moment, measured"]["x"][0] == 0.25)
+    assert page.comes(
+        lambda: (
+            page.panel.phase is Phase.IDLE
+            and page.traces["Second moment, measured"]["x"][0] == 0.25
+        )
+    )
     page.set(x_from=0.5)
     page.until("idle")
     xr.testing.assert_identical(page.numbers, before)  # the seconds too: nothing was computed again
@@ -109,8 +132,12 @@ def test_theory_alone_measures_nothing(page: Page) -> None:
 def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) -> None:
     page.until("idle")
     page.set(**MANY)
-    assert page.comes(lambda: page.panel._shown().job.fields["n_layers"][-1] == 6
-                      and page.panel._shown().sweep.done > page.panel._shown().sweep.total // 2 + 5)
+    assert page.comes(
+        lambda: (
+            page.panel._shown().job.fields["n_layers"][-1] == 6
+            and page.panel._shown().sweep.done > page.panel._shown().sweep.total // 2 + 5
+        )
+    )
     page.act()
     page.until("paused", "Stopped")
     seconds = page.numbers.seconds.values
@@ -126,15 +153,23 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     np.testing.assert_array_equal(after[kept], seconds[kept])
 
 
-@pytest.mark.parametrize(("choice", "sentence"), [
-    ({"x_from": 0.0}, "Across from must be a finite number between 0.001 and 1000, as Init variance; got 0"),
-    ({"y_to": 2.5}, "Up to must be a whole number between 1 and 1024, as Depth; got 2.5"),
-    ({"x_from": 3.0}, "Across from must be less than Across to; got 3 and 2"),
-    ({"x_count": 61}, "Values across must be a whole number between 2 and 60; got 61"),
-    ({"x_to": "<b>"}, "Across to must be a finite number; got '<b>'"),
-    ({"x_to": 1e400}, "Across to must be a finite number; got inf"),
-])
-def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page, choice: dict[str, Any], sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        (
+            {"x_from": 0.0},
+            "Across from must be a finite number between 0.001 and 1000, as Init variance; got 0",
+        ),
+        ({"y_to": 2.5}, "Up to must be a whole number between 1 and 1024, as Depth; got 2.5"),
+        ({"x_from": 3.0}, "Across from must be less than Across to; got 3 and 2"),
+        ({"x_count": 61}, "Values across must be a whole number between 2 and 60; got 61"),
+        ({"x_to": "<b>"}, "Across to must be a finite number; got '<b>'"),
+        ({"x_to": 1e400}, "Across to must be a finite number; got inf"),
+    ],
+)
+def test_what_cannot_be_is_said_and_the_last_map_stays(
+    page: Page, choice: dict[str, Any], sentence: str
+) -> None:
     page.until("idle")
     before = page.panel.picture.chart.figure
     page.set(**choice)
@@ -193,7 +228,9 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
     page.until("paused")
     first = next(words for words in seen if "of 96" in words)
     (said,) = re.findall(r"^[01] of 96 cells · about (\d+) min left$", first)
-    assert float(said) == pytest.approx(minutes(page.panel._sweep(page.panel._job)) / process_count(), rel=0.1)
+    assert float(said) == pytest.approx(
+        minutes(page.panel._sweep(page.panel._job)) / process_count(), rel=0.1
+    )
 
 
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
@@ -204,13 +241,26 @@ def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
     page.until("idle", "Predicted 3 × 3 cells")
     assert chart.caption == "Cells: predicted. Lines: theory."
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
-    assert page.comes(lambda: chart.caption == "Cells: predicted." and page.panel.phase is Phase.IDLE)
+    assert page.comes(
+        lambda: chart.caption == "Cells: predicted." and page.panel.phase is Phase.IDLE
+    )
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
 
-@pytest.mark.parametrize("message", [
-    None, "pick", ["pick"], ["pick", 1], ["pick", "a", "b"], ["pick", None, 1], ["pick", 1, 2, 3], [["pick"], 1, 2], 7,
-])
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        "pick",
+        ["pick"],
+        ["pick", 1],
+        ["pick", "a", "b"],
+        ["pick", None, 1],
+        ["pick", 1, 2, 3],
+        [["pick"], 1, 2],
+        7,
+    ],
+)
 def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) -> None:
     page.until("idle")
     before = page.panel.part
@@ -225,9 +275,11 @@ def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) ->
 def whole() -> Iterator[Dashboard]:
     """Explore and the map, of small designs."""
     whole = Dashboard(TINY.replace(n_layers=2), {name: PANELS[name] for name in ("explore", "map")})
-    whole.open_link("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2&norm_placement=none"
-                    "&map.design=,norm_placement:none,d_model:16,n_heads:2,n_ctx:8,batch_size:1,n_seeds:2"
-                    "&map.x_from=0.5&map.x_to=2&map.x_count=3&map.y_to=3&map.y_count=3&v=1")
+    whole.open_link(
+        "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2&norm_placement=none"
+        "&map.design=,norm_placement:none,d_model:16,n_heads:2,n_ctx:8,batch_size:1,n_seeds:2"
+        "&map.x_from=0.5&map.x_to=2&map.x_count=3&map.y_to=3&map.y_count=3&v=1"
+    )
     yield whole
     whole.close()
 
@@ -248,7 +300,9 @@ def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     whole.follow()
     assert whole.header.undoes
     whole.show("map")
-    assert (page.traces["now"]["x"], page.traces["now"]["y"]) == ([0.5], [3.0]), "the star is where the page is"
+    assert (page.traces["now"]["x"], page.traces["now"]["y"]) == ([0.5], [3.0]), (
+        "the star is where the page is"
+    )
     whole.header.handle(["undo"], [])
     assert (whole.opened, explore.controls.config) == ("map", TINY.replace(n_layers=2))
 
@@ -276,7 +330,9 @@ def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
         assert page.panel.home.note.startswith("Saved"), row
     numbers = page.numbers
     xr.testing.assert_identical(xr.load_dataset(io.BytesIO(sent["map.nc"])), numbers)
-    frame = pd.read_csv(io.BytesIO(sent["map.csv"]), keep_default_na=False, na_values={"second_moment": [""]})
+    frame = pd.read_csv(
+        io.BytesIO(sent["map.csv"]), keep_default_na=False, na_values={"second_moment": [""]}
+    )
     expected = numbers.to_dataframe().reset_index()
     assert frame.columns.tolist() == expected.columns.tolist()
     assert frame.second_moment.tolist() == pytest.approx(expected.second_moment.tolist(), rel=1e-15)
@@ -307,5 +363,7 @@ def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(map_panel, "Outside", Outside)
     other = Page(MapPanel(Plan(**FEW), TINY))
     other.until("idle")
-    xr.testing.assert_identical(other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds"))
+    xr.testing.assert_identical(
+        other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds")
+    )
     other.panel.close()

@@ -1,4 +1,5 @@
-"""The choices of a map without widgets: values of an axis, what goes along with a choice, and what is refused."""
+"""The choices of a map without widgets: values of an axis, what goes along with a choice, and what
+is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def test_the_values_of_an_axis_rise_from_end_to_end_and_are_accepted(name: str) 
             assert list(values) == sorted(set(values))
             assert 2 <= len(values) <= count
             assert all(spec.low <= value <= spec.high for value in values)
-            assert {type(value) for value in values} <= ({int} if spec.kind == "integer" else {float, int})
+            assert {type(value) for value in values} <= (
+                {int} if spec.kind == "integer" else {float, int}
+            )
     assert kind.specs()[name] is spec
 
 
@@ -60,14 +63,32 @@ def test_what_goes_along_with_a_choice() -> None:
     plan = Plan()
     assert changes(plan, x="alpha") == {"x": "alpha", "x_from": 0, "x_to": 1.5}
     assert changes(plan, x="n_layers") == {
-        "x": "n_layers", "x_from": plan.y_from, "x_to": plan.y_to, "x_count": plan.y_count,
-        "y": "init_variance", "y_from": plan.x_from, "y_to": plan.x_to, "y_count": plan.x_count}
+        "x": "n_layers",
+        "x_from": plan.y_from,
+        "x_to": plan.y_to,
+        "x_count": plan.y_count,
+        "y": "init_variance",
+        "y_from": plan.x_from,
+        "y_to": plan.x_to,
+        "y_count": plan.x_count,
+    }
     training = {"compute": "trained", "statistic": "loss_drop"}
     assert changes(plan, compute="trained") == training
-    assert changes(plan, y="learning_rate") == {"y": "learning_rate", "y_from": 1e-4, "y_to": 0.1, **training}
-    assert changes(plan, statistic="held_out_loss") == {"compute": "trained", "statistic": "held_out_loss"}
+    assert changes(plan, y="learning_rate") == {
+        "y": "learning_rate",
+        "y_from": 1e-4,
+        "y_to": 0.1,
+        **training,
+    }
+    assert changes(plan, statistic="held_out_loss") == {
+        "compute": "trained",
+        "statistic": "held_out_loss",
+    }
     trained = plan.replace(**training)
-    assert changes(trained, statistic="kurtosis") == {"compute": "measured", "statistic": "kurtosis"}
+    assert changes(trained, statistic="kurtosis") == {
+        "compute": "measured",
+        "statistic": "kurtosis",
+    }
     assert changes(trained, compute="theory") == {"compute": "theory", "statistic": "second_moment"}
     assert changes(plan, x_from=0.5) == {"x_from": 0.5}
 
@@ -80,17 +101,23 @@ def test_any_field_and_any_statistic_can_be_chosen() -> None:
         changes(Plan(), statistic=name)
 
 
-@pytest.mark.parametrize(("choices", "sentence"), [
-    ({"x": "learning_rate"}, "x must be a field of the design unless cells are trained; got Learning rate"),
-    ({"y": "init_variance"}, "y must be another field than x; got Init variance twice"),
-    ({"statistic": "loss_drop"}, "statistic must be one of measured cells"),
-    ({"compute": "trained"}, "statistic must be one of trained cells"),
-    ({"x_from": 2.0, "x_to": 2.0}, "x_from must be less than x_to; got 2 and 2"),
-    ({"y_from": 5, "y_to": 5}, "y_from must be less than y_to; got 5 and 5"),
-    ({"y_from": 6, "y_to": 5}, "y_from must be less than y_to; got 6 and 5"),
-    ({"x_from": float("nan")}, "x_from must be a finite number; got nan"),
-    ({"steps": 0}, "steps must be a whole number between 1 and 1000; got 0"),
-])
+@pytest.mark.parametrize(
+    ("choices", "sentence"),
+    [
+        (
+            {"x": "learning_rate"},
+            "x must be a field of the design unless cells are trained; got Learning rate",
+        ),
+        ({"y": "init_variance"}, "y must be another field than x; got Init variance twice"),
+        ({"statistic": "loss_drop"}, "statistic must be one of measured cells"),
+        ({"compute": "trained"}, "statistic must be one of trained cells"),
+        ({"x_from": 2.0, "x_to": 2.0}, "x_from must be less than x_to; got 2 and 2"),
+        ({"y_from": 5, "y_to": 5}, "y_from must be less than y_to; got 5 and 5"),
+        ({"y_from": 6, "y_to": 5}, "y_from must be less than y_to; got 6 and 5"),
+        ({"x_from": float("nan")}, "x_from must be a finite number; got nan"),
+        ({"steps": 0}, "steps must be a whole number between 1 and 1000; got 0"),
+    ],
+)
 def test_what_a_plan_refuses(choices: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError) as told:
         Plan(**choices)
@@ -110,13 +137,25 @@ def test_the_maps_of_the_buttons_are_plans() -> None:
 
 
 @pytest.mark.parametrize(("name", "power"), [("features", 1.0), ("features_mup", 0.0)])
-def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(name: str, power: float) -> None:
-    """Where steps are small. A power is a multiple of ½: another one is two standard errors or more away."""
+def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(
+    name: str, power: float
+) -> None:
+    """Where steps are small. A power is a multiple of ½: another one is two standard errors or more
+    away."""
     design, plan = SETUPS["map"][name].part
     assert (plan.statistic, plan.y) == ("feature_change", "d_model")
-    found = [sweep(design.replace(seed=seed), {"d_model": [16, 256]}, "second_moment", Here(), origins="trained",
-                   recipe=Recipe(learning_rate=3e-5), steps=plan.steps)["feature_change"].values.ravel()
-             for seed in range(3)]
+    found = [
+        sweep(
+            design.replace(seed=seed),
+            {"d_model": [16, 256]},
+            "second_moment",
+            Here(),
+            origins="trained",
+            recipe=Recipe(learning_rate=3e-5),
+            steps=plan.steps,
+        )["feature_change"].values.ravel()
+        for seed in range(3)
+    ]
     slopes = np.diff(np.log(found)).ravel() / np.log(256 / 16)
     assert abs(slopes.mean() - power) + 2 * slopes.std(ddof=1) / 3**0.5 < GRID / 2, slopes
 

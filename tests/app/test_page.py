@@ -20,7 +20,11 @@ from explorer.theory import predict
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 CHANGES: dict[str, Any] = {
-    "n_layers": 3, "norm_placement": "post", "init_variance": 0.1 + 0.2, "loss": "next_token", "input": "text",
+    "n_layers": 3,
+    "norm_placement": "post",
+    "init_variance": 0.1 + 0.2,
+    "loss": "next_token",
+    "input": "text",
 }
 """A fraction without an exact decimal, and two fields that are only accepted together."""
 
@@ -47,15 +51,21 @@ def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
     assert second.panel.pattern.pattern_of == (2, 1)
     assert second.panel.matrix.value == "W_Q"
-    assert list(second.panel.comparison.pins.designs().values()) == list(first.panel.comparison.pins.designs().values())
+    assert list(second.panel.comparison.pins.designs().values()) == list(
+        first.panel.comparison.pins.designs().values()
+    )
     assert [one.visible for one in second.panel.comparison.pins] == [False, True]
     assert second.panel.part == part
     second.until("idle", "Measured 2 layers of width 16")
     assert second.stale() == {False}
-    assert second.comes(lambda: all(second.panel.known(one.config).measured for one in second.panel.comparison.pins))
+    assert second.comes(
+        lambda: all(second.panel.known(one.config).measured for one in second.panel.comparison.pins)
+    )
 
 
-def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(open_panel: Open) -> None:
+def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(
+    open_panel: Open,
+) -> None:
     page = open_panel()
     page.until("idle")
     pin(page, "pin")
@@ -73,11 +83,16 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(ope
 
 def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
     params = Params("")
-    config = params.accepted(Config, {**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7}, "design")
+    config = params.accepted(
+        Config, {**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7}, "design"
+    )
     assert config == Config(**CHANGES)
     assert len(params.sentences) == 3
-    assert {field for field in ("Residual α", "n_hats", "Heads") if any(field in one for one in params.sentences)} >= {
-        "n_hats", "Heads"}
+    assert {
+        field
+        for field in ("Residual α", "n_hats", "Heads")
+        if any(field in one for one in params.sentences)
+    } >= {"n_hats", "Heads"}
 
 
 @pytest.fixture
@@ -89,7 +104,9 @@ def page() -> Iterator[Dashboard]:
 
 def test_a_page_restores_panels_when_they_are_built(page: Dashboard) -> None:
     part = MapPart(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8), Plan(compute="theory"))
-    page.restore(Record("explore", {"explore": ExplorePart(Config(n_layers=2, d_model=32)), "map": part}))
+    page.restore(
+        Record("explore", {"explore": ExplorePart(Config(n_layers=2, d_model=32)), "map": part})
+    )
     explore = page.panels["explore"]
     assert isinstance(explore, Explore)
     assert explore.controls.config == Config(n_layers=2, d_model=32)
@@ -113,9 +130,20 @@ def set_everything(page: Dashboard) -> None:
     race.preparation.plan.apply({"steps": 50, "every": 5, "kind": "masked_character", "seed": 3})
     for message in (["remove", 1], ["add", "preset:deepnorm"], ["name", 2, "Slow"], ["select", 2]):
         race.preparation.contenders.handle(message, [])
-    page.show("map").restore(MapPart(
-        Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8),
-        Plan(x="alpha", x_from=0.1 + 0.2, x_to=2.0, x_count=3, y_to=2.0, y_count=2, compute="theory")))
+    page.show("map").restore(
+        MapPart(
+            Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8),
+            Plan(
+                x="alpha",
+                x_from=0.1 + 0.2,
+                x_to=2.0,
+                x_count=3,
+                y_to=2.0,
+                y_count=2,
+                compute="theory",
+            ),
+        )
+    )
     race.preparation.recipe.apply({"learning_rate": 1e-3, "warmup": 7})
     page.show("lessons")
 

@@ -1,4 +1,5 @@
-"""The phases of a panel: which follows which, and that the status line always says the one there is."""
+"""The phases of a panel: which follows which, and that the status line always says the one there
+is."""
 
 from __future__ import annotations
 
@@ -31,9 +32,14 @@ ROUTE = {Phase.IDLE: (), Phase.COMPUTING: (Phase.COMPUTING,)}
 
 @pytest.mark.parametrize("after", Phase)
 @pytest.mark.parametrize("before", Phase)
-def test_only_what_computes_can_be_stopped_or_paused(panel: Toy, before: Phase, after: Phase) -> None:
+def test_only_what_computes_can_be_stopped_or_paused(
+    panel: Toy, before: Phase, after: Phase
+) -> None:
     panel.go(*ROUTE.get(before, (Phase.COMPUTING, before)))
-    if after in (before, Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED) or before is Phase.COMPUTING:
+    if (
+        after in (before, Phase.IDLE, Phase.COMPUTING, Phase.REFUSED, Phase.FAILED)
+        or before is Phase.COMPUTING
+    ):
         panel.go(after)
         assert panel.phase is after
     else:

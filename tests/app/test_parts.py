@@ -1,4 +1,5 @@
-"""The parts of a page are carried by one widget, and what a browser's message changes comes back as one message."""
+"""The parts of a page are carried by one widget, and what a browser's message changes comes back as
+one message."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Browser:
 
     def receive(self, message, _=None) -> None:
         self.messages.append(message)
-        self.state |= {name: message[name] for name in ("sent", "handled", "top") if name in message}
+        self.state |= {
+            name: message[name] for name in ("sent", "handled", "top") if name in message
+        }
         for number, values in message.get("parts", {}).items():
             self.state["parts"].setdefault(number, {}).update(values)
 
@@ -50,7 +53,9 @@ def test_a_browser_has_all_of_the_page_after_each_move_by_one_message(monkeypatc
     panel.worker.close()  # from here on, nothing changes but by this test
     for value in (1.5, 2.0):
         browser.messages.clear()
-        browser.act(panel.controls, "set", {"values": {**panel.controls.values, "init_variance": value}})
+        browser.act(
+            panel.controls, "set", {"values": {**panel.controls.values, "init_variance": value}}
+        )
         (message,) = browser.messages
         assert panel.diagram.number in message["parts"]
         assert message["handled"] == browser.number
@@ -90,7 +95,13 @@ def test_what_a_browser_has_set_is_not_sent_back_unless_it_is_changed_again(two)
 
 def test_a_parts_own_message_comes_after_what_was_set_before_it(two):
     first, second, browser = two
-    first.on_msg(lambda *_: (setattr(second, "title", "Before"), first.send("own"), setattr(second, "title", "After")))
+    first.on_msg(
+        lambda *_: (
+            setattr(second, "title", "Before"),
+            first.send("own"),
+            setattr(second, "title", "After"),
+        )
+    )
     browser.act(first, "act", "anything")
     before, own, after = browser.messages
     assert before["parts"][second.number]["title"] == "Before"
@@ -136,10 +147,22 @@ def test_parts_come_whole_and_go(two):
     assert second.title == "Nobody sees it"
 
 
-@pytest.mark.parametrize("message", [
-    None, [], "shown", ["shown"], ["shown", "0"], [1, 2], [1, -5, "set", {}], [1, [], "set", {}], [1, "x", "act", {}],
-    [1, None, "act", None], {"parts": {}},
-])
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        [],
+        "shown",
+        ["shown"],
+        ["shown", "0"],
+        [1, 2],
+        [1, -5, "set", {}],
+        [1, [], "set", {}],
+        [1, "x", "act", {}],
+        [1, None, "act", None],
+        {"parts": {}},
+    ],
+)
 def test_a_message_that_is_none_is_ignored(two, message):
     browser = two[-1]
     browser.page._take(browser.page, message, [])
@@ -148,7 +171,9 @@ def test_a_message_that_is_none_is_ignored(two, message):
 
 def test_only_traits_that_a_browser_has_can_be_set_and_only_rightly(two):
     first, _, browser = two
-    browser.act(first, "set", {"children": [], "page": 1, "seen": False, "on_ask": 0, "title": "Right"})
+    browser.act(
+        first, "set", {"children": [], "page": 1, "seen": False, "on_ask": 0, "title": "Right"}
+    )
     browser.act(first, "set", [1])
     assert (first.title, first.seen, first.page) == ("Right", True, browser.page)
     with pytest.raises(traitlets.TraitError, match="badge_tone"):

@@ -18,7 +18,13 @@ from explorer.figures.palette import HUES
 from explorer.measuring import measure
 from explorer.profile import Profile
 
-LAYERED = ("second_moment", "gradient_by_layer", "attention_entropy", "token_correlation", "gradient_by_matrix")
+LAYERED = (
+    "second_moment",
+    "gradient_by_layer",
+    "attention_entropy",
+    "token_correlation",
+    "gradient_by_matrix",
+)
 POST = SMALL.replace(norm_placement="post")
 
 open_panel = pytest.fixture(name="open_panel")(opened)
@@ -26,7 +32,9 @@ open_panel = pytest.fixture(name="open_panel")(opened)
 
 def theory(config: Config) -> Profile:
     """A line with the right sites: the measurement of another seed."""
-    return replace(measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=())
+    return replace(
+        measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=()
+    )
 
 
 def click(page: Page, *message: object) -> str:
@@ -44,18 +52,27 @@ def hues(page: Page, chart: str, mode: str) -> list[str]:
     traces = page.panel.charts[chart].figure["data"]
     if mode == "markers":
         return [trace["marker"]["color"] for trace in traces if trace["mode"] == "markers"]
-    return [trace["line"]["color"] for trace in traces if trace["mode"] == "lines" and "fill" not in trace]
+    return [
+        trace["line"]["color"]
+        for trace in traces
+        if trace["mode"] == "lines" and "fill" not in trace
+    ]
 
 
 def dots(page: Page, hue: str, chart: str = "second_moment") -> np.ndarray:
     traces = page.panel.charts[chart].figure["data"]
-    return plain(next(t["y"] for t in traces if t["mode"] == "markers" and t["marker"]["color"] == hue))
+    return plain(
+        next(t["y"] for t in traces if t["mode"] == "markers" and t["marker"]["color"] == hue)
+    )
 
 
 def test_a_pinned_design_stays_on_every_chart_while_the_controls_move_on(open_panel: Open) -> None:
     page = open_panel(predict=theory)
     page.until("idle")
-    assert click(page, "pin") == "Pinned as “Pre-LN”: it stays on the charts while the controls move on."
+    assert (
+        click(page, "pin")
+        == "Pinned as “Pre-LN”: it stays on the charts while the controls move on."
+    )
     page.set(norm_placement="post")
     page.until("idle")
     for chart in LAYERED:
@@ -63,12 +80,19 @@ def test_a_pinned_design_stays_on_every_chart_while_the_controls_move_on(open_pa
         assert hues(page, chart, "lines") == [HUES[1], HUES[0]]
     np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
     np.testing.assert_allclose(dots(page, HUES[0]), expected(POST))
-    names = [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"] if trace["mode"] == "markers"]
+    names = [
+        trace["name"]
+        for trace in page.panel.charts["second_moment"].figure["data"]
+        if trace["mode"] == "markers"
+    ]
     assert names == ["Pre-LN, measured", "Post-LN (now), measured"]
     assert page.panel.comparison.box.now["name"] == "Post-LN"
     assert pins(page)[1]["about"] == "norm placement pre"
     legend = page.panel.charts["second_moment"].designs
-    assert [(one["name"], one["hue"]) for one in legend] == [("Pre-LN", HUES[1]), ("Post-LN (now)", HUES[0])]
+    assert [(one["name"], one["hue"]) for one in legend] == [
+        ("Pre-LN", HUES[1]),
+        ("Post-LN (now)", HUES[0]),
+    ]
     assert [one["about"] for one in legend] == [design_words(SMALL), design_words(POST)]
     assert page.panel.charts["attention_pattern"].designs == legend[-1:]
     assert "measured" in page.panel.charts["second_moment"].marks
@@ -81,8 +105,11 @@ def test_the_pattern_is_the_current_designs_and_says_so(open_panel: Open) -> Non
     page.set(norm_placement="post", init_variance=3.0)
     page.until("idle")
     chart = page.panel.charts["attention_pattern"]
-    np.testing.assert_allclose(plain(chart.figure["data"][0]["z"]),
-                               measure(POST.replace(init_variance=3.0)).pattern, rtol=1e-6)
+    np.testing.assert_allclose(
+        plain(chart.figure["data"][0]["z"]),
+        measure(POST.replace(init_variance=3.0)).pattern,
+        rtol=1e-6,
+    )
     assert "in the current design" in chart.caption
     click(page, "hide", 1)
     assert "in the current design" not in chart.caption
@@ -93,7 +120,9 @@ def test_a_design_alone_is_drawn_as_ever_with_its_pin_or_without(open_panel: Ope
     page.until("idle")
     before = [trace["name"] for trace in page.panel.charts["gradient_by_matrix"].figure["data"]]
     click(page, "pin")
-    assert [trace["name"] for trace in page.panel.charts["gradient_by_matrix"].figure["data"]] == before
+    assert [
+        trace["name"] for trace in page.panel.charts["gradient_by_matrix"].figure["data"]
+    ] == before
     assert hues(page, "second_moment", "markers") == [HUES[0]]
     assert pins(page)[1]["about"] == "same as now"
 
@@ -151,13 +180,17 @@ def test_a_name_is_the_persons_in_legend_and_on_hovering_to_the_letter(open_pane
     page.until("idle")
     assert click(page, "name", 1, " <b>%{x}</b> ") == ""
     assert pins(page)[1]["name"] == "<b>%{x}</b>"
-    trace = next(t for t in page.panel.charts["second_moment"].figure["data"] if t["mode"] == "markers")
+    trace = next(
+        t for t in page.panel.charts["second_moment"].figure["data"] if t["mode"] == "markers"
+    )
     assert trace["name"] == "&lt;b&gt;%\u200b{x}&lt;/b&gt;, measured"
     assert trace["hovertemplate"].startswith("<b>&lt;b&gt;%\u200b{x}&lt;/b&gt;, measured</b><br>")
     assert " <b>%{x}</b>, measured: " in page.panel.charts["second_moment"].description
     answers = page.panel.comparison.box.answers
     assert click(page, "name", 1, "  ") == "A design needs a name; this one keeps “<b>%{x}</b>”."
-    assert page.panel.comparison.box.answers == answers + 1, "so that the browser shows the old name again"
+    assert page.panel.comparison.box.answers == answers + 1, (
+        "so that the browser shows the old name again"
+    )
 
 
 def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
@@ -173,10 +206,28 @@ def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
     np.testing.assert_allclose(dots(page, HUES[0]), expected(SMALL))
 
 
-@pytest.mark.parametrize("nonsense", [
-    None, "pin", {}, [], ["pin", 1], ["hide"], ["hide", 2], ["hide", "1"], ["hide", None], ["remove", -1], ["name", 1],
-    ["name", 1, 3], ["name", 9, "x"], ["load", 9], ["load", [1]], [["pin"]], ["close", 1],
-])
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        None,
+        "pin",
+        {},
+        [],
+        ["pin", 1],
+        ["hide"],
+        ["hide", 2],
+        ["hide", "1"],
+        ["hide", None],
+        ["remove", -1],
+        ["name", 1],
+        ["name", 1, 3],
+        ["name", 9, "x"],
+        ["load", 9],
+        ["load", [1]],
+        [["pin"]],
+        ["close", 1],
+    ],
+)
 def test_what_no_button_sends_changes_nothing(open_panel: Open, nonsense: object) -> None:
     page = open_panel()
     page.until("idle")
@@ -236,7 +287,9 @@ def test_a_design_pinned_while_it_is_measured_gets_that_measurement(open_panel: 
     assert held.asked == [SMALL, POST]
 
 
-def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_controls(open_panel: Open) -> None:
+def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_controls(
+    open_panel: Open,
+) -> None:
     held = Held()
     page = open_panel(measure=held, predict=theory)
     assert held.begun.wait(WAIT)
@@ -263,8 +316,13 @@ def test_a_pin_that_cannot_be_measured_says_why_and_holds_up_nobody(open_panel: 
     click(page, "pin")
     page.set(norm_placement="post")
     held.may_end.set()
-    until_pins(page, lambda found: found[1]["about"].endswith("MemoryError: no room")
-               and "not measured" not in found[2]["about"])
+    until_pins(
+        page,
+        lambda found: (
+            found[1]["about"].endswith("MemoryError: no room")
+            and "not measured" not in found[2]["about"]
+        ),
+    )
     with LOCK:
         assert page.panel.status.state == "idle"
         assert held.asked.count(SMALL) <= 2
@@ -305,7 +363,9 @@ def test_pins_outlive_refusal_failure_and_stop(open_panel: Open) -> None:
     click(page, "pin")
     page.set(d_model=17)
     page.until("refused")
-    assert click(page, "pin") == "This design is pinned already, as “Pre-LN”.", "the last accepted one"
+    assert click(page, "pin") == "This design is pinned already, as “Pre-LN”.", (
+        "the last accepted one"
+    )
     page.set(d_model=16, n_layers=3)
     page.until("failed", "MemoryError: no room")
     click(page, "hide", 1)

@@ -1,4 +1,5 @@
-"""The page's scripts read no private parts of other libraries: no name that begins with an underscore."""
+"""The page's scripts read no private parts of other libraries: no name that begins with an
+underscore."""
 
 from __future__ import annotations
 
@@ -21,14 +22,23 @@ def test_a_script_reads_no_private_parts(path):
     assert not private_names(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("text", [
-    "plot._fullLayout", "plot?._fullLayout", "plot['_fullLayout']", 'plot["_fullLayout"]',
-    "const { _fullLayout } = plot", "const { data, _fullLayout: full } = plot",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plot._fullLayout",
+        "plot?._fullLayout",
+        "plot['_fullLayout']",
+        'plot["_fullLayout"]',
+        "const { _fullLayout } = plot",
+        "const { data, _fullLayout: full } = plot",
+    ],
+)
 def test_private_parts_are_found(text):
     assert private_names(text) == {"_fullLayout"}
 
 
-@pytest.mark.parametrize("text", ["reduce((_, index) => index)", "const long_name = a.b_c", "(event, _) => 1", "a[_b]"])
+@pytest.mark.parametrize(
+    "text", ["reduce((_, index) => index)", "const long_name = a.b_c", "(event, _) => 1", "a[_b]"]
+)
 def test_other_names_are_not_private_parts(text):
     assert not private_names(text)

@@ -1,4 +1,5 @@
-"""What the next race will be, and what is looked at: texts, heat maps, contenders, designs of the Explore page."""
+"""What the next race will be, and what is looked at: texts, heat maps, contenders, designs of the
+Explore page."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def open_race() -> Iterator[Open]:
     yield from opened()
 
 
-# --- text -----------------------------------------------------------------------------------------------------
+# --- text
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
@@ -41,15 +43,25 @@ def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
     assert len(page.race.data.text.codes) > 400_000
 
 
-@pytest.mark.parametrize(("raw", "words"), [
-    (b"short", "text must have at least 2,000 characters; got 5"),
-    (b"\xff\xfe" * 3000, "text must be encoded in UTF-8; got UTF-16: save it as UTF-8"),
-    ("生存还是毁灭，这是一个问题。".encode("gbk") * 200,
-     "text must be encoded in UTF-8; got b'\\xc9' at byte 0, as in GBK or Latin-1: save it as UTF-8"),
-    (b"To be, or not to be. " * 200, ("text must not repeat itself: passages of 64 characters that come again in the "
-     "held-out part are not trained on, and what remains must exceed Sequence length; got 0 of 3,780 characters and "
-     "Sequence length = 16")),
-])
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"short", "text must have at least 2,000 characters; got 5"),
+        (b"\xff\xfe" * 3000, "text must be encoded in UTF-8; got UTF-16: save it as UTF-8"),
+        (
+            "生存还是毁灭，这是一个问题。".encode("gbk") * 200,
+            "text must be encoded in UTF-8; got b'\\xc9' at byte 0, as in GBK or Latin-1: save it as UTF-8",
+        ),
+        (
+            b"To be, or not to be. " * 200,
+            (
+                "text must not repeat itself: passages of 64 characters that come again in the "
+                "held-out part are not trained on, and what remains must exceed Sequence length; "
+                "got 0 of 3,780 characters and Sequence length = 16"
+            ),
+        ),
+    ],
+)
 def test_a_bad_text_is_refused_in_a_sentence(open_race: Open, raw: bytes, words: str) -> None:
     file = open_race().panel.preparation.text
     bring(file, "bad.txt", raw)
@@ -68,17 +80,27 @@ def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
     file, sent = open_race().panel.preparation.text, []
     file.send = lambda content, buffers=None: sent.append(content["got"])  # type: ignore[method-assign]
     for message, buffers in (
-        (["part", 0], [b"a"]), (["begin", "a", 10], []), (["part", 5], [b"a"]), (["part", 0], [b"a"]),
-        (["begin", "a", 10], []), (["part", 0], [b"12345"]), (["part", 5], [b"123456"]),
-        (["begin", "a", "10"], []), (["part", None], [b"a"]), ("begin", []), (["file", "a"], [b"a"]),
-        (["begin", "a", 0], []), (["begin", "a", -5], []),
+        (["part", 0], [b"a"]),
+        (["begin", "a", 10], []),
+        (["part", 5], [b"a"]),
+        (["part", 0], [b"a"]),
+        (["begin", "a", 10], []),
+        (["part", 0], [b"12345"]),
+        (["part", 5], [b"123456"]),
+        (["begin", "a", "10"], []),
+        (["part", None], [b"a"]),
+        ("begin", []),
+        (["file", "a"], [b"a"]),
+        (["begin", "a", 0], []),
+        (["begin", "a", -5], []),
     ):
         file.handle(message, buffers)
     assert sent == [-1, 0, -1, -1, 0, 5, -1, -1, -1]
     assert file.text is None
 
 
-# --- heat maps ------------------------------------------------------------------------------------------------
+# --- heat maps
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> None:
@@ -101,22 +123,31 @@ def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
     page.press("start")
     page.wait_for_a_table()
     page.wait(lambda: bool(page.panel.gallery.selections[0].sections))
-    page.panel.gallery.selections[0].set_state({"values": {"statistic": "attention_entropy", "contender": "1"}})
+    page.panel.gallery.selections[0].set_state(
+        {"values": {"statistic": "attention_entropy", "contender": "1"}}
+    )
     assert page.panel.gallery.maps[0].title == "Layer by layer: attention entropy"
     page.press("stop")
     page.until("idle", "Stopped")
 
 
-def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_has_them(open_race: Open) -> None:
+def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_has_them(
+    open_race: Open,
+) -> None:
     page = open_race(lineup("pre_ln", optimizer="adamw", weight_decay=0.1), spectra=True)
     gallery, offered = page.panel.gallery, lambda: str(page.panel.gallery.selections[0].sections)
     page.run()
     assert page.race.spectra, "the saved race reads them on"
-    assert not any(gallery.cells[name].hidden for name in ("update_ratio", "update_spectral_norm", "held_out_loss"))
+    assert not any(
+        gallery.cells[name].hidden
+        for name in ("update_ratio", "update_spectral_norm", "held_out_loss")
+    )
     assert len(page.points("update_spectral_norm")["Pre-LN"]) > 0
     assert "update_stable_rank" in offered()
     assert "spectra=True" in race_script(page.panel._shown())
-    gallery.selections[0].set_state({"values": {"statistic": "update_stable_rank", "contender": "0"}})
+    gallery.selections[0].set_state(
+        {"values": {"statistic": "update_stable_rank", "contender": "0"}}
+    )
     assert gallery.maps[0].title == "Layer by layer: stable rank of updates"
     page.set(spectra=False)
     page.run()
@@ -127,7 +158,8 @@ def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_h
     assert "spectra" not in race_script(page.panel._shown())
 
 
-# --- the lineup -----------------------------------------------------------------------------------------------
+# --- the lineup
+# -----------------------------------------------------------------------------------------------
 
 
 def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others() -> None:
@@ -137,9 +169,14 @@ def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others(
     assert entries[0]["name"] == "Post-LN, no warm-up"
     assert entries[1]["name"].startswith("Post-LN, warm-up ")
     assert [entry["hue"] for entry in entries] == list(HUES[:4])
-    assert (panel.preparation.plan.config.n_layers, panel.preparation.plan.config.d_model) == (12, 64)
+    assert (panel.preparation.plan.config.n_layers, panel.preparation.plan.config.d_model) == (
+        12,
+        64,
+    )
     hidden = [name for name, cell in panel.gallery.cells.items() if cell.hidden]
-    assert hidden == ["update_ratio", "update_spectral_norm"], "the stored race has neither decay nor spectra"
+    assert hidden == ["update_ratio", "update_spectral_norm"], (
+        "the stored race has neither decay nor spectra"
+    )
     panel.close()
 
 
@@ -170,7 +207,8 @@ def test_each_contender_has_a_recipe_of_its_own(open_race: Open) -> None:
 
 
 def test_what_can_do_nothing_for_a_design_says_so(open_race: Open) -> None:
-    """Disabled where it is off; where it is on, as before its design was known, it can be turned off."""
+    """Disabled where it is off; where it is on, as before its design was known, it can be turned
+    off."""
     page = open_race(lineup("pre_ln", "rezero", "qk_norm"))
     recipe = page.panel.preparation.recipe
     assert {"alpha_schedule"} == set(recipe.disabled) & {"alpha_schedule", "qk_clip"}
@@ -182,7 +220,10 @@ def test_what_can_do_nothing_for_a_design_says_so(open_race: Open) -> None:
     recipe.set_state({"values": {**recipe.values, "qk_clip": 100}})
     assert "qk_clip" not in recipe.disabled
     page.press("start")
-    page.until("refused", "Refused: QK-clip must be 0 where a norm gives queries and keys their length; got QK-clip")
+    page.until(
+        "refused",
+        "Refused: QK-clip must be 0 where a norm gives queries and keys their length; got QK-clip",
+    )
 
 
 def test_fields_of_muon_are_used_by_muon(open_race: Open) -> None:
@@ -212,8 +253,18 @@ def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
 def test_nonsense_from_a_browser_changes_nothing(open_race: Open) -> None:
     page = open_race()
     before = page.panel.preparation.contenders.entries
-    for content in (None, 3, ["add"], ["add", "preset:"], ["add", "pre_ln"], ["add", 7], ["remove", 99],
-                    ["name", 1, 5], ["select", "1"], ["explode", 1]):
+    for content in (
+        None,
+        3,
+        ["add"],
+        ["add", "preset:"],
+        ["add", "pre_ln"],
+        ["add", 7],
+        ["remove", 99],
+        ["name", 1, 5],
+        ["select", "1"],
+        ["explode", 1],
+    ):
         page.panel.preparation.contenders.handle(content, [])
     assert page.panel.preparation.contenders.entries == before
 
@@ -240,16 +291,23 @@ def test_designs_of_the_explore_page_are_offered(open_race: Open) -> None:
 
 
 def test_the_dashboard_hands_over_what_is_pinned() -> None:
-    config = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1, norm_placement="post")
+    config = Config(
+        n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1, norm_placement="post"
+    )
     page = Dashboard(config, {name: PANELS[name] for name in ("explore", "race")})
     explore = page.panels["explore"]
     arrived = threading.Event()
-    explore.status.observe(lambda change: arrived.set() if change["new"] == "idle" else None, names="state")
+    explore.status.observe(
+        lambda change: arrived.set() if change["new"] == "idle" else None, names="state"
+    )
     assert explore.status.state == "idle" or arrived.wait(WAIT)
     page.header.set_state({"selected": 1})
     choices = page.panels["race"].preparation.contenders.choices
     assert [one["label"] for one in choices if one["group"] == "Explore page"] == ["Post-LN"]
-    assert {one["group"] for one in choices} == {"Explore page", *(group for group, *_ in PRESETS.grouped())}
+    assert {one["group"] for one in choices} == {
+        "Explore page",
+        *(group for group, *_ in PRESETS.grouped()),
+    }
     page.show("explore")
     explore.comparison.obey(["pin"])
     explore.comparison.obey(["name", 1, "Kept"])
@@ -259,7 +317,8 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
     page.close()
 
 
-# --- as a record ----------------------------------------------------------------------------------------------
+# --- as a record
+# ----------------------------------------------------------------------------------------------
 
 
 def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
@@ -267,7 +326,9 @@ def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
     recipe = first.panel.preparation.recipe
     first.ask("select", 2)
     recipe.set_state({"values": {**recipe.values, "warmup": 50, "learning_rate": 0.1 + 0.2}})
-    first.panel.preparation.welcome([("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))])
+    first.panel.preparation.welcome(
+        [("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))]
+    )
     first.ask("add", "pin:0")
     first.ask("name", 3, "Öfter “tief”")
     first.ask("remove", 1)
@@ -279,7 +340,11 @@ def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
     second.panel.restore(part)
     assert second.panel.preparation.start() == first.panel.preparation.start()
     assert second.names == first.names == ["Post-LN", "Öfter “tief”", "Mine"]
-    assert [one["hue"] for one in second.panel.preparation.contenders.entries] == [HUES[1], HUES[2], HUES[3]]
+    assert [one["hue"] for one in second.panel.preparation.contenders.entries] == [
+        HUES[1],
+        HUES[2],
+        HUES[3],
+    ]
     assert second.panel.preparation.recipe.config.warmup == 50
     assert second.panel.part == part
 

@@ -1,4 +1,5 @@
-"""The Race panel without a browser: it runs, pauses, goes on, stops, starts again and refuses, free all the while."""
+"""The Race panel without a browser: it runs, pauses, goes on, stops, starts again and refuses, free
+all the while."""
 
 from __future__ import annotations
 
@@ -46,13 +47,23 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
     assert all(chart.figure["data"] and not chart.stale for chart in page.panel.gallery.charts)
     race, rows = page.race, page.panel.gallery.standings.rows
     losses = {one.name: one.final_loss for one in race.verdict()}
-    assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), "the best first"
+    assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), (
+        "the best first"
+    )
     assert [row["cells"][0] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
     for chart in page.panel.gallery.curves.values():
-        assert {one["name"]: one["hue"] for one in chart.designs} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
-        assert all(one["about"].startswith(model_words(race.runners[0].config)) for one in chart.designs)
-    assert [[one["name"] for one in chart.designs] for chart in page.panel.gallery.maps] == [["Post-LN"], ["Pre-LN"]]
+        assert {one["name"]: one["hue"] for one in chart.designs} == {
+            "Post-LN": HUES[0],
+            "Pre-LN": HUES[1],
+        }
+        assert all(
+            one["about"].startswith(model_words(race.runners[0].config)) for one in chart.designs
+        )
+    assert [[one["name"] for one in chart.designs] for chart in page.panel.gallery.maps] == [
+        ["Post-LN"],
+        ["Pre-LN"],
+    ]
     (finding,) = page.panel.gallery.verdict.findings
     assert finding["meaning"].startswith(f"“{rows[0]['name']}” is best at ")
     assert page.enabled == {"start"}
@@ -61,7 +72,9 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
 def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
     page = open_race(lineup("rezero", warmup=3), kind="masked_character", seed=5)
     page.set(n_layers=3, steps=5, every=2)
-    page.panel.preparation.recipe.set_state({"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}})
+    page.panel.preparation.recipe.set_state(
+        {"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}}
+    )
     page.run()
     race = page.race
     (contender,) = race.contenders
@@ -184,8 +197,13 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
 
 def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
     wild = lineup()
-    wild.add(Contender(preset("plain_stack", init_variance=10.0), base="Plain stack",
-                       recipe=Recipe(optimizer="sgd", learning_rate=100.0)))
+    wild.add(
+        Contender(
+            preset("plain_stack", init_variance=10.0),
+            base="Plain stack",
+            recipe=Recipe(optimizer="sgd", learning_rate=100.0),
+        )
+    )
     page = open_race(wild)
     page.run()
     last = page.panel.gallery.standings.rows[-1]
@@ -208,13 +226,16 @@ def test_all_that_diverge_end_the_race(open_race: Open) -> None:
     assert (finding["severity"], finding["meaning"]) == ("bad", "Every contender diverged.")
 
 
-# --- refusals -------------------------------------------------------------------------------------------------
+# --- refusals
+# -------------------------------------------------------------------------------------------------
 
 
 def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page = open_race(lineup("pre_ln", alpha_schedule="ramp"))
     page.press("start")
-    page.until("refused", "Refused: α schedule must be learned where the residual has no α to learn")
+    page.until(
+        "refused", "Refused: α schedule must be learned where the residual has no α to learn"
+    )
     assert page.panel.status.text.endswith("(Pre-LN).")
     assert page.enabled == {"start"}
     page.panel.preparation.recipe.set_state({"values": Recipe().model_dump()})
@@ -251,7 +272,9 @@ def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
     assert page.panel.status.text == "Ready"
 
 
-def test_an_exception_is_told_and_the_next_race_runs(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_is_told_and_the_next_race_runs(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = open_race()
     with monkeypatch.context() as patch:
         patch.setattr("explorer.training.history.packed", lambda *_: b"no race")
@@ -268,7 +291,9 @@ def newest_worker() -> psutil.Process:
     return max(psutil.Process().children(), key=lambda process: process.create_time())
 
 
-def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(open_apart: Open) -> None:
+def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(
+    open_apart: Open,
+) -> None:
     page = open_apart()
     page.run()
     page.set(steps=LONG)
@@ -282,15 +307,18 @@ def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(ope
     assert about["file"] == "race.csv"
     assert content.count(b"\n") > 100
     assert handed(page.panel.saves, "race") == []
-    assert page.panel.saves.note == ("Refused: race must have come to a stop, and be small enough, to be saved whole; "
-                                     "got numbers alone.")
+    assert page.panel.saves.note == (
+        "Refused: race must have come to a stop, and be small enough, to be saved whole; "
+        "got numbers alone."
+    )
     page.set(steps=3)
     page.press("start")
     page.wait(lambda: page.panel.status.text == "Finished at step 3 of 3")
 
 
 def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
-        open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_race: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = open_race(steps=LONG)
     monkeypatch.setattr("explorer.app.race.panel.MOST_DATA", 1000)
     page.press("start")
@@ -300,7 +328,9 @@ def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
     page.until("idle", "Stopped at step ")
 
 
-def test_more_steps_than_the_server_allows_are_refused(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_steps_than_the_server_allows_are_refused(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EXPLORER_RACE_STEPS", "2000")
     page = open_race(steps=2000)
     page.set(steps=2001)
@@ -312,12 +342,16 @@ def test_more_steps_than_the_server_allows_are_refused(open_race: Open, monkeypa
         Plan(steps=501)
 
 
-def test_a_race_stands_still_when_its_time_is_up_and_goes_on(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_stands_still_when_its_time_is_up_and_goes_on(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EXPLORER_RACE_SECONDS", "1")
     page = open_race(steps=LONG)
     page.press("start")
     page.until("paused", "Paused")
-    assert page.panel.status.detail.endswith("its time on this server is up. Press Resume to go on.")
+    assert page.panel.status.detail.endswith(
+        "its time on this server is up. Press Resume to go on."
+    )
     assert page.panel.race is not None
     before = page.panel.race.step
     assert 0 < before < LONG

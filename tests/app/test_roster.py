@@ -1,4 +1,5 @@
-"""The pinned designs, without a page: hues stay, names are minded, what is refused is refused in words."""
+"""The pinned designs, without a page: hues stay, names are minded, what is refused is refused in
+words."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_each_pin_has_a_hue_of_its_own_and_none_has_that_of_the_current_design()
 
 def test_a_seventh_design_is_refused_in_words() -> None:
     pins = full()
-    with pytest.raises(RosterError, match="At most 6 designs are compared, this one and 5 pins: remove one first"):
+    with pytest.raises(
+        RosterError, match="At most 6 designs are compared, this one and 5 pins: remove one first"
+    ):
         pins.add(Entry(CONFIGS[5]))
     assert len(pins) == 5
 
@@ -66,5 +69,7 @@ def test_an_empty_name_is_refused_in_words(empty: str) -> None:
 
 def test_two_pins_cannot_have_one_name() -> None:
     pins = full()
-    with pytest.raises(RosterError, match="Another pin is called “Pre-LN”; this one keeps “Pre-LN, depth 2”"):
+    with pytest.raises(
+        RosterError, match="Another pin is called “Pre-LN”; this one keeps “Pre-LN, depth 2”"
+    ):
         pins.rename(2, "Pre-LN ")

@@ -57,11 +57,15 @@ def test_it_shows_that_warm_up_rescues() -> None:
 
 def test_the_panel_opens_with_it_and_says_so(panel: RacePanel) -> None:
     assert "A stored race" in panel.waiting.value
-    assert "version" not in panel.waiting.value, "the package's own, of which only its numbers matter"
+    assert "version" not in panel.waiting.value, (
+        "the package's own, of which only its numbers matter"
+    )
     assert all(chart.figure["data"] for chart in panel.gallery.charts)
     assert len(panel.gallery.standings.rows) == len(stored().outcomes)
     assert (panel.race, panel.worker.computations) == (None, 0)
-    assert not any(button["enabled"] for button in panel.saves.buttons), "it is nobody's race to save"
+    assert not any(button["enabled"] for button in panel.saves.buttons), (
+        "it is nobody's race to save"
+    )
 
 
 @pytest.mark.parametrize("panel", SETUPS)
@@ -102,13 +106,17 @@ def test_a_race_replaces_it_and_each_contender_has_written(open_race: Open) -> N
     assert page.panel.waiting.hidden
 
 
-def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_survive_to_three_digits(
+    open_race: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = open_race()
     page.run()
     race = page.race
     file = tmp_path / "sample.json"
     lineup, plan = page.panel.preparation.lineup, page.panel.controls.config
-    file.write_text(json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8")
+    file.write_text(
+        json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8"
+    )
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "contenders": plain(lineup)}))
     monkeypatch.setattr("explorer.app.race.racefile.SAMPLE", file)
@@ -118,6 +126,12 @@ def test_numbers_survive_to_three_digits(open_race: Open, tmp_path: Path, monkey
     for track, runner in zip(sample.course.tracks, race.runners, strict=True):
         np.testing.assert_allclose(track.history.losses, runner.history.losses, rtol=5e-4)
         for row in MAPS.values():
-            np.testing.assert_allclose(row.grid(track.history).values, row.grid(runner.history).values, rtol=5e-3,
-                                       err_msg=row.name)
-        np.testing.assert_allclose(track.history.gradient_ratio()[1], runner.history.gradient_ratio()[1], rtol=1e-2)
+            np.testing.assert_allclose(
+                row.grid(track.history).values,
+                row.grid(runner.history).values,
+                rtol=5e-3,
+                err_msg=row.name,
+            )
+        np.testing.assert_allclose(
+            track.history.gradient_ratio()[1], runner.history.gradient_ratio()[1], rtol=1e-2
+        )

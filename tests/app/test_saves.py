@@ -1,4 +1,5 @@
-"""What is saved from the page: the numbers as a table, the race as a file that loads again; never of one that runs."""
+"""What is saved from the page: the numbers as a table, the race as a file that loads again; never
+of one that runs."""
 
 from __future__ import annotations
 
@@ -88,14 +89,18 @@ def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open) -> N
         assert asked(page, press) == []
 
 
-def test_what_a_browser_could_not_take_is_refused_in_words(open_race: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_browser_could_not_take_is_refused_in_words(
+    open_race: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = open_race()
     page.run()
     monkeypatch.setattr(files, "MOST", 1_000)
     assert asked(page, "race") == []
     box = page.panel.saves
     assert box.refused
-    assert box.note.startswith("Refused: race.zip must have at most 1 kB to go through a browser; got ")
+    assert box.note.startswith(
+        "Refused: race.zip must have at most 1 kB to go through a browser; got "
+    )
     page.press("start")
     page.until("idle", "Finished")
     assert (box.note, box.refused) == ("", False), "that was another race"

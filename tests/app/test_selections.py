@@ -1,10 +1,16 @@
-"""Lists and sliders beside the charts: what is offered, what is ignored or refused, and the list of named designs."""
+"""Lists and sliders beside the charts: what is offered, what is ignored or refused, and the list of
+named designs."""
 
 from __future__ import annotations
 
 import pytest
 
-from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, Selection
+from explorer.app.explore.selections import (
+    LayerSelection,
+    NamedDesigns,
+    PatternSelection,
+    Selection,
+)
 from explorer.app.widgets.controls import choice
 from explorer.config import Config, changes_to, matching, preset
 from explorer.glossary import cited
@@ -17,11 +23,17 @@ def test_the_list_has_every_preset_with_its_words_and_source() -> None:
     assert set(options) == {"custom", *PRESETS}
     for name, row in PRESETS.items():
         assert (options[name]["label"], f"{options[name]['formula']}.") == (row.title, row.words)
-        assert options[name]["source"].split("\nDiffers: ") == [part for part in (cited(row.source), row.differs)
-                                                                        if part]
-        assert all(part in options[name]["find"] for part in (name, row.title, row.words, row.source, row.aliases))
+        assert options[name]["source"].split("\nDiffers: ") == [
+            part for part in (cited(row.source), row.differs) if part
+        ]
+        assert all(
+            part in options[name]["find"]
+            for part in (name, row.title, row.words, row.source, row.aliases)
+        )
     groups = [option["group"] for option in options.values() if "group" in option]
-    assert list(dict.fromkeys(groups)) == [words for words in GROUPS.values() if words in groups], "each group once"
+    assert list(dict.fromkeys(groups)) == [words for words in GROUPS.values() if words in groups], (
+        "each group once"
+    )
     assert groups[0] == "Real models"
     assert "group" not in options["custom"], "which is shown, and not offered"
 
@@ -49,7 +61,9 @@ def test_a_choice_says_what_it_changed_and_nothing_that_does_not_matter() -> Non
     config = Config(norm="rms", d_model=64)
     designs = NamedDesigns(config, lambda changes: designs.follow(config.replace(**changes)))
     designs.set_state({"values": {"preset": "rezero"}})
-    assert designs.changes == {"preset": [["Norm placement", "pre", "none"], ["Residual", "constant", "ReZero"]]}
+    assert designs.changes == {
+        "preset": [["Norm placement", "pre", "none"], ["Residual", "constant", "ReZero"]]
+    }
     designs.follow(preset("rezero", d_model=128))
     assert designs.changes, "it is ReZero still"
     designs.follow(preset("rezero", causal=True))
@@ -57,7 +71,9 @@ def test_a_choice_says_what_it_changed_and_nothing_that_does_not_matter() -> Non
 
 
 def test_a_size_that_a_preset_sets_is_part_of_every_design(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRESETS, "wide", Preset("Wide", "model", "A wide MLP.", {"mlp_ratio": 8}, "nobody"))
+    monkeypatch.setitem(
+        PRESETS, "wide", Preset("Wide", "model", "A wide MLP.", {"mlp_ratio": 8}, "nobody")
+    )
     assert changes_to("wide")["mlp_ratio"] == 8
     assert changes_to("pre_ln")["mlp_ratio"] == 4
     assert matching(Config(mlp_ratio=8, n_layers=3)) == "wide"
@@ -88,7 +104,9 @@ def test_a_list_has_only_what_it_offers() -> None:
 
 def test_a_number_out_of_range_is_refused_until_it_is_taken_back() -> None:
     heard: list[str] = []
-    pattern = PatternSelection(Config(n_layers=3, d_model=16, n_heads=2), lambda: heard.append(pattern.refusal))
+    pattern = PatternSelection(
+        Config(n_layers=3, d_model=16, n_heads=2), lambda: heard.append(pattern.refusal)
+    )
     pattern.set_state({"values": {"layer": 9, "head": 2}})
     assert pattern.refused == ["layer"]
     assert pattern.pattern_of == (1, 0)

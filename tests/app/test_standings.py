@@ -21,8 +21,16 @@ LEVELS = Levels(3.0, 2.0)
 
 
 def outcome(name: str, loss: float, retired_at: int | None = None, steps: int = 100) -> Outcome:
-    return Outcome(name, steps, loss, 40 if loss < 3 else None, retired_at, "" if retired_at is None else "it broke",
-                   math.nan, 0.5)
+    return Outcome(
+        name,
+        steps,
+        loss,
+        40 if loss < 3 else None,
+        retired_at,
+        "" if retired_at is None else "it broke",
+        math.nan,
+        0.5,
+    )
 
 
 FAST, SLOW = outcome("fast", 2.1), outcome("slow", 2.95)
@@ -33,8 +41,17 @@ def test_the_best_comes_first_and_who_fell_out_last() -> None:
     assert ranked([EARLY, SLOW, LATE, FAST]) == [FAST, SLOW, LATE, EARLY]
 
 
-@pytest.mark.parametrize(("value", "words"), [(math.nan, "none"), (1.234, "1.2"), (0.0, "0"), (1e-5, "10⁻⁵"),
-                                              (2.5e7, "2.5·10⁷"), (0.0123, "0.012")])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (math.nan, "none"),
+        (1.234, "1.2"),
+        (0.0, "0"),
+        (1e-5, "10⁻⁵"),
+        (2.5e7, "2.5·10⁷"),
+        (0.0123, "0.012"),
+    ],
+)
 def test_ratios_are_short(value: float, words: str) -> None:
     assert ratio(value) == words
 
@@ -49,13 +66,16 @@ def test_a_row_says_what_is_so_far_and_what_will_never_be() -> None:
     assert cells(EARLY, final=False)[:3] == ["none", "never", "at step 3: it broke"]
 
 
-@pytest.mark.parametrize(("outcomes", "severity", "best", "named"), [
-    ([FAST], "good", "“fast”", []),
-    ([SLOW, FAST], "warning", "“fast”", ["slow"]),
-    ([outcome("blind", 4.0), FAST, EARLY], "warning", "“fast”", ["gone at 3", "blind"]),
-    ([EARLY, FAST, LATE], "warning", "“fast”", ["gone at 3", "gone at 30"]),
-    ([EARLY], "bad", "Every contender", []),
-])
+@pytest.mark.parametrize(
+    ("outcomes", "severity", "best", "named"),
+    [
+        ([FAST], "good", "“fast”", []),
+        ([SLOW, FAST], "warning", "“fast”", ["slow"]),
+        ([outcome("blind", 4.0), FAST, EARLY], "warning", "“fast”", ["gone at 3", "blind"]),
+        ([EARLY, FAST, LATE], "warning", "“fast”", ["gone at 3", "gone at 30"]),
+        ([EARLY], "bad", "Every contender", []),
+    ],
+)
 def test_the_verdict(outcomes: list[Outcome], severity: str, best: str, named: list[str]) -> None:
     found = judged(outcomes, LEVELS)
     assert (found["severity"], found["remedy"]) == (severity, "")
@@ -75,9 +95,9 @@ def test_who_ends_worse_than_a_guess_has_diverged() -> None:
 
 def test_recipes_in_words() -> None:
     assert recipe_words(USUAL) == "adam 0.0005"
-    assert recipe_words(Recipe(optimizer="sgd", learning_rate=1.0, warmup=7, decay="cosine", clip=2.0)) == (
-        "sgd 1, T 7, gradient clipping 2, cosine"
-    )
+    assert recipe_words(
+        Recipe(optimizer="sgd", learning_rate=1.0, warmup=7, decay="cosine", clip=2.0)
+    ) == ("sgd 1, T 7, gradient clipping 2, cosine")
     assert field_words("warmup", USUAL) == "no warm-up"
     assert field_words("decay", Recipe(decay="linear")) == "linear"
 
@@ -85,14 +105,21 @@ def test_recipes_in_words() -> None:
 def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:
     lineup = Lineup()
     for _ in range(2):
-        lineup.add(Contender(Config(), base="A design with a name of nearly forty",
-                             recipe=USUAL.replace(warmup=100 + len(lineup))))
+        lineup.add(
+            Contender(
+                Config(),
+                base="A design with a name of nearly forty",
+                recipe=USUAL.replace(warmup=100 + len(lineup)),
+            )
+        )
     names = list(lineup.names().values())
     assert len(set(names)) == 2
     assert all(len(name) <= 40 for name in names)
 
 
-def test_the_throttle_opens_when_its_share_of_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_throttle_opens_when_its_share_of_the_time_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 100.0
     monkeypatch.setattr(worker.time, "monotonic", lambda: now)
     limit = Throttle(1.0, share=0.1, most=5.0)

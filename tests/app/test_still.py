@@ -16,14 +16,19 @@ from explorer.app import still
 
 SOURCES = (
     "import explorer as ex\nex.dashboard(ex.preset('deepnorm', n_layers=3))",
-    "ex.predict(ex.Config())", "ex.Config()", "ex.PRESETS", "ex.dashboard('?design=rezero&n_layers=5')",
+    "ex.predict(ex.Config())",
+    "ex.Config()",
+    "ex.PRESETS",
+    "ex.dashboard('?design=rezero&n_layers=5')",
 )
 
 
 @pytest.fixture(scope="module")
 def executed() -> list[list[nbformat.NotebookNode]]:
     """The outputs of each cell, as they are saved."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in SOURCES])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in SOURCES]
+    )
     NotebookClient(notebook, timeout=120).execute()
     return [cell.outputs for cell in notebook.cells]
 
@@ -36,7 +41,10 @@ def test_every_record_is_saved_as_something_that_reads_without_a_kernel(executed
 def test_a_live_page_is_saved_with_the_words_of_its_design(executed) -> None:
     live, static = executed[0]
     assert "application/vnd.jupyter.widget-view+json" in live.data
-    assert live.data["text/plain"] == "Dashboard(Config(n_layers=3, norm_placement='post', residual='deepnorm'))"
+    assert (
+        live.data["text/plain"]
+        == "Dashboard(Config(n_layers=3, norm_placement='post', residual='deepnorm'))"
+    )
     assert "application/vnd.jupyter.widget-view+json" not in static.data
     told = static.data["text/html"]
     assert "DeepNorm: 3 layers of width 256" in told
@@ -51,7 +59,11 @@ def test_a_page_that_a_link_opens_is_saved_with_the_design_of_the_link(executed)
 
 @pytest.mark.parametrize("name", [*ex.PRESETS, "gone"])
 def test_a_still_of_every_design_is_small_and_the_same_each_time(name: str) -> None:
-    config = ex.preset(name) if name in ex.PRESETS else ex.Config(norm_placement="none", init_variance=1000.0)
+    config = (
+        ex.preset(name)
+        if name in ex.PRESETS
+        else ex.Config(norm_placement="none", init_variance=1000.0)
+    )
     assert still.page(config) == still.page(config)
     assert len(still.page(config)) < 20_000
 
@@ -66,4 +78,6 @@ def test_a_still_has_pictures_that_need_neither_style_nor_script() -> None:
         assert "depth (layers)" in texts
         assert "lowest" in words
         lines = [node.get("d") or "" for node in root.iter("{http://www.w3.org/2000/svg}path")]
-        assert max(line.count("L") for line in lines) == 24, "a line from the input through all 24 sublayers"
+        assert max(line.count("L") for line in lines) == 24, (
+            "a line from the input through all 24 sublayers"
+        )

@@ -1,4 +1,5 @@
-"""Stories: every step is a link that opens without complaint, and every number it says is measured there."""
+"""Stories: every step is a link that opens without complaint, and every number it says is measured
+there."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ from explorer.measuring import measure
 from explorer.profile import Profile
 
 LINKS = Links(tuple(PANELS))
-STEPS = [(f"{story.name}-{number}", step) for story in STORIES.values() for number, step in enumerate(story.steps, 1)]
+STEPS = [
+    (f"{story.name}-{number}", step)
+    for story in STORIES.values()
+    for number, step in enumerate(story.steps, 1)
+]
 EACH = pytest.mark.parametrize("step", [step for _, step in STEPS], ids=[name for name, _ in STEPS])
 
 
@@ -62,7 +67,8 @@ def furthest(profile: Profile, other: Config) -> float:
 PLAIN = Config()
 GPT2 = config_of(STORIES["gpt2_llama"].steps[0])
 Claim = tuple[str, float, Callable[[Profile], float], float]
-"""The words, the value that they claim, what it is of the step's profile, and the relative tolerance."""
+"""The words, the value that they claim, what it is of the step's profile, and the relative
+tolerance."""
 
 CLAIMS: dict[str, list[Claim]] = {
     "root_d-1": [
@@ -89,7 +95,12 @@ CLAIMS: dict[str, list[Claim]] = {
     "warmup-2": [
         ("layer 12", 12, lambda p: p.config.n_layers, 0),
         ("0.10 of the last layer's at the input", 0.10, gradient, 0.05),
-        ("0.03 in between", 0.03, lambda p: min(p.stream("activation_gradient")[1].mean(axis=0)), 0.1),
+        (
+            "0.03 in between",
+            0.03,
+            lambda p: min(p.stream("activation_gradient")[1].mean(axis=0)),
+            0.1,
+        ),
     ],
     "warmup-3": [
         ("is 0.999", 0.999, lambda p: end(p, "token_correlation", -1), 5e-4),
@@ -102,15 +113,20 @@ CLAIMS: dict[str, list[Claim]] = {
     ],
     "warmup-5": [],
     "thousand-1": [
-        ("1000 layers", 1000, lambda p: p.config.n_layers, 0), ("32 wide", 32, lambda p: p.config.d_model, 0),
+        ("1000 layers", 1000, lambda p: p.config.n_layers, 0),
+        ("32 wide", 32, lambda p: p.config.d_model, 0),
         ("2000 branches", 2000, lambda p: 2 * p.config.n_layers, 0),
         ("about 2,200", 2200, lambda p: end(p, "second_moment", -1), 0.05),
     ],
     "thousand-2": [
         ("From layer 69 on", 69, lambda p: p.first_nonfinite.layer, 0),
         ("before layer 100", 1, lambda p: p.first_nonfinite.layer < 100, 0),
-        ("about 2,200", 2200, lambda p: end(measured(p.config.replace(norm_placement="pre")), "second_moment", -1),
-         0.05),
+        (
+            "about 2,200",
+            2200,
+            lambda p: end(measured(p.config.replace(norm_placement="pre")), "second_moment", -1),
+            0.05,
+        ),
     ],
     "thousand-3": [
         ("by 6.69", 6.69, lambda p: (2 * p.config.n_layers) ** 0.25, 1e-3),
@@ -127,7 +143,12 @@ CLAIMS: dict[str, list[Claim]] = {
         ("dots lie on dots", 0, lambda p: furthest(p, PLAIN) > 1e-3, 0),
     ],
     "mup-2": [
-        ("16 times smaller", 16, lambda p: matrix_gradient(measured(PLAIN)) / matrix_gradient(p), 1e-3),
+        (
+            "16 times smaller",
+            16,
+            lambda p: matrix_gradient(measured(PLAIN)) / matrix_gradient(p),
+            1e-3,
+        ),
         ("divides by 16", 16, lambda p: p.config.d_model**0.5, 0),
     ],
     "mup-3": [],
@@ -142,10 +163,20 @@ CLAIMS: dict[str, list[Claim]] = {
         ("N(0, 0.02²)", 1, lambda p: p.config.scale_rule == "bert", 0),
         ("of 0.0084", 0.0084, lambda p: end(measured(GPT2), "second_moment", -1), 0.01),
         ("to 0.23", 0.23, lambda p: end(p, "second_moment", -1), 0.03),
-        ("27 times", 27, lambda p: end(p, "second_moment", -1) / end(measured(GPT2), "second_moment", -1), 0.03),
+        (
+            "27 times",
+            27,
+            lambda p: end(p, "second_moment", -1) / end(measured(GPT2), "second_moment", -1),
+            0.03,
+        ),
     ],
     "gpt2_llama-4": [
-        ("Llama 3", 1, lambda p: p.config.mlp == "gated" and p.config.n_kv_heads < p.config.n_heads, 0),
+        (
+            "Llama 3",
+            1,
+            lambda p: p.config.mlp == "gated" and p.config.n_kv_heads < p.config.n_heads,
+            0,
+        ),
         ("of 0.87", 0.87, lambda p: end(p, "token_correlation", -1), 0.01),
         ("after 12 layers", 12, lambda p: p.config.n_layers, 0),
         ("has 0.29", 0.29, lambda p: end(measured(GPT2), "token_correlation", -1), 0.02),
@@ -168,7 +199,9 @@ def test_what_a_step_claims_is_measured_there(name: str, step: Step) -> None:
     for claim, value, found, tolerance in CLAIMS[name]:
         assert claim in words
         profile = measured(config_of(step))
-        assert found(profile) == pytest.approx(value, rel=tolerance, abs=1e-12), f"{claim}: {found(profile)}"
+        assert found(profile) == pytest.approx(value, rel=tolerance, abs=1e-12), (
+            f"{claim}: {found(profile)}"
+        )
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS, ids=[name for name, _ in STEPS])
@@ -194,7 +227,10 @@ def test_what_to_look_at_is_on_the_page_that_opens(step: Step) -> None:
 
 def test_stories_are_short_and_at_least_three_ask_something() -> None:
     assert [story.title for story in STORIES.values()] == [
-        "The forgotten √d", "Why deep Post-LN needs warm-up", "A thousand layers", "Same function, other training (μP)",
+        "The forgotten √d",
+        "Why deep Post-LN needs warm-up",
+        "A thousand layers",
+        "Same function, other training (μP)",
         "From GPT-2 to Llama",
     ]
     asked = [step.question for story in STORIES.values() for step in story.steps if step.question]
@@ -211,7 +247,11 @@ def test_a_question_has_its_answer_within_its_axis(step: Step) -> None:
     elif question is not None:
         values = measured(config_of(step))
         row = question.statistic
-        held = values.stream(row.name)[1] if row.on_stream else np.median(values[row.name], axis=(0, 2))
+        held = (
+            values.stream(row.name)[1]
+            if row.on_stream
+            else np.median(values[row.name], axis=(0, 2))
+        )
         low, high = question.extent
         held = np.log10(held) if row.log else held
         assert low < np.min(held) <= np.max(held) < high

@@ -1,4 +1,5 @@
-"""Sweeping a slider without a browser: clicks in, lines and dots out, through the real theory and the real model."""
+"""Sweeping a slider without a browser: clicks in, lines and dots out, through the real theory and
+the real model."""
 
 from __future__ import annotations
 
@@ -36,8 +37,11 @@ TINY = SMALL.replace(n_seeds=1, n_ctx=4)
 
 
 @pytest.fixture
-def measured_by(monkeypatch: pytest.MonkeyPatch, open_panel: Open) -> Callable[[Callable[..., Profile]], Page]:
+def measured_by(
+    monkeypatch: pytest.MonkeyPatch, open_panel: Open
+) -> Callable[[Callable[..., Profile]], Page]:
     """Opens a page whose panel and sweep both measure by some function."""
+
     def opens(function: Callable[..., Profile]) -> Page:
         monkeypatch.setattr(importlib.import_module("explorer.measuring"), "measure", function)
         monkeypatch.setattr(card, "Outside", lambda **_: Here())
@@ -56,7 +60,11 @@ def send(page: Page, message: object) -> None:
 
 def traces(page: Page) -> dict[str, dict[str, Any]]:
     sweep = page.panel.sweep
-    return {trace["name"]: trace for trace in sweep.chart.figure.get("data", [])} if sweep.field else {}
+    return (
+        {trace["name"]: trace for trace in sweep.chart.figure.get("data", [])}
+        if sweep.field
+        else {}
+    )
 
 
 def measured(page: Page, name: str = "measured") -> dict[float, float]:
@@ -69,7 +77,11 @@ def complete(page: Page) -> bool:
     """Whether every dot of the sweep that the controls ask for is there, or said to be missing."""
     with LOCK:
         sweep = page.panel.sweep
-        return bool(sweep.field and traces(page)) and not sweep.chart.stale and sweep.bar.progress == ""
+        return (
+            bool(sweep.field and traces(page))
+            and not sweep.chart.stale
+            and sweep.bar.progress == ""
+        )
 
 
 def swept(page: Page, field: str) -> Page:
@@ -101,7 +113,11 @@ def test_designs_that_differ_in_the_swept_field_alone_have_the_same_sweep() -> N
         own = anchored(TINY, field)
         assert own.model_dump(exclude={field}) == TINY.model_dump(exclude={field})
         assert own == anchored(own, field)
-    assert anchored(TINY.replace(alpha=0.37), "alpha") == anchored(TINY, "alpha") != anchored(TINY, "n_layers")
+    assert (
+        anchored(TINY.replace(alpha=0.37), "alpha")
+        == anchored(TINY, "alpha")
+        != anchored(TINY, "n_layers")
+    )
 
 
 def test_lines_are_predictions_and_dots_measurements_of_the_last_layer(open_panel: Open) -> None:
@@ -110,8 +126,10 @@ def test_lines_are_predictions_and_dots_measurements_of_the_last_layer(open_pane
     x, y = plain(line["x"]), plain(line["y"])
     assert (len(x), len(dots)) == (41, 11)
     assert [x[0], x[-1]] == pytest.approx([1e-3, 1e3])
-    expected = [predict(TINY.replace(init_variance=value))["second_moment", "resid_post"][0, -1]
-                for value in thinned(slider_steps(sliders(Config)["init_variance"]), 41)]
+    expected = [
+        predict(TINY.replace(init_variance=value))["second_moment", "resid_post"][0, -1]
+        for value in thinned(slider_steps(sliders(Config)["init_variance"]), 41)
+    ]
     np.testing.assert_allclose(y, expected, rtol=1e-5)
     for value, q in dots.items():
         assert q == pytest.approx(last(TINY.replace(init_variance=float(f"{value:.6g}"))), rel=1e-4)
@@ -130,10 +148,13 @@ def test_a_refused_value_is_a_gap_with_its_reason(open_panel: Open) -> None:
     gaps = np.isnan(plain(traces(page)["predicted"]["y"]))
     assert plain(traces(page)["predicted"]["x"])[gaps].tolist() == [32, 64]
     assert page.panel.sweep.bar.notes == [
-        "Left out at heads 32, 64: Width must be divisible by Heads; got 16 and 32."]
+        "Left out at heads 32, 64: Width must be divisible by Heads; got 16 and 32."
+    ]
 
 
-def test_the_swept_slider_moves_the_mark_alone_and_others_take_the_sweep_along(measured_by: Measured) -> None:
+def test_the_swept_slider_moves_the_mark_alone_and_others_take_the_sweep_along(
+    measured_by: Measured,
+) -> None:
     asked: Counter[Config] = Counter()
 
     def counted(config: Config, *rest: Any, **others: Any) -> Profile:
@@ -155,13 +176,34 @@ def test_the_swept_slider_moves_the_mark_alone_and_others_take_the_sweep_along(m
     assert asked[TINY.replace(alpha=4.0)] == 1, "kept"
 
 
-def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(open_panel: Open) -> None:
+def test_a_click_on_a_dot_sets_the_slider_and_another_message_does_nothing(
+    open_panel: Open,
+) -> None:
     config = TINY.replace(init_variance=2.0)  # of which no message is a value
     page = swept(open_panel(config, predict=predict), "init_variance")
     sweep = page.panel.sweep
-    for nonsense in (None, "pick", [], ["pick"], ["pick", "1"], ["pick", None], ["pick", True], ["pick", math.nan],
-                     ["pick", math.inf], ["pick", -1], ["pick", 1e9], ["pick", [1]], ["sweep"], ["sweep", 3], {},
-                     ["sweep", "norm"], ["sweep", "seed"], ["sweep", "<b>"], ["close"], ["sweep", "alpha", 1]):
+    for nonsense in (
+        None,
+        "pick",
+        [],
+        ["pick"],
+        ["pick", "1"],
+        ["pick", None],
+        ["pick", True],
+        ["pick", math.nan],
+        ["pick", math.inf],
+        ["pick", -1],
+        ["pick", 1e9],
+        ["pick", [1]],
+        ["sweep"],
+        ["sweep", 3],
+        {},
+        ["sweep", "norm"],
+        ["sweep", "seed"],
+        ["sweep", "<b>"],
+        ["close"],
+        ["sweep", "alpha", 1],
+    ):
         sweep.chart.handle(nonsense, [])
         sweep.bar.handle(nonsense, [])
         send(page, nonsense)
@@ -194,8 +236,14 @@ def test_closing_ends_the_thread_and_a_second_press_closes(open_panel: Open) -> 
 
 
 def test_the_panel_goes_first(measured_by: Measured) -> None:
-    """While it measures, no dot is begun; a dot that is being measured is abandoned and done again."""
-    may_end, dot_begun, held, log = threading.Event(), threading.Event(), TINY.replace(n_layers=3), []
+    """While it measures, no dot is begun; a dot that is being measured is abandoned and done
+    again."""
+    may_end, dot_begun, held, log = (
+        threading.Event(),
+        threading.Event(),
+        TINY.replace(n_layers=3),
+        [],
+    )
 
     def slow(config: Config, stop: Any, *rest: Any, **others: Any) -> Profile:
         log.append(config)
@@ -214,13 +262,17 @@ def test_the_panel_goes_first(measured_by: Measured) -> None:
     assert dot_begun.wait(WAIT)
     page.set(n_layers=3)
     assert page.comes(lambda: held in log and not page.panel.sweep.chart.stale)
-    assert log == [TINY, TINY.replace(alpha=0.0), held], "the line of the next sweep is there, and no dot"
+    assert log == [TINY, TINY.replace(alpha=0.0), held], (
+        "the line of the next sweep is there, and no dot"
+    )
     assert measured(page) == {}
     may_end.set()
     assert page.comes(lambda: complete(page))
     assert len(measured(page)) == 11
     page.set(n_layers=2)
-    assert page.comes(lambda: complete(page) and measured(page).get(0.0) == pytest.approx(1.0, abs=0.5))
+    assert page.comes(
+        lambda: complete(page) and measured(page).get(0.0) == pytest.approx(1.0, abs=0.5)
+    )
     assert log.count(TINY.replace(alpha=0.0)) == 2, "abandoned once"
 
 
@@ -247,9 +299,14 @@ def test_a_dot_makes_way_for_the_panel_and_is_done_again(measured_by: Measured) 
     assert page.panel.sweep.bar.notes == []
 
 
-@pytest.mark.parametrize(("limit", "value", "words"), [
-    ("LONGEST", -1.0, "takes over -1 s"), ("MOST_BYTES", 0.0, "needs 0.3 GB of memory"),
-    ("machine_memory", lambda: 0.0, "needs 0.3 GB of memory")])
+@pytest.mark.parametrize(
+    ("limit", "value", "words"),
+    [
+        ("LONGEST", -1.0, "takes over -1 s"),
+        ("MOST_BYTES", 0.0, "needs 0.3 GB of memory"),
+        ("machine_memory", lambda: 0.0, "needs 0.3 GB of memory"),
+    ],
+)
 def test_points_that_cost_too_much_are_left_out_with_a_note(
     open_panel: Open, monkeypatch: pytest.MonkeyPatch, limit: str, value: Any, words: str
 ) -> None:
@@ -297,9 +354,13 @@ def test_a_sweep_is_part_of_the_record(open_panel: Open) -> None:
     assert other.comes(lambda: complete(other) and len(measured(other)) == 11)
 
 
-@pytest.mark.parametrize(("sweep", "text"), [
-    (("alpha", "second_moment"), "alpha"), (("n_layers", "logit_std"), "n_layers:logit_std"),
-])
+@pytest.mark.parametrize(
+    ("sweep", "text"),
+    [
+        (("alpha", "second_moment"), "alpha"),
+        (("n_layers", "logit_std"), "n_layers:logit_std"),
+    ],
+)
 def test_a_link_carries_the_sweep(sweep: tuple[str, str], text: str) -> None:
     assert list(write_explore(ExplorePart(sweep=sweep))) == [("sweep", text)]
     assert read_explore(Params(f"?sweep={text}")).sweep == sweep

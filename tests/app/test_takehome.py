@@ -45,7 +45,8 @@ open_race = pytest.fixture(name="open_race")(raced)
 
 
 def pinned(page: Page) -> None:
-    """The panel with a pin that is called like a formula, and another design in the controls, both measured."""
+    """The panel with a pin that is called like a formula, and another design in the controls, both
+    measured."""
     page.until("idle")
     page.panel.comparison.box.handle(["pin"], [])
     page.panel.comparison.box.handle(["name", 1, "=1+1"], [])
@@ -58,10 +59,16 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
     pinned(page)
     left = script(page.panel.home)
     assert list(left["pins"]) == ["=1+1"]
-    for chart, profile in (("second_moment", left["measured"]), ("token_correlation", left["measured"])):
+    for chart, profile in (
+        ("second_moment", left["measured"]),
+        ("token_correlation", left["measured"]),
+    ):
         values = profile.stream(chart)[1].mean(axis=0).astype(np.float32)
-        dots = [trace for trace in page.panel.charts[chart].figure["data"] if trace["mode"] == "markers"][-1]
-        # the page waits for the first seed, so its others share a pass: equal to float32's rounding, see `together`
+        dots = [
+            trace for trace in page.panel.charts[chart].figure["data"] if trace["mode"] == "markers"
+        ][-1]
+        # the page waits for the first seed, so its others share a pass: equal to float32's
+        # rounding, see `together`
         assert unpacked(dots["y"]) == pytest.approx(values.tolist(), rel=1e-5)
 
 
@@ -86,7 +93,9 @@ def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -
         for profile in (as_the_page(config), ex.predict(config)):
             of_it = found[(found.design == name) & (found.origin == profile.origin)]
             frame = profile.frame()
-            assert of_it.value.tolist() == pytest.approx(frame.value.tolist(), rel=1e-15, abs=0, nan_ok=True), name
+            assert of_it.value.tolist() == pytest.approx(
+                frame.value.tolist(), rel=1e-15, abs=0, nan_ok=True
+            ), name
             assert of_it.statistic.tolist() == frame.statistic.tolist()
 
 
@@ -101,7 +110,12 @@ def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> No
 
 def test_the_torch_code_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
-    assert [row["label"] for row in page.panel.home.rows] == ["Python", "Torch module", "Numbers (CSV)", "BibTeX"]
+    assert [row["label"] for row in page.panel.home.rows] == [
+        "Python",
+        "Torch module",
+        "Numbers (CSV)",
+        "BibTeX",
+    ]
     press(page.panel.home, "show", "Torch module")
     assert page.panel.home.text == torch_code(page.panel.controls.config)
 
@@ -112,8 +126,10 @@ def test_a_design_that_cannot_be_a_torch_code_is_refused_in_words(open_panel: An
     for verb in ("show", "save"):
         assert press(page.panel.home, verb, "Torch module") == []
         assert page.panel.home.refused
-        assert page.panel.home.note == ("Refused: Stream must be one or parallel to be written as torch, because the "
-                                        "file has one residual stream; got Stream = hyper.")
+        assert page.panel.home.note == (
+            "Refused: Stream must be one or parallel to be written as torch, because the "
+            "file has one residual stream; got Stream = hyper."
+        )
 
 
 def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:
@@ -126,7 +142,16 @@ def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> N
     page.set(n_layers=3)
     page.until("idle")
     assert (fold.reading, fold.text) == (-1, "")
-    for message in (["show", 9], ["save", -1], ["show", "0"], ["read", 0], [], None, "save", {"save": 0}):
+    for message in (
+        ["show", 9],
+        ["save", -1],
+        ["show", "0"],
+        ["read", 0],
+        [],
+        None,
+        "save",
+        {"save": 0},
+    ):
         fold.handle(message, [])
     assert fold.reading == -1
 
@@ -142,7 +167,9 @@ def test_numbers_that_are_not_there_are_refused_in_words(open_panel: Any) -> Non
     assert page.panel.home.note == "Refused: numbers must be there to be saved; got none yet."
 
 
-def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(open_race: Open) -> None:
+def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(
+    open_race: Open,
+) -> None:
     page = open_race(steps=2, every=1)
     press(page.panel.home, "show", "Python")
     before = page.panel.home.text
@@ -160,15 +187,27 @@ def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(op
 
 def test_a_chart_is_sent_as_a_page_and_as_a_table() -> None:
     chart = Chart(title="Gradient ∂L/∂W", caption="Flat: <b>even</b>.")
-    chart.show(go.Figure({"data": [{"type": "scatter", "mode": "markers", "x": [1, 2], "y": [3, 4], "name": "a"}]}))
+    chart.show(
+        go.Figure(
+            {
+                "data": [
+                    {"type": "scatter", "mode": "markers", "x": [1, 2], "y": [3, 4], "name": "a"}
+                ]
+            }
+        )
+    )
     sent = handed(chart, "html", "csv", "png", None, ["csv"], 3)
-    assert [about for about, _ in sent] == [{"file": "gradient-l-w.csv", "media": "text/csv"},
-                                            {"file": "gradient-l-w.html", "media": "text/html"}], "in parts: after"
+    assert [about for about, _ in sent] == [
+        {"file": "gradient-l-w.csv", "media": "text/csv"},
+        {"file": "gradient-l-w.html", "media": "text/html"},
+    ], "in parts: after"
     assert b"&lt;b&gt;even" in sent[1][1]
     assert sent[0][1] == b"series,kind,x,y\r\na,measured,1,3\r\na,measured,2,4\r\n"
 
 
-def test_of_files_on_their_way_the_oldest_is_given_up_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_files_on_their_way_the_oldest_is_given_up_for_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A browser that has gone never asks for the rest of a file, and would keep it here."""
     sent: list[dict[str, Any]] = []
     owner = Part()
@@ -179,4 +218,6 @@ def test_of_files_on_their_way_the_oldest_is_given_up_for_a_new_one(monkeypatch:
     assert [about["left"] for about in begun] == [1] * (AT_ONCE + 1)
     for about in begun:
         owner.handle(["more", about["number"], 1])
-    assert [about["file"] for about in sent] == [f"{number}.bin" for number in range(1, AT_ONCE + 1)]
+    assert [about["file"] for about in sent] == [
+        f"{number}.bin" for number in range(1, AT_ONCE + 1)
+    ]

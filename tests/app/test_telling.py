@@ -1,4 +1,5 @@
-"""A story on the page without a browser: its steps, its record, undo, and questions that withhold their answer."""
+"""A story on the page without a browser: its steps, its record, undo, and questions that withhold
+their answer."""
 
 from __future__ import annotations
 
@@ -104,7 +105,9 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
     assert visit.page.page.story == ("root_d", 2)
     assert visit.strip.step["look"] == "Attention entropy"
-    assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell.classes] == [ENTROPY]
+    assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell.classes] == [
+        ENTROPY
+    ]
     for _ in range(9):
         visit.press("next")
     assert visit.page.page.story == ("root_d", 4)  # there are no more
@@ -119,7 +122,10 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
 def test_a_small_picture_is_framed_with_its_grid_and_a_large_chart_alone(visit: Visit) -> None:
     """A small picture is drawn large only where its grid is marked, too."""
     framed = {}
-    for link, look in (("?story=root_d&step=2", ENTROPY), ("?story=warmup&step=1", "gradient_by_layer")):
+    for link, look in (
+        ("?story=root_d&step=2", ENTROPY),
+        ("?story=warmup&step=1", "gradient_by_layer"),
+    ):
         visit.page.open_link(link)
         cell = visit.explore.cells[look]
         grid = box_of(cell, visit.explore)
@@ -161,11 +167,17 @@ def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
 
 
 REFUSED = [
-    ("?story=nobody", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got 'nobody'"),
+    (
+        "?story=nobody",
+        "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got 'nobody'",
+    ),
     ("?story=root_d&step=5", "step must be a whole number between 1 and 4; got 5"),
     ("?story=root_d&step=0", "step must be a whole number between 1 and 4; got 0"),
     ("?story=root_d&step=two", "step must be a whole number between 1 and 4; got 'two'"),
-    ("?story=<b>x</b>&step=1", "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got '<b>x</b>'"),
+    (
+        "?story=<b>x</b>&step=1",
+        "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got '<b>x</b>'",
+    ),
 ]
 
 
@@ -176,8 +188,23 @@ def test_what_is_no_story_is_a_sentence(visit: Visit) -> None:
 
 
 NONSENSE: list[Any] = [
-    None, 3, "next", [], ["tell"], ["tell", "nobody"], ["tell", ["root_d"]], ["tell", {}], ["story", 1], ["next"],
-    ["back"], ["reveal"], ["reveal", [0.5] * 6], ["skip"], ["cards", "yes"], ["leave"], {"tell": "root_d"},
+    None,
+    3,
+    "next",
+    [],
+    ["tell"],
+    ["tell", "nobody"],
+    ["tell", ["root_d"]],
+    ["tell", {}],
+    ["story", 1],
+    ["next"],
+    ["back"],
+    ["reveal"],
+    ["reveal", [0.5] * 6],
+    ["skip"],
+    ["cards", "yes"],
+    ["leave"],
+    {"tell": "root_d"},
 ]
 
 
@@ -194,7 +221,9 @@ def test_a_question_withholds_the_chart_and_the_verdict(asked: Visit) -> None:
         assert asked.traces() == ["uniform", "one-hot"]
         chart = asked.explore.charts[ENTROPY]
         assert "Withheld" in chart.description
-        assert "easured" not in json.dumps([chart.figure, chart.description, chart.caption], default=str)
+        assert "easured" not in json.dumps(
+            [chart.figure, chart.description, chart.caption], default=str
+        )
         assert chart.badge == ""
         assert [finding["severity"] for finding in asked.explore.verdict.findings] == ["withheld"]
         for name, other in asked.explore.charts.items():
@@ -204,7 +233,8 @@ def test_a_question_withholds_the_chart_and_the_verdict(asked: Visit) -> None:
 
 
 def test_a_question_withholds_its_design_from_the_table_too(visit: Visit) -> None:
-    """Beside a pinned design there is a table of end values: measured, predicted, and the verdict."""
+    """Beside a pinned design there is a table of end values: measured, predicted, and the
+    verdict."""
     visit.page.open_link("?story=gpt2_llama&step=3&n_layers=2&d_model=16&pin=gpt2")
     visit.measured()
     table = visit.explore.comparison.table
@@ -213,7 +243,9 @@ def test_a_question_withholds_its_design_from_the_table_too(visit: Visit) -> Non
     assert {(cell["text"], cell["theory"]) for cell, _ in values} == {(WITHHELD, "")}
     visit.press("skip")
     visit.measured()
-    assert not any(row["cells"][0]["text"] == WITHHELD for group in table.groups for row in group["rows"])
+    assert not any(
+        row["cells"][0]["text"] == WITHHELD for group in table.groups for row in group["rows"]
+    )
 
 
 def test_a_line_is_drawn_and_told_how_near_it_was(asked: Visit) -> None:
@@ -259,7 +291,9 @@ def test_an_answer_is_chosen(visit: Visit) -> None:
     visit.press("reveal", 3)
     assert visit.strip.step["said"].startswith("An answer must be one of 3")
     visit.press("reveal", 0)
-    assert visit.strip.step["said"].startswith("Not so. The right answer: it stops being finite before layer 100.")
+    assert visit.strip.step["said"].startswith(
+        "Not so. The right answer: it stops being finite before layer 100."
+    )
     assert "ot finite from layer 69" in visit.explore.status.text
 
 

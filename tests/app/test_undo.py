@@ -38,7 +38,12 @@ def test_other_fields_and_later_changes_are_steps_of_their_own() -> None:
     clock.now += QUIET
     undo.note(page(n_layers=2, alpha=0.6))
     undo.note(page(n_layers=2, alpha=0.6))
-    assert [undo.back() for _ in range(4)] == [page(n_layers=2, alpha=0.5), page(n_layers=2), page(), page()]
+    assert [undo.back() for _ in range(4)] == [
+        page(n_layers=2, alpha=0.5),
+        page(n_layers=2),
+        page(),
+        page(),
+    ]
 
 
 def test_a_change_after_a_step_back_forgets_what_came_after() -> None:

@@ -22,19 +22,36 @@ def page() -> Iterator[Dashboard]:
 
 
 def fields(page: Dashboard) -> list[str]:
-    return [field["name"] for section in page.panels["explore"].controls.sections for field in section["fields"]]
+    return [
+        field["name"]
+        for section in page.panels["explore"].controls.sections
+        for field in section["fields"]
+    ]
 
 
 def test_controls_panels_and_charts_are_hidden(page: Dashboard) -> None:
     everything = fields(page)
-    assert page.open_link("?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3") == []
+    assert (
+        page.open_link(
+            "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3"
+        )
+        == []
+    )
     explore = page.panels["explore"]
     assert fields(page) == ["n_layers", "norm_placement"]
     assert explore.named_designs.hidden
-    assert [name for name, cell in explore.cells.items() if not cell.hidden] == ["attention_entropy"]
-    assert [title for index, title in enumerate(page.header.tabs) if index not in page.header.hidden_tabs] == [
-        "Explore", "Race"]
-    assert page.link == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3&v=1"
+    assert [name for name, cell in explore.cells.items() if not cell.hidden] == [
+        "attention_entropy"
+    ]
+    assert [
+        title
+        for index, title in enumerate(page.header.tabs)
+        if index not in page.header.hidden_tabs
+    ] == ["Explore", "Race"]
+    assert (
+        page.link
+        == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3&v=1"
+    )
     page.open_link("")
     assert fields(page) == everything
     assert page.header.hidden_tabs == []
@@ -79,7 +96,9 @@ def test_a_remedy_that_moves_a_hidden_control_is_not_offered(page: Dashboard) ->
 
 def test_names_of_parts_that_there_are_not_are_said() -> None:
     assert parse({}, ["one"], embed=False) == (WHOLE, [])
-    view, sentences = parse({"show": ["n_layers", "x"], "panels": ["one", "two"]}, ["one"], embed=True)
+    view, sentences = parse(
+        {"show": ["n_layers", "x"], "panels": ["one", "two"]}, ["one"], embed=True
+    )
     assert view == View(show=("n_layers",), panels=("one",), embed=True)
     assert sentences[1:] == ["panels: 'two' is not one of one"]
     assert list(write(view)) == [("show", "n_layers"), ("panels", "one"), ("embed", "1")]

@@ -34,15 +34,22 @@ class Bench:
         self.fractions: list[tuple[object, float]] = []
         self.reported = threading.Condition()
         self.worker: Worker[object, object] = Worker(
-            self.work, self.keep, self.keep_failure, self.keep_fraction,
-            capacity=capacity, progress_every=0.0, hold=hold,
+            self.work,
+            self.keep,
+            self.keep_failure,
+            self.keep_fraction,
+            capacity=capacity,
+            progress_every=0.0,
+            hold=hold,
         )
 
     def gate(self, job: object) -> None:
         self.gates[job] = threading.Event()
         self.started[job] = threading.Event()
 
-    def work(self, job: object, stop: Callable[[], bool], progress: Callable[[float], None]) -> object:
+    def work(
+        self, job: object, stop: Callable[[], bool], progress: Callable[[float], None]
+    ) -> object:
         if job in ("broken", "broken twice"):
             raise ZeroDivisionError("no such thing")
         if job in self.gates:
@@ -97,7 +104,11 @@ def test_newest_job_wins_and_the_stale_one_is_abandoned_unreported(bench: Bench)
     assert bench.started["old"].wait(WAIT)
     bench.worker.submit("new")
     bench.settle(lambda: len(bench.results) == 1)
-    assert (bench.abandoned, bench.results, bench.failures) == (["old"], [("new", "result of new")], [])
+    assert (bench.abandoned, bench.results, bench.failures) == (
+        ["old"],
+        [("new", "result of new")],
+        [],
+    )
 
 
 def test_forty_jobs_behind_a_busy_worker_cost_one_more_computation(bench: Bench) -> None:
@@ -112,7 +123,9 @@ def test_forty_jobs_behind_a_busy_worker_cost_one_more_computation(bench: Bench)
     assert bench.worker.computations == 2
 
 
-def test_the_newest_job_alone_is_done_when_nothing_holds_it_any_more_be_its_result_known_or_not() -> None:
+def test_the_newest_job_alone_is_done_when_nothing_holds_it_any_more_be_its_result_known_or_not() -> (
+    None
+):
     held = threading.Event()
     asked = threading.Semaphore(0)
     bench = Bench(hold=lambda: asked.release() or held.is_set())  # type: ignore[func-returns-value]
@@ -148,13 +161,18 @@ def test_least_recently_used_result_is_dropped() -> None:
         bench.worker.submit(job)
         bench.settle(lambda count=count: len(bench.results) == count)
     bench.worker.close()
-    assert bench.worker.computations == 4  # a, b, c, and b again: c pushed it out, a had been asked for since
+    assert (
+        bench.worker.computations == 4
+    )  # a, b, c, and b again: c pushed it out, a had been asked for since
 
 
-@pytest.mark.parametrize(("job", "message"), [
-    ("broken", "ZeroDivisionError: no such thing"),
-    ("unshowable", "LookupError: the figure could not be drawn"),
-])
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("broken", "ZeroDivisionError: no such thing"),
+        ("unshowable", "LookupError: the figure could not be drawn"),
+    ],
+)
 def test_an_exception_is_told_by_class_and_message_and_the_next_job_works(
     bench: Bench, job: str, message: str
 ) -> None:
@@ -188,10 +206,16 @@ def test_cancel_abandons_without_a_report_and_the_next_job_works(bench: Bench) -
     bench.worker.submit()
     bench.worker.submit("next")
     bench.settle(lambda: len(bench.results) == 1)
-    assert (bench.abandoned, bench.results, bench.failures) == (["long"], [("next", "result of next")], [])
+    assert (bench.abandoned, bench.results, bench.failures) == (
+        ["long"],
+        [("next", "result of next")],
+        [],
+    )
 
 
-def test_jobs_are_done_in_their_order_and_the_first_goes_on_while_it_stays_first(bench: Bench) -> None:
+def test_jobs_are_done_in_their_order_and_the_first_goes_on_while_it_stays_first(
+    bench: Bench,
+) -> None:
     bench.gate("long")
     bench.worker.submit("long", "dropped")
     assert bench.started["long"].wait(WAIT)
@@ -233,8 +257,11 @@ def test_progress_is_reported_seldom() -> None:
             progress(step / 1000)
 
     worker: Worker[int, None] = Worker(
-        work, lambda job, result: done.set(), lambda job, message: None,
-        lambda job, fraction: fractions.append(fraction), progress_every=1e9,
+        work,
+        lambda job, result: done.set(),
+        lambda job, message: None,
+        lambda job, fraction: fractions.append(fraction),
+        progress_every=1e9,
     )
     worker.submit(1)
     assert done.wait(WAIT)
@@ -251,7 +278,9 @@ def test_everything_is_told_in_the_context_of_whoever_made_the_worker() -> None:
 
     def work(_: str, __: Callable[[], bool], progress: Callable[[float], None]) -> None:
         tell()
-        helper = threading.Thread(target=progress, args=(0.5,))  # as a measurement has one for each seed
+        helper = threading.Thread(
+            target=progress, args=(0.5,)
+        )  # as a measurement has one for each seed
         helper.start()
         helper.join()
 
@@ -269,7 +298,8 @@ def test_everything_is_told_in_the_context_of_whoever_made_the_worker() -> None:
 
 
 def test_large_results_are_kept_up_to_a_number_of_bytes() -> None:
-    """Whole measurements with an attention pattern over a thousand tokens, not numbers by layer only."""
+    """Whole measurements with an attention pattern over a thousand tokens, not numbers by layer
+    only."""
     shown = threading.Semaphore(0)
     worker: Worker[int, np.ndarray] = Worker(
         lambda job, stop, progress: np.zeros(int(MOST_BYTES / 8 * 0.4)),
@@ -280,4 +310,6 @@ def test_large_results_are_kept_up_to_a_number_of_bytes() -> None:
         worker.submit(job)
         assert shown.acquire(timeout=WAIT)
     worker.close()
-    assert worker.computations == 4, "1 was forgotten for 3, then 2 for 1; 2 and 3 were still there when asked again"
+    assert worker.computations == 4, (
+        "1 was forgotten for 3, then 2 for 1; 2 and 3 were still there when asked again"
+    )

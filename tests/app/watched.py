@@ -1,4 +1,5 @@
-"""A live panel without a browser: what a person would do to it, and a way to wait for what it says."""
+"""A live panel without a browser: what a person would do to it, and a way to wait for what it
+says."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Watched(Generic[Panel]):
             assert status.state == state
 
     def comes(self, there: Callable[[], bool]) -> bool:
-        """Waits until something is true that the status line does not tell, and returns whether it is."""
+        """Waits until something is true that the status line does not tell, and returns whether it
+        is."""
         end = time.monotonic() + WAIT
         while not there() and time.monotonic() < end:
             time.sleep(0.01)

@@ -12,7 +12,8 @@ WITHOUT_DRAWINGS = """() => {
     return () => plot.append(drawing);
   });
 }"""
-"""Takes out what plotly has drawn, whose thousands of nodes axe would walk through to leave them out."""
+"""Takes out what plotly has drawn, whose thousands of nodes axe would walk through to leave them
+out."""
 WITH_DRAWINGS = "() => window.drawings.forEach((put_back) => put_back())"
 SHARED = """() => {
   const nodes = [...document.querySelectorAll('.ex-root [id]:not(.ex-chart-plot *)')];
@@ -22,7 +23,8 @@ SHARED = """() => {
   const twice = (names) => names.filter((name, index) => names.indexOf(name) < index);
   return [...twice(nodes.map((node) => node.id)), ...twice([...pairs].map((pair) => pair.split(' ')[0]))];
 }"""
-"""Ids that several nodes have, and names that several groups of radio buttons have. (plotly's own ids are its own.)"""
+"""Ids that several nodes have, and names that several groups of radio buttons have. (plotly's own
+ids are its own.)"""
 RAW = """() => {
   const found = [];
   const walker = document.createTreeWalker(document.querySelector('.ex-root'), NodeFilter.SHOW_TEXT);

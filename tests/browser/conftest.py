@@ -1,9 +1,8 @@
 """Two hosts, one browser: Voilà and JupyterLab, started by the command a person would type.
 
-A page is opened once a host and shared, also by files: each test gets it with every control reset, and leaves the
-controls as it likes. After each test the console must be free of errors, and nothing may have been asked of another
-host.
-"""
+A page is opened once a host and shared, also by files: each test gets it with every control reset,
+and leaves the controls as it likes. After each test the console must be free of errors, and nothing
+may have been asked of another host."""
 
 from __future__ import annotations
 
@@ -30,27 +29,39 @@ from explorer.serve import notebooks
 from .dashboard import PATIENCE, Dashboard
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-UNSEEN = ("--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
-          "HttpsUpgrades,MediaRouter,OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning")
-"""Leaves out two lists of an address bar that nobody sees, which a process of their own would draw for each page. This
-takes the place of playwright's own list, whose rows that matter to a page are the others."""
+UNSEEN = (
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    "HttpsUpgrades,MediaRouter,OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning"
+)
+"""Leaves out two lists of an address bar that nobody sees, which a process of their own would draw
+for each page. This takes the place of playwright's own list, whose rows that matter to a page are
+the others."""
 QUIET = (  # a browser that minds its own business, also where there is no network and no sandbox
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", UNSEEN,
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    UNSEEN,
 )
 SHAKEN = bool(os.environ.get("EXPLORER_SHAKE"))
-"""Whether kernels answer late and every click is held, to see that nothing depends on how soon the page is answered."""
+"""Whether kernels answer late and every click is held, to see that nothing depends on how soon the
+page is answered."""
 HELD = 40
 """Milliseconds of such a click, as a person's are."""
 EVERY = 50
-"""Milliseconds after which a page is asked again what is waited for; at every frame, asking would keep it busy."""
+"""Milliseconds after which a page is asked again what is waited for; at every frame, asking would
+keep it busy."""
 STARTUP = 60
 """Seconds that a server may take to listen."""
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The browser's program; without one these tests are skipped, or fail where they are required."""
+    """The browser's program; without one these tests are skipped, or fail where they are
+    required."""
     for program in PROGRAMS:
         if path := shutil.which(program):
             return path
@@ -83,17 +94,35 @@ def free_port() -> int:
 
 
 def start(
-    arguments: list[str], log: Path, *, port: int, below: str = "", **environment: str,
+    arguments: list[str],
+    log: Path,
+    *,
+    port: int,
+    below: str = "",
+    **environment: str,
 ) -> subprocess.Popen[bytes]:
-    """Runs `explorer …` at a port, below another program where one is named; returns once it listens."""
+    """Runs `explorer …` at a port, below another program where one is named; returns once it
+    listens."""
     at_once = ["--drain-seconds", "0"] if arguments[0] == "serve" else []
-    command = [*below.split(), sys.executable, "-m", "explorer", arguments[0], "--no-browser", "--port", str(port),
-               *at_once, *arguments[1:]]
+    command = [
+        *below.split(),
+        sys.executable,
+        "-m",
+        "explorer",
+        arguments[0],
+        "--no-browser",
+        "--port",
+        str(port),
+        *at_once,
+        *arguments[1:],
+    ]
     if SHAKEN or "EXPLORER_SHAKE" in environment:
         paths = [str(Path(__file__).with_name("shaken")), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment
+        )
     deadline = time.monotonic() + STARTUP
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -109,9 +138,15 @@ def start(
 
 @contextmanager
 def server(
-    arguments: list[str], log: Path, *, port: int = 0, below: str = "", **environment: str,
+    arguments: list[str],
+    log: Path,
+    *,
+    port: int = 0,
+    below: str = "",
+    **environment: str,
 ) -> Iterator[str]:
-    """Runs `explorer …`, at a free port where none is named, until the block ends; gives its address."""
+    """Runs `explorer …`, at a free port where none is named, until the block ends; gives its
+    address."""
     port = port or free_port()
     process = start(arguments, log, port=port, below=below, **environment)
     try:
@@ -140,9 +175,8 @@ def end(server: int) -> None:
 def lent(folder: Path, arguments: list[str], **environment: str) -> Iterator[str]:
     """A server for all processes of a run of tests; gives its address.
 
-    The first process that asks starts it, and the last that leaves ends it: which of them started it is no matter. One
-    that was killed is no user any more.
-    """
+    The first process that asks starts it, and the last that leaves ends it: which of them started
+    it is no matter. One that was killed is no user any more."""
     note, lock = folder / "lent.json", FileLock(folder / "lent.lock")
     with lock:
         if not note.exists():
@@ -156,7 +190,9 @@ def lent(folder: Path, arguments: list[str], **environment: str) -> Iterator[str
     yield f"http://localhost:{known['port']}"
     with lock:
         known = json.loads(note.read_text())
-        known["users"] = [user for user in known["users"] if user != os.getpid() and psutil.pid_exists(user)]
+        known["users"] = [
+            user for user in known["users"] if user != os.getpid() and psutil.pid_exists(user)
+        ]
         note.write_text(json.dumps(known))
         if not known["users"]:
             note.unlink()
@@ -208,7 +244,9 @@ class Laboratory(NamedTuple):
     def fresh(self) -> str:
         """The address of a copy of the page's notebook that nobody has opened."""
         number = len(list((self.folder / "notebooks").glob("explorer*.ipynb")))
-        copy = self.folder / "notebooks" / f"explorer{os.getpid()}-{number}.ipynb"  # other processes copy it as well
+        copy = (
+            self.folder / "notebooks" / f"explorer{os.getpid()}-{number}.ipynb"
+        )  # other processes copy it as well
         shutil.copy(notebooks() / "explorer.ipynb", copy)
         forget_runs(copy)
         return f"{self.address}/lab/tree/{copy.name}"
@@ -216,18 +254,25 @@ class Laboratory(NamedTuple):
 
 @pytest.fixture(scope="session")
 def laboratory(run: Path) -> Iterator[Laboratory]:
-    """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings and memories."""
+    """A JupyterLab on a copy of the notebooks (it saves what it shows), with nobody's settings and
+    memories."""
     folder = run / "lab"
     folder.mkdir(exist_ok=True)
     with FileLock(folder / "copied.lock"):
         if not (folder / "notebooks").exists():
             shutil.copytree(notebooks(), folder / "notebooks")
     homes = {
-        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
     places = {variable: str(folder / name) for variable, name in homes.items()}
-    options = [f"--ServerApp.root_dir={folder}/notebooks", "--allow-root", "--IdentityProvider.token="]
+    options = [
+        f"--ServerApp.root_dir={folder}/notebooks",
+        "--allow-root",
+        "--IdentityProvider.token=",
+    ]
     with lent(folder, ["lab", "--", *options], **places) as address:
         yield Laboratory(address, folder)
 
@@ -243,9 +288,12 @@ def open_in_voila(page: Page, address: str) -> None:
 
 
 def open_in_lab(page: Page, address: str) -> None:
-    """Opens a notebook, without any beside it that was open before; runs the import and the page, by keyboard."""
+    """Opens a notebook, without any beside it that was open before; runs the import and the page,
+    by keyboard."""
     page.goto(f"{address}?reset")
-    page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")  # before, JupyterLab would ask which kernel is meant
+    page.wait_for_selector(
+        "text='Python 3 (ipykernel) | Idle'"
+    )  # before, JupyterLab would ask which kernel is meant
     for number in (1, 2):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
         page.keyboard.press("Shift+Enter")
@@ -263,11 +311,13 @@ HOSTS = {"voila": open_in_voila, "lab": open_in_lab}
 
 
 in_voila = pytest.mark.parametrize("shared", ["voila"], indirect=True)
-"""For what the kernel and the page's own scripts decide, whatever stands around them: it is tried in one host."""
+"""For what the kernel and the page's own scripts decide, whatever stands around them: it is tried
+in one host."""
 
 
 class Pages:
-    """The page in each of its hosts, opened when it is first asked for; in JupyterLab from a notebook of its own.
+    """The page in each of its hosts, opened when it is first asked for; in JupyterLab from a
+    notebook of its own.
 
     (A notebook that is opened again there would find its kernel, and what has run in it.)
     """
@@ -279,7 +329,9 @@ class Pages:
     def get(self, host: str) -> Dashboard:
         if host not in self.opened:
             page = self.browser.new_page(viewport={"width": 1440, "height": 1000})
-            page.add_init_script("performance.setResourceTimingBufferSize(5000)")  # JupyterLab asks for some hundred
+            page.add_init_script(
+                "performance.setResourceTimingBufferSize(5000)"
+            )  # JupyterLab asks for some hundred
             dashboard = Dashboard(page, host)
             HOSTS[host](page, self.addresses[host]())
             dashboard.wait_until_drawn()
@@ -294,7 +346,10 @@ class Pages:
 @pytest.fixture(scope="session")
 def pages(request: pytest.FixtureRequest, browser: Browser, voila: str) -> Iterator[Pages]:
     """JupyterLab is started where a test opens the page in it."""
-    pages = Pages(browser, {"voila": lambda: voila, "lab": lambda: request.getfixturevalue("laboratory").fresh()})
+    pages = Pages(
+        browser,
+        {"voila": lambda: voila, "lab": lambda: request.getfixturevalue("laboratory").fresh()},
+    )
     yield pages
     pages.close()
 

@@ -13,7 +13,11 @@ PATIENCE = 60_000
 """Milliseconds for anything to happen, on a machine that is busy with something else."""
 
 CHARTS = (
-    "Second moment", "Gradient by layer", "Attention entropy", "Token correlation", "Gradient by matrix",
+    "Second moment",
+    "Gradient by layer",
+    "Attention entropy",
+    "Token correlation",
+    "Gradient by matrix",
     "Attention pattern",
 )
 
@@ -22,7 +26,8 @@ ERROR = "[data-mime-type='application/vnd.jupyter.error'], [data-mime-type='appl
 BEFORE = """try {
   localStorage.setItem('transformer-signal-explorer: stories were offered', '1');
 } catch { /* a page without an address */ }"""
-"""What a browser remembers that was here before: it is offered no stories, unless a page is opened as its `first`."""
+"""What a browser remembers that was here before: it is offered no stories, unless a page is opened
+as its `first`."""
 DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn))"
 SETTLED = """(before) => {
   const plots = [...document.querySelectorAll('.ex-chart-plot')];
@@ -36,8 +41,8 @@ SETTLED = """(before) => {
   if (now !== window.calmAt?.drawn) window.calmAt = { drawn: now, since: performance.now() };
   return calm && performance.now() - window.calmAt.since > 200;
 }"""
-"""At rest: something was drawn since (not all charts need be: a change may leave one as it was), nothing is stale,
-and no chart was drawn for 200 ms."""
+"""At rest: something was drawn since (not all charts need be: a change may leave one as it was),
+nothing is stale, and no chart was drawn for 200 ms."""
 STILL = """() => {
   const boxes = [...document.querySelectorAll('.ex-root, .ex-root *')].map((part) => part.getBoundingClientRect());
   const now = boxes.map(({ x, y, right, bottom }) => [x, y, right, bottom]).join();
@@ -45,7 +50,8 @@ STILL = """() => {
   window.stillAt.looks += 1;
   return window.stillAt.looks > 10 && performance.now() - window.stillAt.since > 300;
 }"""
-"""Nothing has moved or grown for 300 ms, in which it was looked at ten times: a browser that is busy looks seldom."""
+"""Nothing has moved or grown for 300 ms, in which it was looked at ten times: a browser that is
+busy looks seldom."""
 DOTS = """(title) => {
   const heading = [...document.querySelectorAll('.ex-chart-title')].find((node) => node.textContent === title);
   const traces = heading.closest('figure').querySelector('.ex-chart-plot')._fullData;
@@ -56,7 +62,8 @@ DOTS = """(title) => {
 
 
 LATE = "[anywidget] Failed to initialize model."
-"""What anywidget says of a widget that took two seconds to load, as any may where the machine is busy."""
+"""What anywidget says of a widget that took two seconds to load, as any may where the machine is
+busy."""
 
 
 def wait_until_still(page: Page) -> None:
@@ -75,7 +82,10 @@ class Dashboard:
         self.complaints: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.on("console", self._hear)
-        page.on("pageerror", lambda error: str(error) == LATE or self.complaints.append(f"uncaught: {error}"))
+        page.on(
+            "pageerror",
+            lambda error: str(error) == LATE or self.complaints.append(f"uncaught: {error}"),
+        )
         page.on("request", self._watch)
         page.on("websocket", lambda socket: self._check(socket.url))
 
@@ -95,7 +105,8 @@ class Dashboard:
         complaints, self.complaints = self.complaints, []
         assert not complaints, "\n".join(complaints)
 
-    # --- reading ------------------------------------------------------------------------------------------------
+    # --- reading
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str | None:
@@ -115,7 +126,8 @@ class Dashboard:
         found: dict[str, Any] = self.page.evaluate(DOTS, title)
         return found
 
-    # --- waiting ------------------------------------------------------------------------------------------------
+    # --- waiting
+    # ----------------------------------------------------------------------------------------------
 
     def wait_until_drawn(self) -> None:
         """Until every chart shows the first measurement."""
@@ -133,7 +145,8 @@ class Dashboard:
     def wait_for_state(self, state: str) -> None:
         self.page.wait_for_selector(f".ex-status[data-state={state}]")
 
-    # --- touching -----------------------------------------------------------------------------------------------
+    # --- touching
+    # ----------------------------------------------------------------------------------------------
 
     def control(self, field: str) -> Locator:
         return self.page.locator(f"[data-field={field}]")
@@ -156,7 +169,8 @@ class Dashboard:
         self.entry(field).press("Tab")
 
     def choose(self, field: str, value: str) -> None:
-        """Picks one value of a choice: from its list, with or without a search, or by clicking its segment."""
+        """Picks one value of a choice: from its list, with or without a search, or by clicking its
+        segment."""
         if (searched := self.control(field).locator("input[role=combobox]")).count():
             searched.click()
             self.control(field).locator(f"[data-value={value}]").click()
@@ -170,8 +184,11 @@ class Dashboard:
     def reset(self) -> None:
         """No design pinned and every control at its default, by the buttons a person has."""
         pins = self.page.locator(".ex-pin:not(.ex-contender)")  # those of a race stay
-        # All in one step: a pin that the test before had just removed may go between a count and a click.
-        pins.locator("[data-verb=remove]").evaluate_all("(buttons) => buttons.forEach((button) => button.click())")
+        # All in one step: a pin that the test before had just removed may go between a count and a
+        # click.
+        pins.locator("[data-verb=remove]").evaluate_all(
+            "(buttons) => buttons.forEach((button) => button.click())"
+        )
         expect(pins).to_have_count(0)
         buttons = self.page.locator(".ex-reset:not(.ex-hidden)")
         while buttons.count():

@@ -50,8 +50,12 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.get_by_role("button", name="Start", exact=True).wait_for()
     page.get_by_role("tab", name=PANELS["yours"].title, exact=True).click()
     page.get_by_text("This is an example").wait_for()
-    page.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
-    page.locator(".ex-more:not([hidden])").evaluate_all("(buttons) => buttons.forEach((button) => button.click())")
+    page.locator("details").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
+    page.locator(".ex-more:not([hidden])").evaluate_all(
+        "(buttons) => buttons.forEach((button) => button.click())"
+    )
     yield page
     visit.must_be_clean()
     page.close()
@@ -98,9 +102,16 @@ def test_bands_in_the_dark_stale_dots_and_the_status_in_forced_colors_are_seen(p
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(CONTRAST) >= light > 1.3
     page.emulate_media(color_scheme="light", forced_colors="active")
-    assert page.locator(".ex-as-title select").evaluate("(list) => getComputedStyle(list).appearance") == "auto"
-    dot, paper = (page.locator(part).filter(visible=True).evaluate("(node) => getComputedStyle(node).backgroundColor")
-                  for part in (".ex-status .ex-mark", ".ex-status"))
+    assert (
+        page.locator(".ex-as-title select").evaluate("(list) => getComputedStyle(list).appearance")
+        == "auto"
+    )
+    dot, paper = (
+        page.locator(part)
+        .filter(visible=True)
+        .evaluate("(node) => getComputedStyle(node).backgroundColor")
+        for part in (".ex-status .ex-mark", ".ex-status")
+    )
     assert dot != paper
     page.emulate_media(forced_colors="none")
     chart = page.locator(".ex-chart").first
@@ -119,7 +130,9 @@ def test_formulas_are_typeset(page: Page) -> None:
     for residual in ("t_fixup", "deepnorm", "scaled_init"):  # whose lines have powers and matrices
         page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
         page.locator("[data-field=residual] select").first.select_option(residual)
-        expect(page.locator("[data-field=residual] .ex-hint").first.locator("sub, sup")).not_to_have_count(0)
+        expect(
+            page.locator("[data-field=residual] .ex-hint").first.locator("sub, sup")
+        ).not_to_have_count(0)
     for path in TABS:
         for title in path:
             page.get_by_role("tab", name=title, exact=True).click()

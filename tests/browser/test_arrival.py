@@ -1,4 +1,5 @@
-"""A page whose controls do not come: it is loaded again, once, and then says why they do not, with a button."""
+"""A page whose controls do not come: it is loaded again, once, and then says why they do not, with
+a button."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def passed_on(route: Route) -> None:
-    """The page as it is, but from a place that the browser does not know: it opens no WebSocket from there."""
+    """The page as it is, but from a place that the browser does not know: it opens no WebSocket
+    from there."""
     route.fulfill(response=route.fetch(timeout=SOON))
 
 
@@ -40,18 +42,33 @@ def cut_off(route: Route) -> None:
 
 
 MISSING: dict[str, tuple[str, Callable[[Route], None], str]] = {
-    "no script": ("**/voila.js", lambda route: route.abort(), "A script of this page did not load."),
+    "no script": (
+        "**/voila.js",
+        lambda route: route.abort(),
+        "A script of this page did not load.",
+    ),
     "half a page": ("/", cut_off, "The page did not load to its end."),
-    "no websocket": ("/", passed_on, "This page could not open a WebSocket to its server. A proxy in between may not"),
+    "no websocket": (
+        "/",
+        passed_on,
+        "This page could not open a WebSocket to its server. A proxy in between may not",
+    ),
 }
 
 
 @pytest.mark.parametrize(("path", "harm", "sentence"), MISSING.values(), ids=MISSING)
 def test_a_page_without_controls_is_loaded_again_and_then_says_why(
-    page: Page, voila: str, path: str, harm: Callable[[Route], None], sentence: str,
+    page: Page,
+    voila: str,
+    path: str,
+    harm: Callable[[Route], None],
+    sentence: str,
 ) -> None:
     loaded: list[str] = []
-    page.on("request", lambda request: loaded.append(request.url) if request.is_navigation_request() else None)
+    page.on(
+        "request",
+        lambda request: loaded.append(request.url) if request.is_navigation_request() else None,
+    )
     where = f"{voila}/" if path == "/" else path
     page.route(where, harm)
     page.goto(voila)
@@ -105,9 +122,12 @@ BRINGS_SCRIPT = """(key) => globalThis[Symbol.for("transformer-signal-explorer")
 
 @pytest.mark.parametrize(("layout", "patience"), [({}, 1000 * LATE), (None, 0), ("IPY_MODEL_1", 0)])
 def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(
-    browser: Browser, layout: object, patience: int,
+    browser: Browser,
+    layout: object,
+    patience: int,
 ) -> None:
-    """As marimo, which loads the script of the widget that is shown and of no other, and has no layouts of widgets."""
+    """As marimo, which loads the script of the widget that is shown and of no other, and has no
+    layouts of widgets."""
     page = browser.new_page()
     page.clock.install()
     page.evaluate(RENDERS, [STUB, layout])
@@ -127,7 +147,8 @@ PAUSE = 5.0
 
 
 class Slow(BaseHTTPRequestHandler):
-    """Sends a page whose configuration comes in two parts, as a busy server or a slow network sends it."""
+    """Sends a page whose configuration comes in two parts, as a busy server or a slow network sends
+    it."""
 
     asked: list[str]
 
@@ -139,10 +160,14 @@ class Slow(BaseHTTPRequestHandler):
         if self.path == "/":
             script = f"<script data-kernels='/api/kernels/'>{SCRIPT.read_text(encoding='utf-8')}</script>"
             body = "<p id='loading'></p><div id='ex-notice' hidden><span></span><button></button></div>"
-            self.wfile.write(f"<body>{body}{script}<script id='jupyter-config-data' type='application/json'>".encode())
+            self.wfile.write(
+                f"<body>{body}{script}<script id='jupyter-config-data' type='application/json'>".encode()
+            )
             self.wfile.flush()
             time.sleep(PAUSE)
-            self.wfile.write(f"{json.dumps({'kernelId': 'ours'})}</script><p data-end></p>".encode())
+            self.wfile.write(
+                f"{json.dumps({'kernelId': 'ours'})}</script><p data-end></p>".encode()
+            )
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""

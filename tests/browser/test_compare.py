@@ -1,4 +1,5 @@
-"""Comparing designs as a person does: pin, move on, look, hide, name, load, remove; and the list of named designs."""
+"""Comparing designs as a person does: pin, move on, look, hide, name, load, remove; and the list of
+named designs."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class Compared:
         self.page.get_by_role("button", name="Pin the current design").click()
 
     def pinned(self, name: str) -> Locator:
-        return self.pins.filter(has=self.page.get_by_label(f"Name of the pinned design {name}", exact=True))
+        return self.pins.filter(
+            has=self.page.get_by_label(f"Name of the pinned design {name}", exact=True)
+        )
 
     def press(self, words: str, name: str) -> None:
         self.pinned(name).get_by_role("button", name=words).click()
@@ -45,9 +48,12 @@ class Compared:
             self.dashboard.choose("preset", name)
 
     def wait_for_hues(self, *hues: str) -> None:
-        """Until every chart over layers has the dots and the lines of these designs and of no others."""
+        """Until every chart over layers has the dots and the lines of these designs and of no
+        others."""
         for title in LAYERED:
-            here = HUES if title == "Gradient by matrix" and len(hues) == 1 else hues  # a design alone: its matrices
+            here = (
+                HUES if title == "Gradient by matrix" and len(hues) == 1 else hues
+            )  # a design alone: its matrices
             wanted = f"(title) => {{ const {{ dots, lines }} = ({COLORS})(title); return [dots, lines].every((found) =>"
             wanted += f" [...new Set(found)].sort().join() === {','.join(sorted(here))!r}); }}"
             self.page.wait_for_function(wanted, arg=title)
@@ -66,7 +72,9 @@ def shallow(compared: Compared) -> Compared:
     return compared
 
 
-def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(compared: Compared) -> None:
+def test_a_pinned_design_stays_on_every_chart_until_it_is_hidden_or_removed(
+    compared: Compared,
+) -> None:
     compared.pin()
     expect(compared.pinned("Pre-LN")).to_contain_text("same as now")
     with compared.dashboard.redrawn():
@@ -103,7 +111,9 @@ def test_six_designs_keep_their_hues_and_a_seventh_is_refused_in_words(shallow: 
     shallow.page.set_viewport_size({"width": 390, "height": 844})
     wait_until_still(shallow.page)
     for box in (shallow.page.locator(".ex-root").first, *shallow.pins.all()):
-        assert box.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0, "six designs fit a telephone"
+        assert box.evaluate("(node) => node.scrollWidth - node.clientWidth") == 0, (
+            "six designs fit a telephone"
+        )
 
 
 def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
@@ -121,7 +131,9 @@ def test_a_pin_is_named_by_keyboard_and_loaded_back(compared: Compared) -> None:
     expect(entry).to_have_value("Where I began")
     entry.fill("   ")
     page.keyboard.press("Enter")
-    expect(page.locator(".ex-pin-said")).to_have_text("A design needs a name; this one keeps “Where I began”.")
+    expect(page.locator(".ex-pin-said")).to_have_text(
+        "A design needs a name; this one keeps “Where I began”."
+    )
     expect(entry).to_have_value("Where I began")
     with compared.dashboard.redrawn():
         compared.dashboard.write("n_layers", "6")
@@ -137,7 +149,9 @@ def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -
     expect(shown).to_have_value("Pre-LN")
     compared.preset("post_ln")
     expect(compared.dashboard.control("norm_placement").locator("select")).to_have_value("post")
-    expect(compared.dashboard.control("preset")).to_contain_text("A norm on each sum · Vaswani et al. 2017")
+    expect(compared.dashboard.control("preset")).to_contain_text(
+        "A norm on each sum · Vaswani et al. 2017"
+    )
     with compared.dashboard.redrawn():
         compared.dashboard.write("init_variance", "2")
     expect(shown).to_have_value("custom")
@@ -162,7 +176,8 @@ FIRST_DOT = """() => {
 
 
 def test_designs_are_compared_in_a_table_and_a_slider_is_swept(shallow: Compared) -> None:
-    """Two pins make a table that scrolls in its card on a telephone; a sweep has dots, and a click on one is a move."""
+    """Two pins make a table that scrolls in its card on a telephone; a sweep has dots, and a click
+    on one is a move."""
     page = shallow.page
     table = page.locator(".ex-compare")
     expect(table).to_be_hidden()
@@ -170,7 +185,9 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(shallow: Compared
     shallow.preset("post_ln")
     shallow.pin()
     shallow.preset("rezero")
-    expect(table.locator("thead th[scope=col]")).to_have_text([re.compile("^ *ReZero now"), " Pre-LN", " Post-LN"])
+    expect(table.locator("thead th[scope=col]")).to_have_text(
+        [re.compile("^ *ReZero now"), " Pre-LN", " Post-LN"]
+    )
     table.locator("summary").click()
     row = table.get_by_role("row", name="Norm placement")
     expect(row.locator("td")).to_have_text(["none", "pre", "post"])

@@ -1,4 +1,5 @@
-"""What one visitor may take of a real server: sockets, memory, kernels, connections; the others still get their pages.
+"""What one visitor may take of a real server: sockets, memory, kernels, connections; the others
+still get their pages.
 
 Each attack is bounded in count and time: a few times what broke a server without limits.
 """
@@ -65,13 +66,28 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
-    """A server of this file's own, with few pages, which end soon and are looked at often; also `explorer.example`.
+    """A server of this file's own, with few pages, which end soon and are looked at often; also
+    `explorer.example`.
 
     Its neighbours reach it, and a network that is not theirs may read its numbers.
     """
-    options = ["--max-pages", str(PAGES), "--preheat", "1", "--allow-host", "explorer.example", "--host", "0.0.0.0",  # noqa: S104
-               "--metrics-from", "198.51.100.0/24", "--drain-seconds", "60"]
-    with server(["serve", *options], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1") as running:
+    options = [
+        "--max-pages",
+        str(PAGES),
+        "--preheat",
+        "1",
+        "--allow-host",
+        "explorer.example",
+        "--host",
+        "0.0.0.0",  # noqa: S104
+        "--metrics-from",
+        "198.51.100.0/24",
+        "--drain-seconds",
+        "60",
+    ]
+    with server(
+        ["serve", *options], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1"
+    ) as running:
         FIRST.append(asked(running, "/health"))
         wait_until(lambda: health(running)["status"] == "ok")
         yield running
@@ -84,8 +100,7 @@ def empty(address: str) -> str:
     while ARRIVED:
         asked(address, f"/voila/api/shutdown/{ARRIVED.pop()}", "POST")
     expected = {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1}
-    wait_until(lambda: health(address).items() >= expected.items(),
-               said=lambda: health(address))
+    wait_until(lambda: health(address).items() >= expected.items(), said=lambda: health(address))
     wait_until(lambda: in_line_count(address) == 0)
     return address
 
@@ -96,11 +111,19 @@ def health(address: str, base: str = "/") -> dict[str, object]:
 
 
 def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
-    (answer, text), = FIRST
+    ((answer, text),) = FIRST
     assert (answer.status, json.loads(text)["status"]) == (503, "starting")
     said = health(address)
-    assert said.pop("tasks_waiting") >= 0  # the kernel that waits for a visitor has its first design measured
-    assert said == {"status": "ok", "pages": 0, "max_pages": PAGES, "waiting": 1, "workers": process_count()}
+    assert (
+        said.pop("tasks_waiting") >= 0
+    )  # the kernel that waits for a visitor has its first design measured
+    assert said == {
+        "status": "ok",
+        "pages": 0,
+        "max_pages": PAGES,
+        "waiting": 1,
+        "workers": process_count(),
+    }
 
 
 def test_numbers_follow_what_happens(address: str) -> None:
@@ -166,30 +189,46 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("path", "headers", "status"), ANSWERS.values(), ids=ANSWERS)
 def test_every_answer_says_what_a_browser_must_not_do(
-    address: str, path: str, headers: dict[str, str], status: int,
+    address: str,
+    path: str,
+    headers: dict[str, str],
+    status: int,
 ) -> None:
     answer, _ = asked(address, path, **headers)
     assert answer.status == status
     policy = answer.headers["Content-Security-Policy"]
-    for rule in ("default-src 'self'", "object-src 'none'", "base-uri 'none'", "form-action 'none'",
-                 "frame-ancestors 'self'"):
+    for rule in (
+        "default-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+    ):
         assert rule in policy
     assert answer.headers["Referrer-Policy"] == "same-origin"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(answer.headers["Permissions-Policy"].split(", "))
+    assert {"camera=()", "microphone=()", "geolocation=()"} <= set(
+        answer.headers["Permissions-Policy"].split(", ")
+    )
 
 
 def deaf(address: str, kernel: str) -> ClientConnection:
     """A websocket to a kernel that reads next to nothing."""
-    where = f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
-    return connect(where, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, max_queue=1, close_timeout=1)
+    where = (
+        f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
+    )
+    return connect(
+        where, subprotocols=[Subprotocol(PROTOCOL)], max_size=None, max_queue=1, close_timeout=1
+    )
 
 
 def ask_for_everything(visit: ClientConnection, times: int) -> None:
     """Has the kernel send the state of the whole page, again and again."""
     comm = str(uuid.uuid4())
-    visit.send(message("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}}))
+    visit.send(
+        message("comm_open", {"comm_id": comm, "target_name": "jupyter.widget.control", "data": {}})
+    )
     for _ in range(times):
         visit.send(message("comm_msg", {"comm_id": comm, "data": {"method": "request_states"}}))
 
@@ -210,7 +249,8 @@ def test_who_does_not_read_costs_the_server_little(empty: str) -> None:
 
 
 def test_messages_for_a_page_out_of_reach_are_limited(empty: str) -> None:
-    """A page asks for everything and is gone before it comes: its kernel ends with what it has to say."""
+    """A page asks for everything and is gone before it comes: its kernel ends with what it has to
+    say."""
     kernel, running = arrive(empty), serving(empty)
     before = running.memory_info().rss
     with enter(empty, kernel) as visit:
@@ -236,16 +276,20 @@ def test_connections_to_a_kernel_do_not_add_up(empty: str) -> None:
         for _ in range(80):
             last = open_ones.enter_context(enter(empty, kernel))
         assert answers(last)
-        wait_until(lambda: running.num_fds() < before + 60)  # those that give way take the time of a goodbye
+        wait_until(
+            lambda: running.num_fds() < before + 60
+        )  # those that give way take the time of a goodbye
         with enter(empty, arrive(empty)) as somebody_else:
             assert answers(somebody_else)
 
 
 def test_a_handshake_that_is_given_up_does_not_keep_a_kernel(empty: str) -> None:
     kernel = arrive(empty)
-    request = (f"GET /api/kernels/{kernel}/channels HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
-               f"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
-               f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n")
+    request = (
+        f"GET /api/kernels/{kernel}/channels HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n\r\n"
+    )
     for _ in range(10):
         with socket.create_connection(("localhost", int(empty.rpartition(":")[2]))) as line:
             line.sendall(request.encode())
@@ -257,7 +301,12 @@ def test_a_flooded_kernel_is_free_again_soon(empty: str) -> None:
         assert answers(visit)
         with suppress(ConnectionClosed):
             for number in range(5_000):
-                visit.send(message("comm_msg", {"comm_id": f"{number}", "data": {"method": "update", "state": {}}}))
+                visit.send(
+                    message(
+                        "comm_msg",
+                        {"comm_id": f"{number}", "data": {"method": "update", "state": {}}},
+                    )
+                )
         assert turned_away(visit) == 1008
 
 
@@ -265,13 +314,19 @@ def in_line(address: str, cookie: str = "", **headers: str) -> tuple[int, str, s
     """A visitor's answer: its status, its place in line, and the cookie that the browser keeps."""
     answer, words = asked(address, Cookie=cookie, **headers)
     found = re.search(r"You are (\w+) in line", words)
-    kept = [told.partition(";")[0] for told in answer.headers.get_all("Set-Cookie", []) if "explorer-line=" in told]
+    kept = [
+        told.partition(";")[0]
+        for told in answer.headers.get_all("Set-Cookie", [])
+        if "explorer-line=" in told
+    ]
     return answer.status, found[1] if found else "", "".join(kept[:1]) or cookie
 
 
 def in_line_count(address: str) -> int:
     """Visitors in line, as the server counts them."""
-    found = re.search(r"^explorer_visitors_in_line (\d+)", asked(address, "/metrics")[1], re.MULTILINE)
+    found = re.search(
+        r"^explorer_visitors_in_line (\d+)", asked(address, "/metrics")[1], re.MULTILINE
+    )
     assert found
     return int(found[1])
 
@@ -291,11 +346,17 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert refused.headers["Retry-After"] == "15"
     assert f"Every page that this server can show at a time is in use ({PAGES})." in words
     assert 'http-equiv="refresh"' in words
-    told = sorted(int(found[1]) for _, body in answers_ if (found := re.search(r"You are number (\d+) in line", body)))
+    told = sorted(
+        int(found[1])
+        for _, body in answers_
+        if (found := re.search(r"You are number (\d+) in line", body))
+    )
     assert told == list(range(11, 31 - PAGES))
     wait_until(lambda: len(kernels(empty)) == 1)
     cookie = in_line(empty)[2]
-    wait_until(lambda: in_line(empty, cookie)[0] == 200)  # those in line do not ask again, and lose their turn
+    wait_until(
+        lambda: in_line(empty, cookie)[0] == 200
+    )  # those in line do not ask again, and lose their turn
 
 
 def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None:
@@ -309,7 +370,9 @@ def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None
 
 def test_a_visitor_who_goes_while_waiting_leaves_no_kernel(empty: str) -> None:
     for _ in range(12):
-        with closing(socket.create_connection(("localhost", int(empty.rpartition(":")[2])))) as line:
+        with closing(
+            socket.create_connection(("localhost", int(empty.rpartition(":")[2])))
+        ) as line:
             line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     time.sleep(1)
     assert len(kernels(empty)) <= PAGES + 1
@@ -321,12 +384,24 @@ WITHOUT_A_KERNEL = {
     "a head": ("/", "HEAD", {}, 200),
     "a search engine": ("/robots.txt", "GET", {}, 200),
     "an icon": ("/favicon.ico", "GET", {}, 204),
-    "an image of another site": ("/", "GET", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors",
-                                              "Sec_Fetch_Dest": "image"}, 403),
-    "a frame of another site": ("/", "GET", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate",
-                                             "Sec_Fetch_Dest": "iframe"}, 403),
-    "a script on another port": ("/", "GET", {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors",
-                                              "Sec_Fetch_Dest": "empty"}, 403),
+    "an image of another site": (
+        "/",
+        "GET",
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors", "Sec_Fetch_Dest": "image"},
+        403,
+    ),
+    "a frame of another site": (
+        "/",
+        "GET",
+        {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "iframe"},
+        403,
+    ),
+    "a script on another port": (
+        "/",
+        "GET",
+        {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors", "Sec_Fetch_Dest": "empty"},
+        403,
+    ),
     "a page loaded ahead": ("/", "GET", {"Sec_Purpose": "prefetch;prerender"}, 503),
     "another name": ("/", "GET", {"Host": "rebound.example"}, 403),
     "an account": ("/logout", "GET", {}, 404),
@@ -338,22 +413,34 @@ WITHOUT_A_KERNEL = {
 }
 
 
-@pytest.mark.parametrize(("path", "method", "headers", "status"), WITHOUT_A_KERNEL.values(), ids=WITHOUT_A_KERNEL)
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "status"), WITHOUT_A_KERNEL.values(), ids=WITHOUT_A_KERNEL
+)
 def test_programs_are_answered_without_a_kernel(
-    address: str, path: str, method: str, headers: dict[str, str], status: int,
+    address: str,
+    path: str,
+    method: str,
+    headers: dict[str, str],
+    status: int,
 ) -> None:
     before = kernels(address)
     assert asked(address, path, method, **headers)[0].status == status
     assert kernels(address) <= before
 
 
-@pytest.mark.parametrize("host", ["explorer.example", "127.0.0.1:80", "[::1]", "10.1.2.3", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["explorer.example", "127.0.0.1:80", "[::1]", "10.1.2.3", "LOCALHOST"]
+)
 def test_names_of_the_server_are_known(address: str, host: str) -> None:
     assert asked(address, "/health", Host=host)[0].status == 200
 
 
 def test_a_link_from_another_site_opens_the_page(empty: str) -> None:
-    headers = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    headers = {
+        "Sec_Fetch_Site": "cross-site",
+        "Sec_Fetch_Mode": "navigate",
+        "Sec_Fetch_Dest": "document",
+    }
     answer, page = asked(empty, **headers)
     assert answer.status == 200
     assert "kernelId" in page
@@ -382,14 +469,21 @@ def is_open(line: socket.socket) -> bool:
 
 
 def test_connections_that_say_nothing_make_room_and_end(empty: str) -> None:
-    """Room is made at once, by closing the oldest; and each ends by itself, once it has been silent for long."""
+    """Room is made at once, by closing the oldest; and each ends by itself, once it has been silent
+    for long."""
     port = int(empty.rpartition(":")[2])
     with ExitStack() as open_ones:
-        lines = [open_ones.enter_context(socket.create_connection(("localhost", port))) for _ in range(600)]
+        lines = [
+            open_ones.enter_context(socket.create_connection(("localhost", port)))
+            for _ in range(600)
+        ]
         for number, line in enumerate(lines):
             with suppress(OSError):  # the server has closed it for a newer one
-                line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" if number % 2 else b"POST /health HTTP/1.1\r\n"
-                             b"Content-Length: 9\r\n\r\nhalf")
+                line.sendall(
+                    b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+                    if number % 2
+                    else b"POST /health HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"
+                )
         assert asked(empty, "/health")[0].status == 200
         assert is_open(lines[-1]), "others were answered while it still said nothing"
         assert not is_open(lines[0])
@@ -409,33 +503,47 @@ def rests(process: int) -> bool:
 
 
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_waiting_kernel_that_is_dead_or_stopped_is_nobodys(empty: str, harm: signal.Signals) -> None:
+def test_a_waiting_kernel_that_is_dead_or_stopped_is_nobodys(
+    empty: str, harm: signal.Signals
+) -> None:
     wait_until(lambda: kernels(empty))
     (waiting,) = kernels(empty)
     wait_until(lambda: rests(waiting))  # it has run the notebook
     os.kill(waiting, harm)
-    wait_until(lambda: not psutil.pid_exists(waiting) or psutil.Process(waiting).status() in STOPPED)
+    wait_until(
+        lambda: not psutil.pid_exists(waiting) or psutil.Process(waiting).status() in STOPPED
+    )
     with enter(empty, arrive(empty)) as visit:
         assert answers(visit)
     wait_until(lambda: waiting not in kernels(empty))
 
 
 def test_events_are_lines_of_json_without_anything_of_a_visitor(empty: str, log: Path) -> None:
-    """Whatever a visitor sends stays out of the log: headers, address, path, cookie, and what is in messages."""
+    """Whatever a visitor sends stays out of the log: headers, address, path, cookie, and what is in
+    messages."""
     secret, before = "nobody-may-know", len(log.read_text())
     with ExitStack() as open_ones:
         for _ in range(PAGES):
             visit = open_ones.enter_context(enter(empty, arrive(empty, f"/?title={secret}")))
         visit.send(message("comm_msg", {"comm_id": secret, "data": {"title": secret}}))
         assert answers(visit)
-        cookie = in_line(empty, f"explorer-line={secret}", User_Agent=secret, Referer=secret, X_Forwarded_For=secret)[2]
+        cookie = in_line(
+            empty,
+            f"explorer-line={secret}",
+            User_Agent=secret,
+            Referer=secret,
+            X_Forwarded_For=secret,
+        )[2]
         asked(empty, f"/voila/api/shutdown/{ARRIVED[-1]}", "POST")
         wait_until(lambda: '"ended"' in log.read_text()[before:])
         events = [json.loads(line) for line in log.read_text()[before:].splitlines()]
         wait_until(lambda: in_line(empty, cookie)[0] == 200)  # the line is empty again
     assert [event["event"] for event in events] == ["opened"] * PAGES + ["refused", "ended"]
     assert [event.get("reason") for event in events[-2:]] == ["full", "left"]
-    assert [event["pages"] for event in (*events[:PAGES], events[-1])] == [*range(1, PAGES + 1), PAGES - 1]
+    assert [event["pages"] for event in (*events[:PAGES], events[-1])] == [
+        *range(1, PAGES + 1),
+        PAGES - 1,
+    ]
     assert all(event["time"] for event in events)
     assert all(event["seconds"] >= 0 for event in events if event["event"] != "refused")
     text = log.read_text()
@@ -464,7 +572,9 @@ def test_who_came_first_gets_the_next_page(empty: str) -> None:
         assert in_line(empty, cookies[2])[:2] == (503, "second")
 
 
-def test_open_pages_go_on_while_the_server_ends_until_it_is_asked_again(empty: str, log: Path) -> None:
+def test_open_pages_go_on_while_the_server_ends_until_it_is_asked_again(
+    empty: str, log: Path
+) -> None:
     """The last test: nobody new comes, and then the server ends at once and says so to the page."""
     running = serving(empty)
     with enter(empty, arrive(empty)) as visit:

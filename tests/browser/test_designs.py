@@ -1,4 +1,5 @@
-"""The list of models and designs, by keyboard, mouse and finger; and the controls that a design leaves folded."""
+"""The list of models and designs, by keyboard, mouse and finger; and the controls that a design
+leaves folded."""
 
 from __future__ import annotations
 
@@ -57,22 +58,39 @@ def test_real_models_come_first_and_each_design_once(designs: Designs) -> None:
 
 
 @in_voila
-@pytest.mark.parametrize(("words", "found"), [
-    ("zhang 2019", ["Fixup"]), ("2019  ZHANG", ["Fixup"]), ("sandwich", ["Peri-LN"]), ("gpt2", ["GPT-2"]),
-    ("postln", ["Post-LN", "Admin"]), ("no such design", []), ("prenorm", ["Pre-LN"]), ("pre-norm", ["Pre-LN"]),
-    ("Pre norm", ["Pre-LN"]), ("phi", ["GPT-J", "Llama 3"]), ("vit", ["Pre-LN", "LayerScale"]),
-    ("MoE", ["Qwen3-Next", "gpt-oss style"]), ("llama 3", ["Llama 3"]), ("norm xyzzy", []),
-    ("no norm", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
-    ("without norms", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
-])
-def test_a_search_finds_by_title_name_words_and_source(designs: Designs, words: str, found: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("zhang 2019", ["Fixup"]),
+        ("2019  ZHANG", ["Fixup"]),
+        ("sandwich", ["Peri-LN"]),
+        ("gpt2", ["GPT-2"]),
+        ("postln", ["Post-LN", "Admin"]),
+        ("no such design", []),
+        ("prenorm", ["Pre-LN"]),
+        ("pre-norm", ["Pre-LN"]),
+        ("Pre norm", ["Pre-LN"]),
+        ("phi", ["GPT-J", "Llama 3"]),
+        ("vit", ["Pre-LN", "LayerScale"]),
+        ("MoE", ["Qwen3-Next", "gpt-oss style"]),
+        ("llama 3", ["Llama 3"]),
+        ("norm xyzzy", []),
+        ("no norm", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
+        ("without norms", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
+    ],
+)
+def test_a_search_finds_by_title_name_words_and_source(
+    designs: Designs, words: str, found: list[str]
+) -> None:
     designs.search(words)
     titles = designs.options.locator(".ex-option-title").all_inner_texts()
     assert {*found} <= {*titles}
     assert len(titles) < 8 if found else not titles
     if found:
         expect(designs.active()).to_contain_text(found[0])
-    expect(designs.control.locator(".ex-option-count")).to_contain_text(f"{len(titles) or 'None'} of ")
+    expect(designs.control.locator(".ex-option-count")).to_contain_text(
+        f"{len(titles) or 'None'} of "
+    )
     designs.page.keyboard.press("Escape")
     expect(designs.entry).to_have_value("Pre-LN")
 
@@ -111,8 +129,12 @@ def test_a_choice_says_what_it_changed(designs: Designs) -> None:
     with designs.dashboard.redrawn():
         designs.dashboard.choose("preset", "bert")
     assert [words.split(" · ")[0] for words in designs.changes.all_inner_texts()] == [
-        "Scale rule LeCun → BERT", "Activation ReLU → GELU", "Unit-moment activation on → off",
-        "Norm placement pre → post", "Norm ε 1e-05 → 1e-12", "Positions none → learned",
+        "Scale rule LeCun → BERT",
+        "Activation ReLU → GELU",
+        "Unit-moment activation on → off",
+        "Norm placement pre → post",
+        "Norm ε 1e-05 → 1e-12",
+        "Positions none → learned",
     ]
     expect(designs.control).to_contain_text("every matrix N(0, 0.02²) · Devlin et al. 2018")
     with designs.dashboard.redrawn():
@@ -157,7 +179,9 @@ def tap(page: Page, place: Locator) -> None:
 
 
 @in_voila
-def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard: Dashboard) -> None:
+def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(
+    dashboard: Dashboard,
+) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
     correlation, seed = dashboard.control("input_correlation"), dashboard.control("seed")
     group.locator("summary").click()
@@ -184,11 +208,19 @@ def test_a_group_shows_what_is_used_or_changed_and_the_rest_when_asked(dashboard
 
 
 @in_voila
-def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(dashboard: Dashboard) -> None:
+def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(
+    dashboard: Dashboard,
+) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Input and loss']").first
-    loss, fix = dashboard.control("loss"), dashboard.page.get_by_role("button", name="Set Input to text")
+    loss, fix = (
+        dashboard.control("loss"),
+        dashboard.page.get_by_role("button", name="Set Input to text"),
+    )
     group.locator("summary").click()
-    radio, label = loss.get_by_role("radio", name="next token"), loss.locator("label", has_text="next token")
+    radio, label = (
+        loss.get_by_role("radio", name="next token"),
+        loss.locator("label", has_text="next token"),
+    )
     reason = "Loss = next token needs Input = text; got Input = gaussian"
     expect(radio).to_have_attribute("aria-disabled", "true")
     expect(radio).to_have_accessible_description(reason)
@@ -202,15 +234,18 @@ def test_an_option_that_other_choices_exclude_says_why_and_can_be_fixed(dashboar
         fix.click()
     expect(radio).to_be_checked()
     expect(radio).not_to_have_attribute("aria-disabled", "true")
-    expect(dashboard.control("input").locator("optgroup[label='First set Loss to linear'] option")).to_have_text(
-        ["gaussian", "correlated", "sentence"])
+    expect(
+        dashboard.control("input").locator("optgroup[label='First set Loss to linear'] option")
+    ).to_have_text(["gaussian", "correlated", "sentence"])
     with dashboard.redrawn():
         dashboard.choose("loss", "linear")
     group.locator("summary").click()
 
 
 @in_voila
-def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashboard: Dashboard) -> None:
+def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(
+    dashboard: Dashboard,
+) -> None:
     group = dashboard.page.locator(".ex-panel [data-section='Residual']").first
     residual = dashboard.control("residual").locator("select")
     excluded = residual.locator("optgroup[label='First set Norm placement to pre'] option")
@@ -219,9 +254,12 @@ def test_a_list_has_what_other_choices_exclude_under_what_to_change_first(dashbo
     with dashboard.redrawn():
         dashboard.choose("preset", "keel")
     expect(residual.locator("> option")).to_have_text("constant")
-    expect(excluded.filter(has_text="ReZero")).to_have_attribute("title", "Norm placement = Keel needs Residual = "
-                                                                 "constant, because it weighs stream and branch "
-                                                                 "itself; got Residual = ReZero")
+    expect(excluded.filter(has_text="ReZero")).to_have_attribute(
+        "title",
+        "Norm placement = Keel needs Residual = "
+        "constant, because it weighs stream and branch "
+        "itself; got Residual = ReZero",
+    )
     dashboard.choose("residual", "rezero")
     dashboard.wait_for_state("refused")
     expect(excluded).to_have_count(17)

@@ -25,7 +25,11 @@ def wide(visit: Dashboard) -> Dashboard:
 
 
 def test_a_part_opens_its_control_wherever_it_is_folded_away(wide: Dashboard) -> None:
-    for label, field in (("LN", "norm_placement"), ("q·k / √d", "attention_scale"), ("softmax", "causal")):
+    for label, field in (
+        ("LN", "norm_placement"),
+        ("q·k / √d", "attention_scale"),
+        ("softmax", "causal"),
+    ):
         wide.page.locator(".ex-part").filter(has_text=label).first.click()
         wide.page.wait_for_function(f"(field) => ({FOCUS})() === field", arg=field)
         expect(wide.control(field)).to_be_in_viewport()
@@ -50,7 +54,10 @@ def test_parts_are_one_stop_of_the_keyboard(wide: Dashboard) -> None:
 
 
 def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
-    entry, numbers = wide.page.get_by_label("Layer of the diagram"), wide.page.locator(".ex-block-number")
+    entry, numbers = (
+        wide.page.get_by_label("Layer of the diagram"),
+        wide.page.locator(".ex-block-number"),
+    )
     last = numbers.evaluate_all(NUMBERS)
     dots = wide.page.locator(".ex-chart-plot").first.locator(".points path")
     assert dots.count() == 25  # the embedding, and two for each of twelve layers
@@ -59,7 +66,9 @@ def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
     expect(entry).to_have_value("6")
     assert numbers.evaluate_all(NUMBERS) != last
     marks = wide.page.locator(".ex-chart-layer")
-    assert marks.evaluate_all("(marks) => marks.map((mark) => mark.hidden)") == [False] * 5 + [True]  # not the pattern
+    assert marks.evaluate_all("(marks) => marks.map((mark) => mark.hidden)") == [False] * 5 + [
+        True
+    ]  # not the pattern
     mark, dot = marks.first.bounding_box(), at.bounding_box()
     assert mark is not None
     assert dot is not None
@@ -116,7 +125,9 @@ def test_narrow_pictures_have_labels_apart(wide: Dashboard) -> None:
     wide.must_be_clean()
 
 
-def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(browser: Browser, voila: str) -> None:
+def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(
+    browser: Browser, voila: str
+) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     visit = Dashboard(page, "voila", first=True)
     page.goto(voila)

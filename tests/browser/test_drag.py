@@ -1,4 +1,5 @@
-"""Charts that follow a slider: only what moved is drawn, and the picture is the one that a whole drawing gives."""
+"""Charts that follow a slider: only what moved is drawn, and the picture is the one that a whole
+drawing gives."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import pytest
 from .conftest import in_voila
 from .dashboard import Dashboard
 
-UPDATE = (Path(__file__).parents[2] / "explorer" / "app" / "widgets" / "update.js").read_text(encoding="utf-8")
+UPDATE = (Path(__file__).parents[2] / "explorer" / "app" / "widgets" / "update.js").read_text(
+    encoding="utf-8"
+)
 MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
@@ -39,7 +42,8 @@ PICTURES = """() => [...document.querySelectorAll('.ex-chart-plot')].flatMap((pl
     }
     return copy.outerHTML.replaceAll('><', '>\\n<').split('\\n');
   })))"""
-"""What the charts show, an element a line; grid lines and ticks, which lie beside each other, in some fixed order."""
+"""What the charts show, an element a line; grid lines and ticks, which lie beside each other, in
+some fixed order."""
 OTHER = f"(start) => ({PICTURES})().join() !== start.join()"
 STEADY = """() => {
   const drawn = [...document.querySelectorAll('.ex-chart-plot')].map((plot) => plot.dataset.drawn).join();
@@ -62,7 +66,8 @@ def settle(dashboard: Dashboard) -> None:
 
 
 def whole(dashboard: Dashboard) -> list[str]:
-    """The same figures, drawn whole: that is what a page does that becomes dark, and light again."""
+    """The same figures, drawn whole: that is what a page does that becomes dark, and light
+    again."""
     for scheme in ("dark", "light"):
         before = dashboard.drawn()
         dashboard.page.emulate_media(color_scheme=scheme)
@@ -72,11 +77,17 @@ def whole(dashboard: Dashboard) -> list[str]:
 
 
 @in_voila
-@pytest.mark.parametrize(("field", "steps"), [
-    ("init_variance", [1, 1, 1, 1, -1, 1, 1]), ("n_layers", [1, 1, -1, 1, -4, -1, -1, 5]),
-])
+@pytest.mark.parametrize(
+    ("field", "steps"),
+    [
+        ("init_variance", [1, 1, 1, 1, -1, 1, 1]),
+        ("n_layers", [1, 1, -1, 1, -4, -1, -1, 5]),
+    ],
+)
 def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, steps):
-    start = whole(dashboard)  # plotly's first drawing of all lacks a shift of some words that any later one has
+    start = whole(
+        dashboard
+    )  # plotly's first drawing of all lacks a shift of some words that any later one has
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, [field, steps])
         dashboard.page.wait_for_function(OTHER, arg=start, polling=200)
@@ -103,7 +114,9 @@ def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard)
 
 @in_voila
 def test_beside_a_pinned_design_as_well(dashboard):
-    dashboard.page.get_by_role("button", name="Pin the current design").click()  # which is drawn already
+    dashboard.page.get_by_role(
+        "button", name="Pin the current design"
+    ).click()  # which is drawn already
     whole(dashboard)
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, ["init_variance", [3, 3, -1]])
@@ -113,25 +126,40 @@ def test_beside_a_pinned_design_as_well(dashboard):
 
 LINE = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 2], "line": {"color": "red"}}
 LAYOUT = {
-    "xaxis": {"range": [0, 1], "nticks": 7}, "yaxis": {"type": "log", "range": [0, 1]}, "meta": {"description": "a"},
+    "xaxis": {"range": [0, 1], "nticks": 7},
+    "yaxis": {"type": "log", "range": [0, 1]},
+    "meta": {"description": "a"},
 }
 
 
-@pytest.mark.parametrize(("trace", "layout", "moved"), [
-    ({}, {}, {"traces": [], "scales": {}}),
-    ({"y": [1, 3]}, {"meta": {"description": "b"}}, {"traces": [0], "scales": {}}),
-    ({"y": [1, 3]}, {"yaxis": {"type": "log", "range": [0, 2]}}, {"traces": [0], "scales": {"yaxis.range": [0, 2]}}),
-    ({}, {"xaxis": {"range": [0, 1]}}, {"traces": [], "scales": {"xaxis.nticks": None}}),
-    ({}, {"xaxis": {"range": [0, 1], "nticks": 7, "dtick": 1}},
-     {"traces": [], "scales": {"xaxis.dtick": 1, "xaxis.tickmode": None}}),
-    ({}, {"yaxis": {"type": "linear", "range": [0, 1]}}, None),
-    ({"line": {"color": "blue"}}, {}, None),
-    ({"customdata": [1, 2]}, {}, None),
-    ({"type": "heatmap", "y": [1, 3]}, {}, None),
-    ({}, {"showlegend": True}, None),
-])
+@pytest.mark.parametrize(
+    ("trace", "layout", "moved"),
+    [
+        ({}, {}, {"traces": [], "scales": {}}),
+        ({"y": [1, 3]}, {"meta": {"description": "b"}}, {"traces": [0], "scales": {}}),
+        (
+            {"y": [1, 3]},
+            {"yaxis": {"type": "log", "range": [0, 2]}},
+            {"traces": [0], "scales": {"yaxis.range": [0, 2]}},
+        ),
+        ({}, {"xaxis": {"range": [0, 1]}}, {"traces": [], "scales": {"xaxis.nticks": None}}),
+        (
+            {},
+            {"xaxis": {"range": [0, 1], "nticks": 7, "dtick": 1}},
+            {"traces": [], "scales": {"xaxis.dtick": 1, "xaxis.tickmode": None}},
+        ),
+        ({}, {"yaxis": {"type": "linear", "range": [0, 1]}}, None),
+        ({"line": {"color": "blue"}}, {}, None),
+        ({"customdata": [1, 2]}, {}, None),
+        ({"type": "heatmap", "y": [1, 3]}, {}, None),
+        ({}, {"showlegend": True}, None),
+    ],
+)
 def test_what_is_drawn_as_a_move_and_what_as_a_whole(visit, trace, layout, moved):
-    before = {"data": [LINE | ({"type": trace["type"]} if "type" in trace else {})], "layout": LAYOUT}
+    before = {
+        "data": [LINE | ({"type": trace["type"]} if "type" in trace else {})],
+        "layout": LAYOUT,
+    }
     after = {"data": [LINE | trace], "layout": LAYOUT | layout}
     assert visit.page.evaluate(MOVES, [before, after]) == moved
     assert visit.page.evaluate(MOVES, [None, after]) is None

@@ -1,4 +1,5 @@
-"""What fails around a page: workers and kernels are killed, the server restarts, the machine sleeps, a disk is full.
+"""What fails around a page: workers and kernels are killed, the server restarts, the machine
+sleeps, a disk is full.
 
 The page recovers by itself, or says what happened and offers the way on; no setting is lost.
 """
@@ -52,15 +53,21 @@ SETTINGS = """() => [...document.querySelectorAll('.ex-explore [data-field]')].m
 WORKER = "explorer.tasks.worker"
 forked = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forks on Linux alone")
 ASLEEP = 8_000
-"""Milliseconds; the page waits for five seconds at most, the server for three, before it takes a kernel for dead."""
+"""Milliseconds; the page waits for five seconds at most, the server for three, before it takes a
+kernel for dead."""
 
 
 @pytest.fixture(scope="module")
 def disk() -> Iterator[Path]:
-    """A disk of 64 MB where one can be made, else a folder; its path is short enough for a server's folder."""
+    """A disk of 64 MB where one can be made, else a folder; its path is short enough for a server's
+    folder."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         with suppress(OSError, subprocess.CalledProcessError):
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=True, capture_output=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder],
+                check=True,
+                capture_output=True,
+            )
         yield Path(folder)
         if Path(folder).is_mount():
             subprocess.run(["umount", "-l", folder], check=True)
@@ -68,7 +75,8 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, disk: Path) -> Iterator[str]:
-    """A server of this file's own, which its last test ends; it looks at its kernels every second."""
+    """A server of this file's own, which its last test ends; it looks at its kernels every
+    second."""
     usual = {"EXPLORER_PROCESSES": "2", "EXPLORER_LOOK_SECONDS": "1", "TMPDIR": str(disk)}
     with server(["serve"], tmp_path_factory.mktemp("faults") / "log", **usual) as running:
         yield running
@@ -122,7 +130,9 @@ def must_follow(visit: Dashboard, n_layers: int) -> None:
     assert visit.dots("Second moment")["x"][-1] == n_layers
 
 
-def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(visit: Dashboard, address: str) -> None:
+def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(
+    visit: Dashboard, address: str
+) -> None:
     before = workers(address)
     assert numbers(address)["explorer_workers"] == len(before)
     with visit.redrawn():
@@ -135,16 +145,22 @@ def test_workers_killed_in_the_middle_of_a_drag_are_no_matter(visit: Dashboard, 
     assert numbers(address)["explorer_workers_died_total"] >= 1
     depth = depth_of(visit)
     assert depth == 12 + 30 - 10
-    expect(visit.page.locator(".ex-status-text").first).to_have_text(f"Measured {depth} layers of width 256")
+    expect(visit.page.locator(".ex-status-text").first).to_have_text(
+        f"Measured {depth} layers of width 256"
+    )
     assert visit.dots("Second moment")["x"][-1] == depth
     visit.must_be_clean()
 
 
-def test_a_race_whose_process_is_killed_says_so_and_can_be_run_again(visit: Dashboard, address: str) -> None:
+def test_a_race_whose_process_is_killed_says_so_and_can_be_run_again(
+    visit: Dashboard, address: str
+) -> None:
     track = Track(visit)
     visit.page.get_by_role("tab", name="Race", exact=True).click()
     track.adding.wait_for()
-    track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    track.panel.locator("details").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
     track.leave("Pre-LN")
     for field, text in (SIZES | {"steps": "100000"}).items():
         track.write(field, text)
@@ -163,7 +179,9 @@ def test_a_race_whose_process_is_killed_says_so_and_can_be_run_again(visit: Dash
     visit.must_be_clean()
 
 
-def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(shown: Dashboard, address: str) -> None:
+def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(
+    shown: Dashboard, address: str
+) -> None:
     visit, page = shown, shown.page
     page.goto(f"{address}/{LINK.replace('y_count=12', 'y_count=8')}")
     page.locator(".ex-map .main-svg").first.wait_for()
@@ -176,7 +194,9 @@ def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(shown: Dashboard,
     visit.must_be_clean()
 
 
-def test_a_kernel_killed_in_the_middle_of_a_drag_is_said_and_its_settings_come_back(visit: Dashboard) -> None:
+def test_a_kernel_killed_in_the_middle_of_a_drag_is_said_and_its_settings_come_back(
+    visit: Dashboard,
+) -> None:
     """Of the drag, all that the kernel had heard of."""
     page = visit.page
     must_follow(visit, 9)
@@ -207,7 +227,8 @@ def family(address: str) -> list[psutil.Process]:
 
 
 def test_a_machine_that_was_asleep_goes_on(visit: Dashboard, address: str) -> None:
-    """The whole server stands still for longer than any heartbeat of its or of the page, in the middle of a drag."""
+    """The whole server stands still for longer than any heartbeat of its or of the page, in the
+    middle of a drag."""
     visit.page.evaluate(BEGIN_DRAG, "n_layers")
     visit.page.wait_for_timeout(500)
     asleep = family(address)
@@ -236,7 +257,8 @@ def test_a_network_that_was_away_goes_on(visit: Dashboard) -> None:
 
 
 def test_a_full_disk_ends_nothing_that_is_open(visit: Dashboard, address: str, disk: Path) -> None:
-    """Also a design goes on being measured for which memory is claimed; somebody new comes once there is room."""
+    """Also a design goes on being measured for which memory is claimed; somebody new comes once
+    there is room."""
     if not disk.is_mount():
         pytest.skip("a disk can be made by root alone")
     fill = disk / "fill"
@@ -256,19 +278,23 @@ def test_a_full_disk_ends_nothing_that_is_open(visit: Dashboard, address: str, d
 
 def zygote(address: str) -> psutil.Process:
     """The process of a server that kernels are forks of."""
-    (found,) = [child for child in serving(address).children() if "zygote" in " ".join(child.cmdline())]
+    (found,) = [
+        child for child in serving(address).children() if "zygote" in " ".join(child.cmdline())
+    ]
     return found
 
 
 def rested(address: str) -> None:
-    """Waits until a kernel waits for a visitor that has run the page's notebook, and nothing else starts."""
+    """Waits until a kernel waits for a visitor that has run the page's notebook, and nothing else
+    starts."""
     wait_until(lambda: health(address)["status"] == "ok" and health(address)["waiting"] == 1)
     wait_until(lambda: all(rests(process) for process in kernels(address)))
 
 
 @forked
 def test_a_kernel_that_was_given_to_a_page_is_not_ended_for_being_slow(address: str) -> None:
-    """It is stopped between the page and its websocket, for longer than a heart may miss, and looked at meanwhile."""
+    """It is stopped between the page and its websocket, for longer than a heart may miss, and
+    looked at meanwhile."""
     rested(address)
     kernel = arrive(address)
     (process,) = processes(kernel)
@@ -309,26 +335,43 @@ def test_a_zygote_that_stands_still_is_replaced(address: str) -> None:
 
 
 @forked
-@pytest.mark.skipif(not shutil.which("taskset") or not shutil.which("prlimit"), reason="this machine has no util-linux")
+@pytest.mark.skipif(
+    not shutil.which("taskset") or not shutil.which("prlimit"),
+    reason="this machine has no util-linux",
+)
 def test_after_the_server_was_killed_a_reload_brings_all_settings_back(
-    visit: Dashboard, address: str, disk: Path, tmp_path: Path,
+    visit: Dashboard,
+    address: str,
+    disk: Path,
+    tmp_path: Path,
 ) -> None:
-    """The last test. Kernels end by themselves, also where the process has died of which they are forks.
+    """The last test. Kernels end by themselves, also where the process has died of which they are
+    forks.
 
-    The next server, at the same port, removes what the other has left. One core and few open files are enough for it,
-    though for fewer pages than it shall have.
-    """
-    page, notice, port = visit.page, visit.page.locator("#ex-notice"), int(address.rpartition(":")[2])
+    The next server, at the same port, removes what the other has left. One core and few open files
+    are enough for it, though for fewer pages than it shall have."""
+    page, notice, port = (
+        visit.page,
+        visit.page.locator("#ex-notice"),
+        int(address.rpartition(":")[2]),
+    )
     must_follow(visit, 9)
     kernel, (left,) = page.evaluate(KERNEL), disk.glob("explorer-serve-*")
     running: psutil.Process = serving(address)
     zygote(address).kill()
     running.kill()
     running.wait(20)
-    expect(notice).to_contain_text("The connection to the server is lost; trying again.", timeout=10_000)
+    expect(notice).to_contain_text(
+        "The connection to the server is lost; trying again.", timeout=10_000
+    )
     assert seconds_until_gone(kernel) < SOON
-    with server(["serve", "--preheat", "0", "--max-pages", "40"], tmp_path / "log", port=port, TMPDIR=str(disk),
-                below="taskset -c 0 prlimit --nofile=512"):
+    with server(
+        ["serve", "--preheat", "0", "--max-pages", "40"],
+        tmp_path / "log",
+        port=port,
+        TMPDIR=str(disk),
+        below="taskset -c 0 prlimit --nofile=512",
+    ):
         assert len(serving(address).cpu_affinity()) == 1
         expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=20_000)
         notice.get_by_role("button", name="Reload").click()
@@ -340,5 +383,8 @@ def test_after_the_server_was_killed_a_reload_brings_all_settings_back(
         expect(page.locator(".ex-status-text")).to_have_text("Measured 32 layers of width 256")
         assert [*disk.glob("explorer-serve-*")] != [left]
         assert not left.exists()
-        assert "limited to 512 (ulimit -n), which is too few for 40 pages" in (tmp_path / "log").read_text()
+        assert (
+            "limited to 512 (ulimit -n), which is too few for 40 pages"
+            in (tmp_path / "log").read_text()
+        )
     assert not list(disk.glob("explorer-serve-*"))

@@ -1,4 +1,5 @@
-"""The page in Firefox, driven over WebDriver BiDi, for what browsers may do differently; skipped without one."""
+"""The page in Firefox, driven over WebDriver BiDi, for what browsers may do differently; skipped
+without one."""
 
 from __future__ import annotations
 
@@ -70,12 +71,18 @@ class Firefox:
         return answer["result"]
 
     def resize(self, width: int, height: int) -> None:
-        self.tell("browsingContext.setViewport", context=self.tab, viewport={"width": width, "height": height})
+        self.tell(
+            "browsingContext.setViewport",
+            context=self.tab,
+            viewport={"width": width, "height": height},
+        )
 
     def evaluate(self, function: str, argument: Any = None) -> Any:
         """The result of a function on the page."""
         call = f"Promise.resolve(({function})({json.dumps(argument)})).then((it) => JSON.stringify(it ?? null))"
-        answer = self.tell("script.evaluate", expression=call, target={"context": self.tab}, awaitPromise=True)
+        answer = self.tell(
+            "script.evaluate", expression=call, target={"context": self.tab}, awaitPromise=True
+        )
         assert answer["type"] == "success", answer
         return json.loads(answer["result"]["value"])
 
@@ -97,7 +104,15 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
     if not program:
         pytest.skip(f"no Firefox: none of {', '.join(PROGRAMS)} is on the PATH")
     profile = tmp_path_factory.mktemp("firefox")
-    command = [program, "--headless", "--no-remote", "--profile", str(profile), "--remote-debugging-port", "0"]
+    command = [
+        program,
+        "--headless",
+        "--no-remote",
+        "--profile",
+        str(profile),
+        "--remote-debugging-port",
+        "0",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with connect(f"ws://127.0.0.1:{_port(profile)}/session", max_size=None) as socket:
@@ -118,7 +133,8 @@ def _port(profile: Path) -> int:
 
 @pytest.fixture
 def page(firefox: Firefox, voila: str) -> Iterator[Firefox]:
-    """The page of somebody who was here before, opened anew; its console must stay free of errors."""
+    """The page of somebody who was here before, opened anew; its console must stay free of
+    errors."""
     firefox.resize(1440, 900)
     firefox.tell("browsingContext.navigate", context=firefox.tab, url=voila, wait="complete")
     firefox.until(SETTLED, [0] * len(CHARTS))
@@ -139,16 +155,18 @@ def test_a_stopped_kernel_leaves_nothing_that_looks_measured(page: Firefox) -> N
 
 
 def test_a_page_that_is_left_gives_its_kernel_back(firefox: Firefox, voila: str) -> None:
-    """And with it the processors: a kernel that only lost its page computes until nobody can come back.
+    """And with it the processors: a kernel that only lost its page computes until nobody can come
+    back.
 
-    It goes at once where Firefox says goodbye, and after some seconds where that is lost: then the connection, which
-    Firefox closes as one that is left, tells it.
-    """
+    It goes at once where Firefox says goodbye, and after some seconds where that is lost: then the
+    connection, which Firefox closes as one that is left, tells it."""
     firefox.tell("browsingContext.navigate", context=firefox.tab, url=voila, wait="complete")
     firefox.until(SETTLED, [0] * len(CHARTS))
     kernel = firefox.evaluate(KERNEL)
     assert processes(kernel)
-    firefox.tell("browsingContext.navigate", context=firefox.tab, url="about:blank", wait="complete")
+    firefox.tell(
+        "browsingContext.navigate", context=firefox.tab, url="about:blank", wait="complete"
+    )
     assert seconds_until_gone(kernel) < GRACE / 2
 
 

@@ -1,4 +1,5 @@
-"""The first picture in the browser: it has the room of all that comes, and looks as inert as it is."""
+"""The first picture in the browser: it has the room of all that comes, and looks as inert as it
+is."""
 
 from __future__ import annotations
 
@@ -36,11 +37,22 @@ def comer(browser: Browser, voila: str) -> Iterator[Dashboard]:
     page.close()
 
 
-@pytest.mark.parametrize(("width", "height", "been_here"), [
-    (1440, 1000, False), (1920, 1080, True), (1024, 768, False), (390, 844, False), (390, 844, True),
-])
+@pytest.mark.parametrize(
+    ("width", "height", "been_here"),
+    [
+        (1440, 1000, False),
+        (1920, 1080, True),
+        (1024, 768, False),
+        (390, 844, False),
+        (390, 844, True),
+    ],
+)
 def test_nothing_moves_when_the_page_takes_the_pictures_place(
-    comer: Dashboard, voila: str, width: int, height: int, been_here: bool,
+    comer: Dashboard,
+    voila: str,
+    width: int,
+    height: int,
+    been_here: bool,
 ) -> None:
     visit, page = comer, comer.page
     page.set_viewport_size({"width": width, "height": height})
@@ -60,6 +72,10 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     for now, before in zip(live[:3], picture, strict=False):  # the rows of the page, from above
         assert (now is None) == (before is None), (live, picture)
         assert now is None or abs(now - before) < 5, (live, picture)
-    assert live[3] is None or live[3] < height / 2, "the charts begin in the upper half of the window"
-    page.goto(f"{voila}/robots.txt")  # left, the page writes no more of itself into the browser's memory
+    assert live[3] is None or live[3] < height / 2, (
+        "the charts begin in the upper half of the window"
+    )
+    page.goto(
+        f"{voila}/robots.txt"
+    )  # left, the page writes no more of itself into the browser's memory
     visit.must_be_clean()

@@ -1,4 +1,5 @@
-"""Symbols that open their row, the whole glossary, and links from a caption to its lesson and its paper."""
+"""Symbols that open their row, the whole glossary, and links from a caption to its lesson and its
+paper."""
 
 from __future__ import annotations
 
@@ -39,19 +40,31 @@ def card(visit: Dashboard) -> Locator:
 
 
 def unfold(visit: Dashboard) -> None:
-    """Opens the reasons below the charts, where most symbols stand; and makes pictures large enough to have some."""
+    """Opens the reasons below the charts, where most symbols stand; and makes pictures large enough
+    to have some."""
     while (small := visit.page.locator(".ex-enlarge[aria-pressed=false]:visible")).count():
         small.first.click()
-    visit.page.locator(".ex-chart-why").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    visit.page.locator(".ex-chart-why").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
     visit.page.locator(".ex-chart-why .ex-term").first.wait_for()
 
 
 def figure(visit: Dashboard, title: str) -> Locator:
-    return visit.page.locator("figure.ex-chart").filter(has=visit.page.get_by_role("heading", name=title, exact=True))
+    return visit.page.locator("figure.ex-chart").filter(
+        has=visit.page.get_by_role("heading", name=title, exact=True)
+    )
 
 
-def test_a_symbol_opens_its_row_by_keyboard_and_escape_gives_the_focus_back(visit: Dashboard, card: Locator) -> None:
-    term = figure(visit, "Token correlation").locator(".ex-chart-why .ex-term").filter(has_text="ρ").first
+def test_a_symbol_opens_its_row_by_keyboard_and_escape_gives_the_focus_back(
+    visit: Dashboard, card: Locator
+) -> None:
+    term = (
+        figure(visit, "Token correlation")
+        .locator(".ex-chart-why .ex-term")
+        .filter(has_text="ρ")
+        .first
+    )
     term.focus()
     visit.page.keyboard.press("Enter")
     expect(card).to_be_visible()
@@ -59,7 +72,8 @@ def test_a_symbol_opens_its_row_by_keyboard_and_escape_gives_the_focus_back(visi
     expect(term).to_have_attribute("aria-expanded", "true")
     assert next(row for row in TERMS if row.symbol == "ρ").words in card.inner_text()
     expect(card.get_by_role("link", name="Dong et al. 2021")).to_have_attribute(
-        "href", "https://arxiv.org/abs/2103.03404")
+        "href", "https://arxiv.org/abs/2103.03404"
+    )
     visit.page.keyboard.press("Escape")
     expect(card).to_have_count(0)
     expect(term).to_be_focused()
@@ -67,8 +81,12 @@ def test_a_symbol_opens_its_row_by_keyboard_and_escape_gives_the_focus_back(visi
     visit.must_be_clean()
 
 
-def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(visit: Dashboard, card: Locator) -> None:
-    terms = figure(visit, "Second moment").locator(".ex-chart-caption .ex-term, .ex-chart-why .ex-term")
+def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(
+    visit: Dashboard, card: Locator
+) -> None:
+    terms = figure(visit, "Second moment").locator(
+        ".ex-chart-caption .ex-term, .ex-chart-why .ex-term"
+    )
     terms.nth(0).click()
     expect(card).to_have_attribute("aria-label", "Second moment")
     visit.page.locator("[data-field=n_layers] .ex-term").click()
@@ -76,7 +94,9 @@ def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(visit: Dashbo
     expect(card).to_have_attribute("aria-label", "Layers")
     visit.page.locator("[data-field=n_layers] .ex-term").click()
     expect(card).to_have_count(0)
-    visit.page.locator("[data-field=alpha] .ex-term").click()  # a "?": its symbol stands in the label
+    visit.page.locator(
+        "[data-field=alpha] .ex-term"
+    ).click()  # a "?": its symbol stands in the label
     expect(card).to_have_attribute("aria-label", "Residual α")
     visit.page.locator(".ex-header h1").click()
     expect(card).to_have_count(0)
@@ -89,7 +109,9 @@ def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, wi
     terms, opened = visit.page.locator(".ex-term"), 0
     for index in range(0, terms.count(), 9):
         term = terms.nth(index)
-        if term.is_visible():  # asked anew each time: on a phone, scrolling to a symbol folds others away
+        if (
+            term.is_visible()
+        ):  # asked anew each time: on a phone, scrolling to a symbol folds others away
             term.click()
             assert card.evaluate(WITHIN), term.inner_text()
             visit.page.keyboard.press("Escape")
@@ -97,7 +119,9 @@ def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, wi
     assert opened > 2
 
 
-def test_the_symbols_of_a_text_are_one_stop_of_the_keyboard(visit: Dashboard, card: Locator) -> None:
+def test_the_symbols_of_a_text_are_one_stop_of_the_keyboard(
+    visit: Dashboard, card: Locator
+) -> None:
     page, terms = visit.page, figure(visit, "Second moment").locator(".ex-term")
     assert max(page.evaluate(STOPS)) == 1
     terms.first.focus()
@@ -108,21 +132,29 @@ def test_the_symbols_of_a_text_are_one_stop_of_the_keyboard(visit: Dashboard, ca
     expect(terms.last).to_be_focused()
     assert max(page.evaluate(STOPS)) == 1
     page.keyboard.press("Tab")
-    lesson = figure(visit, "Second moment").get_by_role("link", name="Lesson: Variance of a residual stream")
+    lesson = figure(visit, "Second moment").get_by_role(
+        "link", name="Lesson: Variance of a residual stream"
+    )
     expect(lesson).to_be_focused()
     page.keyboard.press("Shift+Tab")
     expect(terms.last).to_be_focused()
 
 
 @pytest.mark.parametrize(("width", "part"), [(1440, ".ex-main"), (390, ".ex-verdict")])
-def test_the_first_stop_skips_to_the_results(visit: Dashboard, card: Locator, width: int, part: str) -> None:
+def test_the_first_stop_skips_to_the_results(
+    visit: Dashboard, card: Locator, width: int, part: str
+) -> None:
     page, skip = visit.page, visit.page.get_by_role("button", name="Skip to the results")
     page.set_viewport_size({"width": width, "height": 800})
-    assert skip.evaluate("(node) => node === document.querySelector('.ex-root').querySelector('a, button, input')")
+    assert skip.evaluate(
+        "(node) => node === document.querySelector('.ex-root').querySelector('a, button, input')"
+    )
     skip.focus()
     assert skip.evaluate(WITHIN)
     page.keyboard.press("Enter")
-    expect(page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main {part}")).to_be_focused()
+    expect(
+        page.locator(f".ex-explore > .ex-main{part}, .ex-explore > .ex-main {part}")
+    ).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator(".ex-finding summary").first).to_be_focused()
 
@@ -160,7 +192,9 @@ def test_axe_finds_nothing_in_what_opens(visit: Dashboard, card: Locator) -> Non
         page.keyboard.press("Escape")
 
 
-def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboard, card: Locator) -> None:
+def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(
+    visit: Dashboard, card: Locator
+) -> None:
     control = visit.control("n_layers")
     before = control.bounding_box()
     expect(control.locator(".ex-usual")).to_be_hidden()
@@ -168,10 +202,14 @@ def test_the_usual_values_of_a_control_show_when_it_is_pointed_at(visit: Dashboa
     expect(control.locator(".ex-usual")).to_have_text("usual 12–126")
     expect(control.locator(".ex-usual")).to_be_visible()
     assert control.bounding_box() == before, "the column becomes longer"
-    assert control.locator(".ex-usual").evaluate("(node) => node.scrollWidth <= node.clientWidth"), "it is cut off"
+    assert control.locator(".ex-usual").evaluate(
+        "(node) => node.scrollWidth <= node.clientWidth"
+    ), "it is cut off"
     with visit.redrawn():
         visit.write("init_variance", "0.00865964")
-    assert visit.entry("init_variance").evaluate("(node) => node.scrollWidth <= node.clientWidth"), "a number is cut"
+    assert visit.entry("init_variance").evaluate(
+        "(node) => node.scrollWidth <= node.clientWidth"
+    ), "a number is cut"
     visit.control("init_variance").hover()
     assert visit.page.evaluate(COVERED) == []
     visit.reset()
@@ -183,8 +221,11 @@ def test_a_caption_leads_to_its_lesson_and_its_paper(visit: Dashboard) -> None:
     unfold(visit)
     caption = figure(visit, "Attention entropy").locator(".ex-chart-why")
     paper = caption.get_by_role("link", name="Zhai et al. 2023")
-    assert (paper.get_attribute("href"), paper.get_attribute("target"), paper.get_attribute("rel")) == (
-        "https://arxiv.org/abs/2303.06296", "_blank", "noopener noreferrer")
+    assert (
+        paper.get_attribute("href"),
+        paper.get_attribute("target"),
+        paper.get_attribute("rel"),
+    ) == ("https://arxiv.org/abs/2303.06296", "_blank", "noopener noreferrer")
     with visit.page.expect_popup() as opened:
         caption.get_by_role("link", name="Lesson: Why divide by √d").click()
     lesson = opened.value

@@ -38,7 +38,10 @@ def page(visit: Dashboard) -> Iterator[Page]:
 
 
 def test_a_chart_s_menu_saves_a_page_and_its_numbers(
-    page: Page, visit: Dashboard, browser: Browser, tmp_path: Path,
+    page: Page,
+    visit: Dashboard,
+    browser: Browser,
+    tmp_path: Path,
 ) -> None:
     opener = page.get_by_role("button", name="Save the chart").first
     opener.focus()
@@ -80,7 +83,9 @@ def test_the_fold_shows_and_saves(page: Page, tmp_path: Path) -> None:
     numbers = pd.read_csv(saved(page, tmp_path, "Save Numbers (CSV)"))
     measured = numbers[(numbers.origin == "measured") & (numbers.statistic == "second_moment")]
     values = ex.measure(ex.Config())["second_moment", "resid_post"].ravel()
-    assert measured[measured.site == "resid_post"].value.tolist() == pytest.approx(values.tolist(), rel=1e-15)
+    assert measured[measured.site == "resid_post"].value.tolist() == pytest.approx(
+        values.tolist(), rel=1e-15
+    )
     page.locator(".ex-home button[aria-expanded=true]").first.click()
     page.wait_for_function(f"() => ({READ})() === ''")
 
@@ -94,10 +99,14 @@ def racing(visit: Dashboard) -> Track:
 
 
 def test_a_paused_race_that_is_saved_goes_on_in_python_as_on_the_page(
-    page: Page, visit: Dashboard, tmp_path: Path,
+    page: Page,
+    visit: Dashboard,
+    tmp_path: Path,
 ) -> None:
     file, track = tmp_path / "race.zip", racing(visit)
-    page.locator(".ex-race.ex-panel details").evaluate_all("(all) => all.forEach((it) => { it.open = true; })")
+    page.locator(".ex-race.ex-panel details").evaluate_all(
+        "(all) => all.forEach((it) => { it.open = true; })"
+    )
     track.leave("Pre-LN", "ReZero")
     for field, words in (SIZES | {"steps": "300"}).items():
         track.write(field, words)

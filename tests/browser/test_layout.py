@@ -31,7 +31,8 @@ IN_SIGHT = """(field) => {
   const chart = top(plot)?.closest('.ex-chart-plot') === plot && plot.getBoundingClientRect().top >= 0;
   return { verdict, chart, slider: top(slider) === slider };
 }"""
-"""What lies on top in the middle of each: a thing that is covered, or out of the window, is not in sight."""
+"""What lies on top in the middle of each: a thing that is covered, or out of the window, is not in
+sight."""
 OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) => {
   const box = (node) => node.getBoundingClientRect(), tools = box(card.querySelector('.ex-chart-tools'));
   const covered = (node) => {
@@ -42,8 +43,9 @@ OVERLAPS = """() => [...document.querySelectorAll('.ex-chart')].filter((card) =>
   const drawn = [...card.querySelectorAll(':is(.nsewdrag, .xtick, .ytick, .xtitle, .ytitle)')];
   return tools.width === 0 || !drawn.length || drawn.some(covered);
 }).length + document.querySelectorAll('.modebar-btn').length"""
-"""Charts whose buttons are missing or cover an axis or what it spans, and buttons of plotly's own. (Where a pointer can
-hover, they lie in the drawing's corner, beside the axis' title; under a finger, above the drawing.)"""
+"""Charts whose buttons are missing or cover an axis or what it spans, and buttons of plotly's own.
+(Where a pointer can hover, they lie in the drawing's corner, beside the axis' title; under a
+finger, above the drawing.)"""
 PLOTS = """() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => {
   const { bottom, width, height } = plot.getBoundingClientRect();
   return { bottom, shape: width / height };
@@ -72,7 +74,8 @@ TITLED_BELOW = """() => [...document.querySelectorAll('.ex-chart-plot')].every((
   const [title, area] = ['.xtitle', '.nsewdrag'].map((part) => plot.querySelector(part)?.getBoundingClientRect());
   return title?.width > 0 && title.top >= area.bottom; // a small picture has none, until it is drawn for paper
 })"""
-"""Whether each chart's axis is named below it: plotly places words by their size, which it must be able to measure."""
+"""Whether each chart's axis is named below it: plotly places words by their size, which it must be
+able to measure."""
 
 
 def narrow(dashboard: Dashboard) -> None:
@@ -86,7 +89,9 @@ def swipe(page: Page, x: float, y: float, by: float) -> None:
     """A finger that goes up or down."""
     touch = page.context.new_cdp_session(page)
     touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
-    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    touch.send(
+        "Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
+    )
     for step in range(1, 11):
         points = [{"x": x, "y": y + by * step / 10}]
         touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
@@ -110,7 +115,11 @@ def test_verdict_and_a_chart_stay_in_sight_while_a_slider_is_moved(dashboard: Da
     for field in ("n_layers", "init_variance", "alpha"):
         dashboard.slider(field).focus()
         wait_until_still(dashboard.page)
-        assert dashboard.page.evaluate(IN_SIGHT, field) == {"verdict": True, "chart": True, "slider": True}, field
+        assert dashboard.page.evaluate(IN_SIGHT, field) == {
+            "verdict": True,
+            "chart": True,
+            "slider": True,
+        }, field
     dashboard.page.locator(".ex-chart").last.scroll_into_view_if_needed()
     seen = dashboard.page.locator(".ex-chart").last.evaluate(
         "(card) => document.elementFromPoint(...(({ x, y, width }) => [x + width / 2, y + 20])"
@@ -141,7 +150,9 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
     legends = dashboard.page.locator(".ex-chart-legend:visible")
     expect(legends).to_have_text(["Pre-LNPost-LN (now)"] * 2)  # a small picture has none
     for title in (CHARTS[0], CHARTS[4]):
-        card = dashboard.page.locator(".ex-chart").filter(has=dashboard.page.get_by_role("heading", name=title))
+        card = dashboard.page.locator(".ex-chart").filter(
+            has=dashboard.page.get_by_role("heading", name=title)
+        )
         if is_small := (enlarge := card.get_by_role("button", name="Enlarge")).is_visible():
             enlarge.click()
         with dashboard.page.expect_download() as told:
@@ -150,10 +161,21 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
         told.value.save_as(tmp_path / "saved.svg")
         drawing = (tmp_path / "saved.svg").read_text(encoding="utf-8")
         words = " ".join("".join(ElementTree.fromstring(drawing).itertext()).split())  # noqa: S314 - our own
-        for part in (title, "measured", "predicted", "Pre-LN", "Post-LN (now)", "12 layers of width 256"):
+        for part in (
+            title,
+            "measured",
+            "predicted",
+            "Pre-LN",
+            "Post-LN (now)",
+            "12 layers of width 256",
+        ):
             assert part in words, part
         legend = drawing[drawing.index('class="legend2"') :]
-        [box] = [node for node in ElementTree.fromstring(drawing).iter() if node.get("class") == "legend2"]  # noqa: S314
+        [box] = [
+            node
+            for node in ElementTree.fromstring(drawing).iter()  # noqa: S314
+            if node.get("class") == "legend2"
+        ]
         named = ["".join(node.itertext()) for node in box.iter() if node.tag.endswith("}text")]
         assert named == ["Pre-LN", "Post-LN (now)"], "a line a design, without its settings"
         for hue in HUES[:2]:
@@ -164,8 +186,11 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
 
 
 @in_voila
-def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(dashboard: Dashboard, browser: Browser) -> None:
-    """A browser without a window has no dialog: its own PDF of the printed frame stands for what the dialog saves."""
+def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(
+    dashboard: Dashboard, browser: Browser
+) -> None:
+    """A browser without a window has no dialog: its own PDF of the printed frame stands for what
+    the dialog saves."""
     page = dashboard.page
     card = page.locator(".ex-chart").filter(has=page.get_by_role("heading", name=CHARTS[0]))
     for _ in range(2):  # the frame of the first is gone, or replaced
@@ -177,13 +202,18 @@ def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(dashboard:
     words = " ".join((printed.locator("svg.main-svg").text_content() or "").split())
     assert CHARTS[0] in words
     assert "measured" in words
-    width, height = (float(printed.locator("svg.main-svg").get_attribute(side) or 0) for side in ("width", "height"))
+    width, height = (
+        float(printed.locator("svg.main-svg").get_attribute(side) or 0)
+        for side in ("width", "height")
+    )
     paper = browser.new_page()
     paper.set_content(printed.content())
     file = paper.pdf(prefer_css_page_size=True)
     paper.close()
     [box] = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", file)
-    assert [float(side) for side in box] == pytest.approx([0.75 * width, 0.75 * height], abs=1), "points"
+    assert [float(side) for side in box] == pytest.approx([0.75 * width, 0.75 * height], abs=1), (
+        "points"
+    )
     assert not re.search(rb"/Subtype\s*/Image", file), "it is drawn, not photographed"
     assert b"/Font" in file
 
@@ -250,11 +280,16 @@ def test_a_small_picture_has_no_words_over_its_data(dashboard: Dashboard) -> Non
     page = dashboard.page
     page.set_viewport_size({"width": 1440, "height": 1000})
     with dashboard.redrawn():
-        page.evaluate("""(link) => {
+        page.evaluate(
+            """(link) => {
           history.replaceState(null, '', location.pathname + link);
           window.dispatchEvent(new PopStateEvent('popstate'));
-        }""", "?n_layers=40&norm_placement=none&init_variance=30&d_model=32&n_heads=2&n_ctx=16&n_seeds=2")
-    words = page.locator(".ex-chart-plot").evaluate_all("""(plots) => plots.map((plot) => [
+        }""",
+            "?n_layers=40&norm_placement=none&init_variance=30&d_model=32&n_heads=2&n_ctx=16&n_seeds=2",
+        )
+    words = page.locator(
+        ".ex-chart-plot"
+    ).evaluate_all("""(plots) => plots.map((plot) => [
       plot.offsetHeight < 190,
       [...plot.querySelectorAll('.textpoint')].some((word) => word.textContent.startsWith('not finite'))])""")
     assert words[0] == [False, True], words
@@ -270,7 +305,11 @@ def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
         ink = dashboard.page.locator(part).first.evaluate("(node) => getComputedStyle(node).color")
         assert ink == "rgb(27, 31, 36)", part
     assert dashboard.entry("n_layers").is_visible()
-    assert not dashboard.page.locator(".ex-tools, .ex-skip, .ex-find, .ex-as-title").filter(visible=True).count()
+    assert (
+        not dashboard.page.locator(".ex-tools, .ex-skip, .ex-find, .ex-as-title")
+        .filter(visible=True)
+        .count()
+    )
     assert dashboard.page.locator(".ex-verdict").is_visible()
     assert set(dashboard.page.evaluate(BEFORE_DOTS)) == {True}
     pages = len(re.findall(rb"/Type /Page\b", dashboard.page.pdf(format="A4")))

@@ -1,4 +1,5 @@
-"""Every lesson in Voilà: text at once, open code, formulas; some with live figures and boxes for answers.
+"""Every lesson in Voilà: text at once, open code, formulas; some with live figures and boxes for
+answers.
 
 The figures of all lessons follow their controls in `tests/test_lessons.py`, without a browser.
 """
@@ -21,11 +22,14 @@ from .conftest import Laboratory
 from .dashboard import Dashboard
 from .test_silence import stopped
 
-LESSONS = {path.stem: path.read_text(encoding="utf-8").count("ex.live(")
-           for path in sorted((notebooks() / "lessons").glob("*.ipynb"))}
+LESSONS = {
+    path.stem: path.read_text(encoding="utf-8").count("ex.live(")
+    for path in sorted((notebooks() / "lessons").glob("*.ipynb"))
+}
 """Of each lesson the number of its live figures."""
 RUN = ("02_second_moment", "03_activations")
-"""Lessons whose cells must all have run: together they have controls of every kind, and are over soon."""
+"""Lessons whose cells must all have run: together they have controls of every kind, and are over
+soon."""
 TRAINS = "06_root_d"
 """A lesson with one cell that trains, and few others that take long."""
 LONGEST = 600_000.0
@@ -40,9 +44,9 @@ AT_REST = """(number) => {
   if (!calm || shown !== window.restAt?.shown) window.restAt = { shown: calm ? shown : '', since: performance.now() };
   return calm && performance.now() - window.restAt.since > 200 && shown;
 }"""
-"""The numbers of a live figure once it is at rest. A move is marked as unanswered at once, and its answer comes after
-the mark that the figure is stale: no longer wait is needed where a control is at that end already, or matters beside a
-certain choice only."""
+"""The numbers of a live figure once it is at rest. A move is marked as unanswered at once, and its
+answer comes after the mark that the figure is stale: no longer wait is needed where a control is at
+that end already, or matters beside a certain choice only."""
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +59,13 @@ def reader(browser: Browser) -> Iterator[Dashboard]:
 
 @pytest.fixture(scope="module", params=LESSONS)
 def lesson(request: pytest.FixtureRequest, reader: Dashboard, voila: str) -> Iterator[Dashboard]:
-    """A lesson's page; those of `RUN` with all cells run and all figures drawn, of others nbval runs the cells."""
+    """A lesson's page; those of `RUN` with all cells run and all figures drawn, of others nbval
+    runs the cells."""
     visit, page = reader, reader.page
     page.goto(f"{voila}/lessons/{request.param}.ipynb")
-    page.get_by_role("heading", name="In a whole Transformer").wait_for()  # the text is there before any cell has run
+    page.get_by_role(
+        "heading", name="In a whole Transformer"
+    ).wait_for()  # the text is there before any cell has run
     if request.param not in RUN:
         with stopped(page.evaluate(KERNEL_ID)):
             yield visit
@@ -85,13 +92,20 @@ def moves(control: Locator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         yield from ((slider.press, (key,)) for key in ("Home", "End"))
     elif (choice := control.locator("select")).count():
         start = choice.input_value()
-        values = choice.locator("option").evaluate_all("(options) => options.map((option) => option.value)")
-        yield from ((choice.select_option, (value,)) for value in [*(v for v in values if v != start), start])
+        values = choice.locator("option").evaluate_all(
+            "(options) => options.map((option) => option.value)"
+        )
+        yield from (
+            (choice.select_option, (value,))
+            for value in [*(v for v in values if v != start), start]
+        )
     elif (radios := control.locator("input[type=radio]")).count():
         start = control.locator("input:checked").get_attribute("id")
         names = [radio.get_attribute("id") for radio in radios.all()]
-        yield from ((control.locator(f"label[for='{name}']").click, ())
-                    for name in [*(name for name in names if name != start), start])
+        yield from (
+            (control.locator(f"label[for='{name}']").click, ())
+            for name in [*(name for name in names if name != start), start]
+        )
     else:
         yield from ((control.locator("label").click, ()) for _ in range(2))
 
@@ -100,7 +114,10 @@ def moves(control: Locator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 def test_the_figure_of_every_control_follows_it_and_comes_back(lesson: Dashboard) -> None:
     page = lesson.page
     for number in range(page.locator(".ex-live").count()):
-        controls, still = page.locator(".ex-live").nth(number).locator("[data-field]"), list[str | None]()
+        controls, still = (
+            page.locator(".ex-live").nth(number).locator("[data-field]"),
+            list[str | None](),
+        )
         assert controls.count() >= 3
         for control in controls.all():
             before = shown(page, number)
@@ -181,7 +198,9 @@ def test_controls_say_which_cell_runs_and_answer_afterwards(browser: Browser, vo
     page.close()
 
 
-def test_cells_that_train_wait_for_a_button_while_figures_answer(browser: Browser, voila: str) -> None:
+def test_cells_that_train_wait_for_a_button_while_figures_answer(
+    browser: Browser, voila: str
+) -> None:
     """What they print is stored until then, and the same afterwards."""
     lesson = json.loads((notebooks() / "lessons" / f"{TRAINS}.ipynb").read_text(encoding="utf-8"))
     (cell,) = (cell for cell in lesson["cells"] if "train" in cell["metadata"].get("tags", []))
@@ -213,7 +232,9 @@ def test_cells_that_train_wait_for_a_button_while_figures_answer(browser: Browse
     page.close()
 
 
-def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(browser: Browser, voila: str) -> None:
+def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(
+    browser: Browser, voila: str
+) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
     page.goto(f"{voila}/lessons/zh/07_residual_variance.ipynb")
@@ -232,32 +253,42 @@ def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
-    lesson: Dashboard, width: int, request: pytest.FixtureRequest,
+    lesson: Dashboard,
+    width: int,
+    request: pytest.FixtureRequest,
 ) -> None:
     """On a telephone axe looks at lessons with their live figures: their style is that of all."""
     lesson.page.set_viewport_size({"width": width, "height": 1000})
     try:
         if width == 1440 or request.node.callspec.params["lesson"] in RUN:
             assert look(lesson.page, ()) == ""
-        lesson.page.wait_for_function("document.querySelector('#rendered_cells').scrollWidth <= window.innerWidth")
+        lesson.page.wait_for_function(
+            "document.querySelector('#rendered_cells').scrollWidth <= window.innerWidth"
+        )
     finally:
         lesson.page.set_viewport_size({"width": 1440, "height": 1000})
     lesson.must_be_clean()
 
 
 def test_stored_lessons_show_stills_in_jupyterlab_and_live_figures_once_they_have_run(
-    browser: Browser, laboratory: Laboratory,
+    browser: Browser,
+    laboratory: Laboratory,
 ) -> None:
-    """A notebook that nobody has run here is not trusted: its stills are pictures without style and script.
+    """A notebook that nobody has run here is not trusted: its stills are pictures without style and
+    script.
 
     The shortest lesson; that each has its stills as such pictures is seen in the file.
     """
     name = "02_second_moment"
-    page = browser.new_page(viewport={"width": 1440, "height": 15_000})  # it draws what is in its window
+    page = browser.new_page(
+        viewport={"width": 1440, "height": 15_000}
+    )  # it draws what is in its window
     visit = Dashboard(page, "lab")
     page.goto(f"{laboratory.address}/lab/tree/lessons/{name}.ipynb?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
-    expect(page.locator(".jp-RenderedHTMLCommon img[src^='data:image/svg']")).to_have_count(LESSONS[name])
+    expect(page.locator(".jp-RenderedHTMLCommon img[src^='data:image/svg']")).to_have_count(
+        LESSONS[name]
+    )
     expect(page.locator("mjx-container").first).to_be_visible()
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()

@@ -1,4 +1,5 @@
-"""The page as a link, in the browser: the address follows, Back leads back, and nothing in a link is markup."""
+"""The page as a link, in the browser: the address follows, Back leads back, and nothing in a link
+is markup."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ BACK = """async (times) => {
   }
 }"""
 ANSWERED = "() => !document.querySelector('[data-unanswered]')"
-STORED = "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
+STORED = (
+    "() => localStorage.getItem('transformer-signal-explorer: the last page here')?.includes('=5&')"
+)
 EMBED = """(address) => {
   const frame = document.createElement('iframe');
   Object.assign(frame, { src: address, title: 'lesson', width: 900, height: 700 });
@@ -90,7 +93,9 @@ def test_eleven_quick_backs_end_where_they_lead(linked: Dashboard) -> None:
     page.wait_for_function(SEARCH, arg=START)
     for name in ("Race", "Explore") * 5 + ("Race",):
         page.get_by_role("tab", name=name, exact=True).click()
-        page.wait_for_function("(race) => location.search.includes('tab=race') === race", arg=name == "Race")
+        page.wait_for_function(
+            "(race) => location.search.includes('tab=race') === race", arg=name == "Race"
+        )
     entries = page.evaluate("history.length")
     page.evaluate(BACK, 11)
     page.wait_for_function(ANSWERED)
@@ -116,7 +121,9 @@ def test_share_gives_the_address_and_takes_another(linked: Dashboard) -> None:
     expect(depth(linked)).to_have_value("3")
 
 
-def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(linked: Dashboard, browser: Browser) -> None:
+def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(
+    linked: Dashboard, browser: Browser
+) -> None:
     page, share = linked.page, linked.page.get_by_role("dialog", name="Share this page")
     page.locator(".ex-tool", has_text="Share").click()
     share.get_by_text("For a lesson").click()
@@ -154,17 +161,25 @@ def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(linked: Dashboard, b
     fresh.close()
 
 
-@pytest.mark.parametrize(("charts", "next_below"), [
-    ("token_correlation,attention_pattern", ".ex-cell:visible"), ("none", ".ex-side"),
-])
+@pytest.mark.parametrize(
+    ("charts", "next_below"),
+    [
+        ("token_correlation,attention_pattern", ".ex-cell:visible"),
+        ("none", ".ex-side"),
+    ],
+)
 def test_a_phone_has_the_first_chart_that_a_link_shows_below_the_verdict(
-    linked: Dashboard, charts: str, next_below: str,
+    linked: Dashboard,
+    charts: str,
+    next_below: str,
 ) -> None:
     page = linked.page
     page.set_viewport_size({"width": 390, "height": 844})
     page.evaluate(GO, f"{START}&charts={charts}")
-    page.wait_for_function("() => document.querySelectorAll('.ex-cell').length"
-                           " > [...document.querySelectorAll('.ex-cell')].filter((cell) => cell.offsetHeight).length")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.ex-cell').length"
+        " > [...document.querySelectorAll('.ex-cell')].filter((cell) => cell.offsetHeight).length"
+    )
     expect(page.locator(".ex-cell:visible")).to_have_count(0 if charts == "none" else 2)
     wait_until_still(page)
     above = page.locator(".ex-verdict:visible").first.bounding_box()
@@ -180,7 +195,10 @@ def test_a_phone_has_the_first_chart_that_a_link_shows_below_the_verdict(
 def test_broken_links_end_on_a_page_that_works(linked: Dashboard) -> None:
     page = linked.page
     for link in fuzzed(60, seed=1):
-        page.evaluate(GO, "?" + "".join(letter for letter in link if letter.isprintable() and letter not in "#?"))
+        page.evaluate(
+            GO,
+            "?" + "".join(letter for letter in link if letter.isprintable() and letter not in "#?"),
+        )
     page.evaluate(GO, START)
     expect(depth(linked)).to_have_value("3")
     page.wait_for_function("() => document.querySelector('.ex-status').dataset.state === 'idle'")
@@ -192,7 +210,9 @@ def test_a_reload_and_a_second_visit(linked: Dashboard, voila: str) -> None:
     page.evaluate(GO, START.replace("=3&", "=5&"))
     expect(depth(linked)).to_have_value("5")
     page.wait_for_function(STORED)
-    page.wait_for_function(SEARCH, arg=START.replace("=3&", "=5&"))  # a late answer may have put another one there
+    page.wait_for_function(
+        SEARCH, arg=START.replace("=3&", "=5&")
+    )  # a late answer may have put another one there
     page.reload()
     linked.wait_until_drawn()
     expect(depth(linked)).to_have_value("5")

@@ -1,4 +1,5 @@
-"""The Map panel in Voilà: a link opens it, cells come, stop and go on, and a click puts a cell's design on Explore.
+"""The Map panel in Voilà: a link opens it, cells come, stop and go on, and a click puts a cell's
+design on Explore.
 
 Each test opens a page of its own.
 """
@@ -13,9 +14,11 @@ from playwright.sync_api import Browser, Locator, expect
 
 from .dashboard import Dashboard
 
-LINK = ("?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
-        "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
-        "&map.x_count=8&map.y_to=12&map.y_count=12")
+LINK = (
+    "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
+    "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
+    "&map.x_count=8&map.y_to=12&map.y_count=12"
+)
 ALPHA = f"{LINK}&map.compute=theory&map.x=alpha&map.x_from=0&map.x_to=1.5"
 """The theory's cells alone, over residual α."""
 DOTS = """() => {
@@ -39,7 +42,8 @@ WHOLE = """([field, count]) => {
   return !('waits' in plot.dataset) && plot._fullLayout.xaxis.title.text.includes(field)
     && values.filter(Number.isFinite).length === count;
 }"""
-"""Whether the plot itself has so many cells over a field: the status may say so before the browser has drawn them."""
+"""Whether the plot itself has so many cells over a field: the status may say so before the browser
+has drawn them."""
 
 Open = Callable[[str], Dashboard]
 
@@ -73,7 +77,9 @@ def press(visit: Dashboard, name: str) -> None:
 def test_theory_comes_first_and_then_dots_until_somebody_stops(open_map: Open) -> None:
     visit = open_map(LINK)
     page = visit.page
-    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over init variance and depth")
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
+        "Second moment over init variance and depth"
+    )
     page.wait_for_function(f"() => ({DOTS})() > 4")
     press(visit, "Stop")
     expect(status(visit)).to_have_attribute("data-state", "paused")
@@ -93,11 +99,15 @@ def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(open_map: O
     page.locator(".ex-map").locator("[data-field=compute] label", has_text="theory").click()
     page.locator(".ex-map [data-field=x] select").select_option("alpha")
     expect(page.locator(".ex-map [data-field=x_to] input")).to_have_value("1.5")
-    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
+        "Second moment over residual α and depth"
+    )
     entry = page.locator(".ex-map [data-field=x_from] input")
     entry.fill("7")
     entry.press("Enter")
-    expect(status(visit)).to_contain_text("Refused: Across from must be a finite number between 0 and 4")
+    expect(status(visit)).to_contain_text(
+        "Refused: Across from must be a finite number between 0 and 4"
+    )
     press(visit, "Undo")
     expect(entry).to_have_value("0")
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
@@ -117,7 +127,9 @@ def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(open_map:
     expect(visit.entry("n_layers").first).to_have_value("12")
     page.locator(".ex-tool", has_text="Undo").click()
     expect(tab).to_have_text("Map")
-    page.wait_for_function("() => location.search.includes('map.x=alpha') && location.search.includes('tab=map')")
+    page.wait_for_function(
+        "() => location.search.includes('map.x=alpha') && location.search.includes('tab=map')"
+    )
 
 
 def test_a_reload_computes_the_same_map_again(open_map: Open) -> None:
@@ -125,6 +137,8 @@ def test_a_reload_computes_the_same_map_again(open_map: Open) -> None:
     page = visit.page
     page.wait_for_function(WHOLE, arg=["α", 96])
     page.reload()
-    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α and depth")
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
+        "Second moment over residual α and depth"
+    )
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
     page.wait_for_function(WHOLE, arg=["α", 96])

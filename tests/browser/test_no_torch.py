@@ -13,8 +13,10 @@ from .test_race import SIZES, Track
 from .test_voila import KERNEL
 from .visitor import processes, serving
 
-SMALL = ("?n_layers=2&d_model=16&n_heads=2&n_ctx=16&map.design=,d_model:16,n_heads:2,n_ctx:16"
-         "&map.x_count=6&map.y_to=6&map.y_count=6")
+SMALL = (
+    "?n_layers=2&d_model=16&n_heads=2&n_ctx=16&map.design=,d_model:16,n_heads:2,n_ctx:16"
+    "&map.x_count=6&map.y_to=6&map.y_count=6"
+)
 """Designs that are computed at once."""
 MOVE_ALL = """async () => {
   const panel = document.querySelector('.ex-explore');
@@ -30,7 +32,8 @@ MOVE_ALL = """async () => {
   }
   return sliders.length;
 }"""
-"""Moves every slider of Explore a step, and back: a step alone may be refused, and those after it with it."""
+"""Moves every slider of Explore a step, and back: a step alone may be refused, and those after it
+with it."""
 
 
 def has_torch(process: int) -> bool:
@@ -38,7 +41,9 @@ def has_torch(process: int) -> bool:
     return "libtorch" in Path(f"/proc/{process}/maps").read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not list a process's libraries in a file")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not list a process's libraries in a file"
+)
 def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
@@ -51,7 +56,9 @@ def test_torch_is_in_no_kernel_whatever_is_opened(browser: Browser, voila: str) 
     expect(page.locator(".ex-map .ex-status")).to_have_attribute("data-state", "idle")
     page.get_by_role("tab", name="Race", exact=True).click()
     track.adding.wait_for()
-    track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    track.panel.locator("details").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
     for field, text in (SIZES | {"steps": "12"}).items():
         track.write(field, text)
     track.press("Start")

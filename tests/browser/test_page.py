@@ -1,4 +1,5 @@
-"""The page in Voilà and in JupyterLab: it shows, obeys its controls, keeps up, and keeps to itself."""
+"""The page in Voilà and in JupyterLab: it shows, obeys its controls, keeps up, and keeps to
+itself."""
 
 from __future__ import annotations
 
@@ -25,12 +26,16 @@ def test_page_shows(dashboard: Dashboard) -> None:
 
 
 def test_plotly_comes_from_the_server_beside_the_websocket(dashboard: Dashboard) -> None:
-    asked = dashboard.page.evaluate("() => performance.getEntriesByType('resource').map((one) => one.name)")
+    asked = dashboard.page.evaluate(
+        "() => performance.getEntriesByType('resource').map((one) => one.name)"
+    )
     assert sum("/voila/plotly-" in name for name in asked) == 1
 
 
 @in_voila
-def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(dashboard: Dashboard) -> None:
+def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_float16(
+    dashboard: Dashboard,
+) -> None:
     measured = ex.measure(ex.Config())
     dashboard.page.get_by_role("button", name="Zoom in").first.click()
     for name, title in (("max_abs", "Largest |x|"), ("kurtosis", "Kurtosis of features")):
@@ -42,7 +47,9 @@ def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_flo
         assert card.locator(".ex-chart-title").inner_text() == title
         assert "%" in card.locator(".ex-chart-badge").inner_text()
         low, high = card.locator(".ex-chart-plot").evaluate("(plot) => plot.layout.yaxis.range")
-        assert 10**low < min(values) < max(values) < 10**high, "the zoom of another statistic is not kept"
+        assert 10**low < min(values) < max(values) < 10**high, (
+            "the zoom of another statistic is not kept"
+        )
 
 
 def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboard) -> None:
@@ -97,7 +104,9 @@ def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashbo
 def test_alpha_turns_the_branches_down(dashboard: Dashboard) -> None:
     with dashboard.redrawn():
         dashboard.write("alpha", "0")
-    np.testing.assert_allclose(dashboard.dots("Second moment")["y"], dashboard.dots("Second moment")["y"][0], rtol=1e-6)
+    np.testing.assert_allclose(
+        dashboard.dots("Second moment")["y"], dashboard.dots("Second moment")["y"][0], rtol=1e-6
+    )
     np.testing.assert_allclose(dashboard.dots("Gradient by layer")["y"], 1, rtol=1e-5)
 
 
@@ -110,7 +119,9 @@ def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard)
 
 
 @in_voila
-def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboard: Dashboard) -> None:
+def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(
+    dashboard: Dashboard,
+) -> None:
     verdict = dashboard.page.locator(".ex-verdict").first
     evidence = verdict.locator(".ex-evidence").first
     for placement, sentence in (("pre", "(limits 1,000 and 100,000 ×)."), ("post", "limit 29 %.")):
@@ -123,8 +134,12 @@ def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(dashboa
             expect(evidence.locator("table")).to_be_hidden()
             evidence.get_by_text("Evidence").click()
         # it stays unfolded for the next design's verdict
-        expect(evidence.get_by_role("row", name="Second moment, at the input → at the end 1 →")).to_be_visible()
-        expect(evidence.get_by_role("row", name="Mean squared gradient")).to_contain_text("10⁻⁵ to 100,000 ×")
+        expect(
+            evidence.get_by_role("row", name="Second moment, at the input → at the end 1 →")
+        ).to_be_visible()
+        expect(evidence.get_by_role("row", name="Mean squared gradient")).to_contain_text(
+            "10⁻⁵ to 100,000 ×"
+        )
     evidence.get_by_text("Evidence").click()
 
 
@@ -140,7 +155,9 @@ def test_forty_key_presses_settle_on_the_last_without_a_queue(dashboard: Dashboa
 
     variance = float(dashboard.entry("init_variance").input_value())
     expected = ex.measure(ex.Config(init_variance=variance)).stream("second_moment")[1]
-    np.testing.assert_allclose(dashboard.dots("Second moment")["y"], expected.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(
+        dashboard.dots("Second moment")["y"], expected.mean(axis=0), rtol=1e-4
+    )
     at_rest = dashboard.drawn()
     dashboard.page.wait_for_timeout(1500)
     assert dashboard.drawn() == at_rest, "something was still waiting to be drawn"
@@ -165,12 +182,22 @@ def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> N
     tools = dashboard.page.locator(".ex-chart-tools button, .ex-save-menu button")
     buttons = tools.evaluate_all("(found) => found.map((button) => button.title)")
     saved = {f"Save as {kind}" for kind in ("PNG", "SVG", "PDF", "HTML", "CSV")}
-    others = {"Large or small", "Zoom in", "Zoom out", "Reset zoom", "Full screen", "Save the chart"}
+    others = {
+        "Large or small",
+        "Zoom in",
+        "Zoom out",
+        "Reset zoom",
+        "Full screen",
+        "Save the chart",
+    }
     assert set(buttons) == others | saved
     assert dashboard.page.locator(".modebar-btn").count() == 0
     links = dashboard.page.locator(".ex-chart a[href^=http]").evaluate_all(
-        "(found) => found.map((link) => [new URL(link.href).host, link.target, link.rel])")
-    assert {tuple(link) for link in links} == {("arxiv.org", "_blank", "noopener noreferrer")}, "papers alone"
+        "(found) => found.map((link) => [new URL(link.href).host, link.target, link.rel])"
+    )
+    assert {tuple(link) for link in links} == {("arxiv.org", "_blank", "noopener noreferrer")}, (
+        "papers alone"
+    )
 
 
 def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboard) -> None:
@@ -182,7 +209,9 @@ def test_a_narrow_screen_stacks_and_does_not_scroll_sideways(dashboard: Dashboar
     root.evaluate("(root) => root.scrollIntoView()")
     wait_until_still(dashboard.page)
     controls = dashboard.page.locator(".ex-controls").first.bounding_box()
-    first, second = (dashboard.page.locator("figure.ex-chart").nth(index).bounding_box() for index in (0, 1))
+    first, second = (
+        dashboard.page.locator("figure.ex-chart").nth(index).bounding_box() for index in (0, 1)
+    )
     assert controls is not None
     assert first is not None
     assert second is not None

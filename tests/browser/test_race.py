@@ -1,4 +1,5 @@
-"""A race as a person runs it in the page that Voilà serves: start, watch the curves grow, stop, start another."""
+"""A race as a person runs it in the page that Voilà serves: start, watch the curves grow, stop,
+start another."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ PLACE = "(node) => node.getBoundingClientRect().top - node.closest('.ex-contende
 """Where something is in the list of contenders, however far the page is scrolled."""
 LINED_UP = "(chips) => chips.map((chip) => [chip.innerText, chip.querySelector('input').value])"
 START: list[list[str]] = []
-"""The contenders with which a test began: the next one lines up anew only where that test has changed them."""
+"""The contenders with which a test began: the next one lines up anew only where that test has
+changed them."""
 SIZES = {"n_layers": "2", "d_model": "32", "n_ctx": "16", "batch_size": "4"}
 
 
@@ -63,7 +65,9 @@ class Track:
 
     def leave(self, *names: str) -> None:
         """Removes every contender but these."""
-        keep = self.page.get_by_role("button", name=re.compile(f"^Remove ({'|'.join(map(re.escape, names))})$"))
+        keep = self.page.get_by_role(
+            "button", name=re.compile(f"^Remove ({'|'.join(map(re.escape, names))})$")
+        )
         others = self.chips.filter(has_not=keep) if names else self.chips
         while left := others.count():  # one at a time: who is left may be called otherwise then
             others.first.get_by_role("button", name="Remove").click()
@@ -80,11 +84,14 @@ class Track:
         found: dict[str, dict[str, object]] = self.page.evaluate(CURVE, title)
         return found
 
-    def wait_until_grown(self, names: list[str], before: dict[str, dict[str, object]] | None = None) -> None:
+    def wait_until_grown(
+        self, names: list[str], before: dict[str, dict[str, object]] | None = None
+    ) -> None:
         self.page.wait_for_function(GROWN, arg=["Training loss", before or {}, names])
 
     def wait_until_at(self, steps: dict[str, int]) -> None:
-        """Until these curves and no others end at their steps: a chart is drawn some time after the words are."""
+        """Until these curves and no others end at their steps: a chart is drawn some time after the
+        words are."""
         self.page.wait_for_function(AT, arg=["Training loss", steps])
 
     def rows(self) -> list[str]:
@@ -97,13 +104,16 @@ def visit(visit: Dashboard) -> Dashboard:
     page = visit.page
     page.get_by_role("tab", name="Race", exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
-    page.locator(".ex-race.ex-panel details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    page.locator(".ex-race.ex-panel details").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
     return visit
 
 
 @pytest.fixture
 def track(visit: Dashboard) -> Iterator[Track]:
-    """The panel with two small contenders and a race that ends only when it is stopped; left with none running."""
+    """The panel with two small contenders and a race that ends only when it is stopped; left with
+    none running."""
     track = Track(visit)
     if track.chips.evaluate_all(LINED_UP) != START:
         track.leave()
@@ -139,20 +149,25 @@ def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: 
     track.press("Stop")
     expect(track.said).to_contain_text("Stopped at step ")
     assert sorted(track.rows()) == both
-    expect(track.panel.get_by_role("region", name="Verdict", exact=True)).to_contain_text("nats a character after")
+    expect(track.panel.get_by_role("region", name="Verdict", exact=True)).to_contain_text(
+        "nats a character after"
+    )
 
     hue = track.curves()["Pre-LN"]["hue"]
     track.leave("Pre-LN")
     track.write("steps", "20")
     track.press("Start")
     expect(track.said).to_have_text("Finished at step 20 of 20")
-    track.page.wait_for_function("() => document.querySelectorAll('.ex-standings tbody th').length === 1")
+    track.page.wait_for_function(
+        "() => document.querySelectorAll('.ex-standings tbody th').length === 1"
+    )
     track.wait_until_at({"Pre-LN": 19})
     assert track.curves() == {"Pre-LN": {"length": 20, "last": 19, "hue": hue}}
 
 
 def test_a_button_does_not_overtake_the_moves_before_it(browser: Browser, voila: str) -> None:
-    """A widget has one message on its way at a time: on a slow one, the second of two moves comes after the button."""
+    """A widget has one message on its way at a time: on a slow one, the second of two moves comes
+    after the button."""
     held: list[str | bytes] = []
     slow = False
 
@@ -169,7 +184,9 @@ def test_a_button_does_not_overtake_the_moves_before_it(browser: Browser, voila:
     page.get_by_role("tab", name="Race", exact=True).click()
     track = Track(visit)
     track.panel.get_by_role("button", name="Start", exact=True).wait_for()
-    track.panel.locator("details").evaluate_all("(folds) => folds.forEach((fold) => { fold.open = true; })")
+    track.panel.locator("details").evaluate_all(
+        "(folds) => folds.forEach((fold) => { fold.open = true; })"
+    )
     slow = True
     for field, text in (SIZES | {"steps": "7"}).items():
         track.write(field, text)
@@ -212,7 +229,9 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
     expect(track.panel.get_by_role("button", name="Remove Old one")).to_be_visible()
     assert sorted(track.rows()) == ["Post-LN", "Pre-LN"], "the race that runs is not told"
     track.panel.locator("[data-field=statistic] select").first.select_option("second_moment")
-    track.panel.get_by_role("heading", name="Layer by layer: second moment of the stream").wait_for()
+    track.panel.get_by_role(
+        "heading", name="Layer by layer: second moment of the stream"
+    ).wait_for()
     track.page.get_by_role("tab", name="Explore", exact=True).click()
     explore = track.page.locator(".ex-panel:not(.ex-race)").first
     explore.locator("[data-field=n_layers] input.ex-entry").fill("3")
@@ -243,7 +262,9 @@ def test_closing_the_page_asks_while_steps_would_be_lost(track: Track) -> None:
     assert track.page.evaluate(left), "nothing is asked any more"
 
 
-def test_a_race_that_has_ended_can_be_saved_and_is_no_wider_than_the_window(track: Track, tmp_path: Path) -> None:
+def test_a_race_that_has_ended_can_be_saved_and_is_no_wider_than_the_window(
+    track: Track, tmp_path: Path
+) -> None:
     track.write("steps", "12")
     save = track.panel.get_by_role("group", name="Save", exact=True)
     track.press("Start")
@@ -259,7 +280,9 @@ def test_a_race_that_has_ended_can_be_saved_and_is_no_wider_than_the_window(trac
     assert set(numbers["contender"]) == {"Post-LN", "Pre-LN"}
     for width in (1024, 390):
         track.page.set_viewport_size({"width": width, "height": 900})
-        track.page.wait_for_function("(width) => document.querySelector('.ex-root').clientWidth <= width", arg=width)
+        track.page.wait_for_function(
+            "(width) => document.querySelector('.ex-root').clientWidth <= width", arg=width
+        )
         beyond = "() => document.querySelector('.ex-root').scrollWidth - window.innerWidth"
         assert track.page.evaluate(beyond) <= 0, width
     track.page.set_viewport_size({"width": 1440, "height": 1000})
@@ -274,12 +297,24 @@ def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
 
 def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     file = track.panel.get_by_label("Text file of your own, UTF-8")
-    file.set_input_files({"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."})
+    file.set_input_files(
+        {"name": "short.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be."}
+    )
     said = track.panel.locator(".ex-side .ex-file [role=status]")
-    expect(said).to_contain_text("Refused: short.txt: text must have at least 2,000 characters; got 20")
-    file.set_input_files({"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500})
+    expect(said).to_contain_text(
+        "Refused: short.txt: text must have at least 2,000 characters; got 20"
+    )
+    file.set_input_files(
+        {"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500}
+    )
     expect(said).to_contain_text("Refused: again.txt: text must not repeat itself")
-    file.set_input_files({"name": "gbk.txt", "mimeType": "text/plain", "buffer": ("生存还是毁灭" * 500).encode("gbk")})
+    file.set_input_files(
+        {
+            "name": "gbk.txt",
+            "mimeType": "text/plain",
+            "buffer": ("生存还是毁灭" * 500).encode("gbk"),
+        }
+    )
     expect(said).to_contain_text("Refused: gbk.txt: text must be encoded in UTF-8")
     prose = "".join(topics.values())[:10_500]
     file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": prose.encode()})

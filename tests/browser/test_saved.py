@@ -1,4 +1,5 @@
-"""Notebooks side by side, restarted, and saved and opened again, with and without the kernel of their live pages."""
+"""Notebooks side by side, restarted, and saved and opened again, with and without the kernel of
+their live pages."""
 
 from __future__ import annotations
 
@@ -29,16 +30,32 @@ ALL_DRAWN = """(layers) => {
 
 def written(folder: Path, name: str, sources: Sequence[str]) -> None:
     """A notebook that has not been run."""
-    cells = [{"cell_type": "code", "id": f"cell{number}", "metadata": {}, "outputs": [], "execution_count": None,
-              "source": source} for number, source in enumerate(sources)]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"cell{number}",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": source,
+        }
+        for number, source in enumerate(sources)
+    ]
+    kernel = {
+        "kernelspec": {
+            "name": "python3",
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+        }
+    }
     notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (folder / "notebooks" / name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def folder(laboratory: Laboratory) -> Path:
-    """Of all that these tests' JupyterLabs show and remember; each test has notebooks of its own."""
+    """Of all that these tests' JupyterLabs show and remember; each test has notebooks of its
+    own."""
     return laboratory.folder
 
 
@@ -51,7 +68,9 @@ def address(laboratory: Laboratory) -> str:
 def opened(browser: Browser, address: str, name: str) -> Page:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(PATIENCE)
-    page.goto(f"{address}/lab/tree/{name}?reset")  # no other notebook beside it, whose style would apply to this one
+    page.goto(
+        f"{address}/lab/tree/{name}?reset"
+    )  # no other notebook beside it, whose style would apply to this one
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     return page
 
@@ -93,7 +112,9 @@ def must_show_stills(page: Page) -> None:
 
 
 def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
-    browser: Browser, folder: Path, address: str,
+    browser: Browser,
+    folder: Path,
+    address: str,
 ) -> None:
     """First with a kernel that ends, then with another."""
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
@@ -103,7 +124,9 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
     choose(page, "Kernel", "Shut Down Kernel")
     page.wait_for_selector("text='No Kernel'")
     page.close()
-    foreign.write_text(mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8")  # not signed here
+    foreign.write_text(
+        mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8"
+    )  # not signed here
     for notebook in (mine, foreign):
         page = opened(browser, address, notebook.name)
         if notebook is mine:  # JupyterLab has tried to find the page, and has given up
@@ -112,7 +135,9 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
         page.close()
 
 
-def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: Path, address: str) -> None:
+def test_control_s_saves_from_whatever_has_the_focus(
+    browser: Browser, folder: Path, address: str
+) -> None:
     """And its dialog to save a page stays away: the key is taken, but by JupyterLab."""
     notebook = folder / "notebooks" / "keys.ipynb"
     written(folder, notebook.name, ALONE)
@@ -125,16 +150,25 @@ def test_control_s_saves_from_whatever_has_the_focus(browser: Browser, folder: P
       window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
     }""")
     depth = page.locator("[data-field=n_layers]")
-    for node in (depth.locator("input[type=range]"), depth.locator("input.ex-entry"), page.locator(".ex-tool").first):
+    for node in (
+        depth.locator("input[type=range]"),
+        depth.locator("input.ex-entry"),
+        page.locator(".ex-tool").first,
+    ):
         node.focus()
-        with page.expect_response(lambda sent: f"{notebook.name}/checkpoints" in sent.url):  # the end of saving
+        with page.expect_response(
+            lambda sent: f"{notebook.name}/checkpoints" in sent.url
+        ):  # the end of saving
             page.keyboard.press("Control+s")
     assert page.evaluate("left") == [False] * 3
     page.close()
 
 
-def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser, folder: Path, address: str) -> None:
-    """They share the script that the first one's kernel brought; each goes on when the other's kernel is another."""
+def test_two_notebooks_in_one_window_need_nothing_of_each_other(
+    browser: Browser, folder: Path, address: str
+) -> None:
+    """They share the script that the first one's kernel brought; each goes on when the other's
+    kernel is another."""
     for name in ("first.ipynb", "second.ipynb"):
         written(folder, name, ALONE)
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
@@ -169,7 +203,9 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(browser: Browser
     page.reload()  # the kernels go on, and with them the pages
     show("second")
     page.wait_for_function(ALL_DRAWN, arg=5)
-    visit.complaints = [words for words in visit.complaints if "debugger state" not in words]  # JupyterLab's own
+    visit.complaints = [
+        words for words in visit.complaints if "debugger state" not in words
+    ]  # JupyterLab's own
     visit.must_be_clean()
     page.close()
 
@@ -202,17 +238,24 @@ def test_a_record_that_is_restored_is_shown(several: Dashboard) -> None:
     expect(page.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
     expect(several.entry("steps")).to_have_value("50")
     page.get_by_role("tab", name="Explore").click()
-    expect(page.locator(".ex-status-text:visible", has_text="Measured 4 layers of width 32")).to_be_visible()
+    expect(
+        page.locator(".ex-status-text:visible", has_text="Measured 4 layers of width 32")
+    ).to_be_visible()
     expect(page.get_by_label("Name of the pinned design Short")).to_be_visible()
     expect(page.locator(".ex-chart-title").first).to_have_text("Kurtosis of features")
     expect(several.control("statistic").locator("select").first).to_have_value("kurtosis")
 
 
-def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(several: Dashboard) -> None:
+def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(
+    several: Dashboard,
+) -> None:
     """A figure of a person's own may be of any trace, and of another one at each move."""
     live = several.page.locator(".ex-live")
     live.scroll_into_view_if_needed()
-    switch, lines = live.get_by_role("checkbox", name="flat"), live.locator(".ex-chart-plot .js-line")
+    switch, lines = (
+        live.get_by_role("checkbox", name="flat"),
+        live.locator(".ex-chart-plot .js-line"),
+    )
     for layer in ("scatterlayer", "polarlayer", "scatterlayer"):
         expect(live.locator(f".ex-chart-plot .{layer} .js-line")).to_have_count(1)
         expect(lines).to_have_count(1)
@@ -226,15 +269,19 @@ IN_WINDOW = """() => {
 
 
 def test_run_all_ends_with_the_page_in_a_small_window_until_somebody_scrolls(
-    browser: Browser, laboratory: Laboratory,
+    browser: Browser,
+    laboratory: Laboratory,
 ) -> None:
-    """JupyterLab goes on to the last cell, and the page grows above the window when its charts come."""
+    """JupyterLab goes on to the last cell, and the page grows above the window when its charts
+    come."""
     page = browser.new_page(viewport={"width": 1280, "height": 680})
     visit = Dashboard(page, "lab")
     page.goto(f"{laboratory.fresh()}?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     choose(page, "Run", "Run All Cells")
-    page.wait_for_selector(".ex-chart-plot:not([data-drawn='0'])", state="attached", timeout=3 * PATIENCE)
+    page.wait_for_selector(
+        ".ex-chart-plot:not([data-drawn='0'])", state="attached", timeout=3 * PATIENCE
+    )
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     page.wait_for_function(IN_WINDOW)
     page.locator(".ex-header").hover()

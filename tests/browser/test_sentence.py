@@ -1,4 +1,5 @@
-"""A person's sentence: typed on the page, part of its link, its characters and words on the pattern's axes."""
+"""A person's sentence: typed on the page, part of its link, its characters and words on the
+pattern's axes."""
 
 from __future__ import annotations
 
@@ -41,12 +42,16 @@ def words(visit: Dashboard) -> list[str]:
 
 
 def write(visit: Dashboard, sentence: str) -> None:
-    visit.page.locator("details[data-section='Input and loss']").evaluate("(fold) => { fold.open = true; }")
+    visit.page.locator("details[data-section='Input and loss']").evaluate(
+        "(fold) => { fold.open = true; }"
+    )
     with visit.redrawn():
         visit.write("sentence", sentence)
 
 
-def test_a_link_brings_its_sentence_and_a_short_one_has_a_label_for_each_character(written: Dashboard) -> None:
+def test_a_link_brings_its_sentence_and_a_short_one_has_a_label_for_each_character(
+    written: Dashboard,
+) -> None:
     assert written.entry("sentence").input_value() == "to be"
     assert words(written) == ["t", "o", "␣", "b", "e"]
     expect(written.entry("n_ctx").first).to_have_value("5")
@@ -76,7 +81,9 @@ def test_a_sentence_is_no_markup(written: Dashboard) -> None:
     assert words(written) == ["<img", "src=x", "onerro", "r=hack", "ed=1>", "&"]
     written.page.get_by_role("button", name="Pin the current design").click()
     write(written, f"{HOSTILE} ")
-    assert not written.page.evaluate("document.querySelector('img[src=x], [onerror]') || window.hacked")
+    assert not written.page.evaluate(
+        "document.querySelector('img[src=x], [onerror]') || window.hacked"
+    )
 
 
 @pytest.mark.parametrize("sentence", ["W" * 32, "the cat sat on the mat", "我喜欢猫，猫也喜欢我"])

@@ -1,4 +1,5 @@
-"""Kernels that are to answer late do: else the tests that are run with `EXPLORER_SHAKE` say nothing."""
+"""Kernels that are to answer late do: else the tests that are run with `EXPLORER_SHAKE` say
+nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +30,14 @@ async def moved() -> int:
     try:
         await client.wait_for_ready(timeout=60)
         await client.execute_interactive(
-            SLIDER, output_hook=lambda message: words.append(message["content"].get("text", "")), timeout=60)
-        update = {"comm_id": "".join(words).strip(), "data": {"method": "update", "state": {"value": 3}}}
+            SLIDER,
+            output_hook=lambda message: words.append(message["content"].get("text", "")),
+            timeout=60,
+        )
+        update = {
+            "comm_id": "".join(words).strip(),
+            "data": {"method": "update", "state": {"value": 3}},
+        }
         client.shell_channel.send(client.session.msg("comm_msg", update))
         await client.execute_interactive("slider.value = 4", timeout=60)
         return int(kernel.provisioner.pid)
@@ -39,11 +46,18 @@ async def moved() -> int:
         await kernels.shutdown_all()
 
 
-@pytest.mark.parametrize("provisioner", ["local-provisioner", pytest.param("explorer-zygote", marks=ON_LINUX)])
-def test_kernels_answer_late(provisioner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both what a browser sends and what it is sent waits, in JupyterLab's kernels and in those of a server."""
+@pytest.mark.parametrize(
+    "provisioner", ["local-provisioner", pytest.param("explorer-zygote", marks=ON_LINUX)]
+)
+def test_kernels_answer_late(
+    provisioner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both what a browser sends and what it is sent waits, in JupyterLab's kernels and in those of
+    a server."""
     log = tmp_path / "delays"
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [SHAKEN, os.environ.get("PYTHONPATH", "")])))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, [SHAKEN, os.environ.get("PYTHONPATH", "")]))
+    )
     monkeypatch.setenv("EXPLORER_SHAKE", "0.2")
     monkeypatch.setenv("EXPLORER_SHAKE_LOG", str(log))
     monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", provisioner)

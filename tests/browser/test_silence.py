@@ -1,4 +1,5 @@
-"""A kernel that does not answer: the page says so, no longer vouches for what it shows, and recovers by itself."""
+"""A kernel that does not answer: the page says so, no longer vouches for what it shows, and
+recovers by itself."""
 
 from __future__ import annotations
 
@@ -64,7 +65,11 @@ class Line:
         assert found
         self.kernel = found[1]
         for one, other in ((socket, server), (server, socket)):
-            one.on_message(lambda message, to=other: self.held.append((to, message)) if self.cut else to.send(message))
+            one.on_message(
+                lambda message, to=other: (
+                    self.held.append((to, message)) if self.cut else to.send(message)
+                )
+            )
 
     def mend(self) -> None:
         self.cut = False
@@ -156,7 +161,9 @@ def test_a_slider_that_is_answered_in_time_does_not_blink(wired: tuple[Dashboard
     visit.must_be_clean()
 
 
-@pytest.mark.parametrize("wired", ["voila"], indirect=True)  # to wait for Python is the page's own affair
+@pytest.mark.parametrize(
+    "wired", ["voila"], indirect=True
+)  # to wait for Python is the page's own affair
 @pytest.mark.parametrize("act", ["a button", "a chosen design", "a tab"])
 def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act: str) -> None:
     visit, line = wired
@@ -169,7 +176,9 @@ def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act
             page.get_by_role("tab", name="Race", exact=True).click()
         else:
             visit.choose("preset", "post_ln")
-        expect(page.locator(".ex-status-text")).to_have_text(re.compile("Waiting for Python|Python does not answer"))
+        expect(page.locator(".ex-status-text")).to_have_text(
+            re.compile("Waiting for Python|Python does not answer")
+        )
         page.wait_for_function(SHOWN_STALE, timeout=2000)
     page.get_by_role("tab", name="Explore", exact=True).click()
     page.wait_for_function(FRESH)
@@ -178,7 +187,8 @@ def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act
 
 @pytest.mark.parametrize("wired", ["lab"], indirect=True)
 def test_a_restarted_kernel_leaves_one_sentence(wired: tuple[Dashboard, Line]) -> None:
-    """The last test: the kernel is restarted as a person does it, the page is run again, and the kernel is killed."""
+    """The last test: the kernel is restarted as a person does it, the page is run again, and the
+    kernel is killed."""
     visit, line = wired
     page = visit.page
     gone = page.locator(".ex-root.jupyter-widgets-disconnected")

@@ -1,4 +1,5 @@
-"""The site of lessons and guides: built without a warning, read from a folder, without a request to anywhere."""
+"""The site of lessons and guides: built without a warning, read from a folder, without a request to
+anywhere."""
 
 from __future__ import annotations
 
@@ -17,28 +18,55 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site in both languages, as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
     for language, place in (("en", folder), ("zh_CN", folder / "zh")):
-        subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs", "-D", f"language={language}",
-                        "-d", folder.with_name(f"doctrees-{language}"), ".", place], cwd=ROOT, check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "sphinx",
+                "-q",
+                "-W",
+                "-c",
+                "docs",
+                "-D",
+                f"language={language}",
+                "-d",
+                folder.with_name(f"doctrees-{language}"),
+                ".",
+                place,
+            ],
+            cwd=ROOT,
+            check=True,
+        )
     return folder
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("language", ["", "zh/"])
-def test_a_lesson_has_its_formulas_and_needs_no_server(site: Path, browser: Browser, language: str, width: int) -> None:
-    page, asked, said = browser.new_page(viewport={"width": width, "height": 1000}), list[str](), list[str]()
+def test_a_lesson_has_its_formulas_and_needs_no_server(
+    site: Path, browser: Browser, language: str, width: int
+) -> None:
+    page, asked, said = (
+        browser.new_page(viewport={"width": width, "height": 1000}),
+        list[str](),
+        list[str](),
+    )
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))
     page.goto(f"{site.as_uri()}/{language}notebooks/lessons/06_root_d.html")
     expect(page.locator("mjx-container").first).to_be_visible()
     assert page.locator("mjx-container").count() > 30
-    assert page.locator(".cell_output img[src^='data:image/svg']").count() > 0, "stills of the live figures"
+    assert page.locator(".cell_output img[src^='data:image/svg']").count() > 0, (
+        "stills of the live figures"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert said == []
     page.close()
 
 
-def test_the_address_of_the_site_leads_to_lessons_in_both_languages(site: Path, browser: Browser) -> None:
+def test_the_address_of_the_site_leads_to_lessons_in_both_languages(
+    site: Path, browser: Browser
+) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.goto(f"{site.as_uri()}/index.html")
     page.get_by_role("link", name="Lesson 6").first.click()
@@ -50,11 +78,18 @@ def test_the_address_of_the_site_leads_to_lessons_in_both_languages(site: Path, 
     page.close()
 
 
-@pytest.mark.parametrize(("language", "query", "lesson"), [
-    ("zh/", "残差", "07_residual_variance"), ("zh/", "残差流的方差", "07_residual_variance"),
-    ("zh/", "RealFormer", "11_realformer"), ("", "residual stream", "07_residual_variance"),
-])
-def test_the_search_finds_a_lesson(site: Path, browser: Browser, language: str, query: str, lesson: str) -> None:
+@pytest.mark.parametrize(
+    ("language", "query", "lesson"),
+    [
+        ("zh/", "残差", "07_residual_variance"),
+        ("zh/", "残差流的方差", "07_residual_variance"),
+        ("zh/", "RealFormer", "11_realformer"),
+        ("", "residual stream", "07_residual_variance"),
+    ],
+)
+def test_the_search_finds_a_lesson(
+    site: Path, browser: Browser, language: str, query: str, lesson: str
+) -> None:
     page, errors = browser.new_page(viewport={"width": 1440, "height": 1000}), list[str]()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{site.as_uri()}/{language}docs/index.html")
@@ -67,9 +102,13 @@ def test_the_search_finds_a_lesson(site: Path, browser: Browser, language: str, 
 
 
 @pytest.mark.parametrize("language", ["", "zh/"])
-def test_a_lesson_leads_to_those_beside_it_the_other_language_and_the_page(site: Path, language: str) -> None:
-    text = (site / language / "notebooks" / "lessons" / "07_residual_variance.html").read_text(encoding="utf-8")
-    article = text[text.index("<article"):text.index("</article>")]
+def test_a_lesson_leads_to_those_beside_it_the_other_language_and_the_page(
+    site: Path, language: str
+) -> None:
+    text = (site / language / "notebooks" / "lessons" / "07_residual_variance.html").read_text(
+        encoding="utf-8"
+    )
+    article = text[text.index("<article") : text.index("</article>")]
     for target in ("06_root_d.html", "08_why_residuals.html"):
         assert article.count(f'href="{target}"') >= 2, "head and foot"
     other = "../../zh/" if not language else "../../../"
@@ -82,4 +121,8 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     import explorer
 
     text = (site / "docs" / "python.html").read_text(encoding="utf-8")
-    assert [name for name in explorer.__all__ if f'id="explorer.{name}"' not in text and name != "PRESETS"] == []
+    assert [
+        name
+        for name in explorer.__all__
+        if f'id="explorer.{name}"' not in text and name != "PRESETS"
+    ] == []

@@ -1,4 +1,5 @@
-"""Stories in the browser: offered on a first visit, walked to a question, and answered by a line that is drawn."""
+"""Stories in the browser: offered on a first visit, walked to a question, and answered by a line
+that is drawn."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ IN_VIEW = """(looks) => {
   const { x, y, width, height } = box(act);
   return document.elementFromPoint(x + width / 2, y + height / 2) === act;
 }"""
-"""The chart, or the verdict, lies whole between the strip and the status line; the button of the step can be hit.
+"""The chart, or the verdict, lies whole between the strip and the status line; the button of the
+step can be hit.
 
 A step whose subject is a whole tab frames nothing.
 """
@@ -72,7 +74,10 @@ def test_a_first_visit_is_offered_stories(first: Dashboard) -> None:
     offer = first.page.locator(".ex-stories-offer")
     expect(offer).to_contain_text("Move a slider: a Transformer is drawn at random")
     expect(offer.locator(".ex-story:visible")).to_have_count(0)
-    assert first.page.locator(".ex-explore").evaluate("(node) => node.getBoundingClientRect().top") < 120
+    assert (
+        first.page.locator(".ex-explore").evaluate("(node) => node.getBoundingClientRect().top")
+        < 120
+    )
     assert look(first.page, ()) == ""
     press(first, "New here? Take a tour")
     expect(offer.locator(".ex-story:visible")).to_have_count(5)
@@ -95,7 +100,9 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
     with first.redrawn():
         press(first, "Next")
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
-    page.wait_for_function("() => location.search === '?story=root_d&step=2&attention_scale=none&v=1'")
+    page.wait_for_function(
+        "() => location.search === '?story=root_d&step=2&attention_scale=none&v=1'"
+    )
     assert page.evaluate(DATA) == ["uniform", "one-hot"]
     reveal = page.get_by_role("button", name="Reveal")
     expect(reveal).to_be_disabled()
@@ -129,7 +136,9 @@ def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Da
     page = first.page
     press(first, "Next")
     expect(told(first)).to_have_text("The forgotten √d · 3 of 4")
-    page.wait_for_function("() => new URLSearchParams(location.search).get('step') === '3'")  # a message of its own
+    page.wait_for_function(
+        "() => new URLSearchParams(location.search).get('step') === '3'"
+    )  # a message of its own
     page.go_back()
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
     press(first, "Leave")
@@ -148,15 +157,22 @@ def test_an_answer_is_chosen_on_a_narrow_page(first: Dashboard) -> None:
     page.get_by_role("radio", name="It grows faster, but stays finite").check()
     assert look(first.page, ()) == ""
     page.locator(".ex-choices").get_by_role("button", name="Reveal").click()
-    expect(page.locator(".ex-told [role=status]")).to_contain_text("Not so. The right answer: it stops being finite")
+    expect(page.locator(".ex-told [role=status]")).to_contain_text(
+        "Not so. The right answer: it stops being finite"
+    )
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= 390
 
 
-@pytest.mark.parametrize(("size", "names"), [((1440, 900), ("root_d", "warmup", "mup")), ((390, 844), tuple(STORIES))])
+@pytest.mark.parametrize(
+    ("size", "names"), [((1440, 900), ("root_d", "warmup", "mup")), ((390, 844), tuple(STORIES))]
+)
 def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(
-    first: Dashboard, size: tuple[int, int], names: tuple[str, ...],
+    first: Dashboard,
+    size: tuple[int, int],
+    names: tuple[str, ...],
 ) -> None:
-    """On a telephone in all stories; in a wide window in those that look at each chart, a verdict and two tabs."""
+    """On a telephone in all stories; in a wide window in those that look at each chart, a verdict
+    and two tabs."""
     page = first.page
     page.set_viewport_size({"width": size[0], "height": size[1]})
     for story in map(STORIES.__getitem__, names):
@@ -171,18 +187,25 @@ def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(
                 expect(page.locator(".ex-told [role=status]")).to_have_text(step.question.reveal)
                 page.wait_for_function(COVERED, arg=False)
                 page.wait_for_function(IN_VIEW, arg=bool(step.look_at))
-            far = "0" if number % 2 else "node.scrollHeight"  # from where the next chart is out of view
+            far = (
+                "0" if number % 2 else "node.scrollHeight"
+            )  # from where the next chart is out of view
             page.locator("#rendered_cells").evaluate(f"(node) => node.scrollTo(0, {far})")
             press(first, "Next" if number < len(story.steps) else "Done")
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= size[0]
 
 
-def test_next_shows_as_pressed_and_is_sent_once_while_the_kernel_is_busy(browser: Browser, voila: str) -> None:
+def test_next_shows_as_pressed_and_is_sent_once_while_the_kernel_is_busy(
+    browser: Browser, voila: str
+) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit, line = Dashboard(page, "voila"), Line(page)
     page.goto(f"{voila}/?story=root_d&step=1&v=1")
     visit.wait_until_drawn()
-    button, finding = page.locator(".ex-told .ex-primary"), page.locator(".ex-verdict .ex-finding").first
+    button, finding = (
+        page.locator(".ex-told .ex-primary"),
+        page.locator(".ex-verdict .ex-finding").first,
+    )
     expect(button).to_have_text("Next")
     expect(finding).to_be_visible()
     line.cut = True

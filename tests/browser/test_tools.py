@@ -1,4 +1,5 @@
-"""The menu with its choice of colors, the search over the controls, and a chart on the full screen."""
+"""The menu with its choice of colors, the search over the controls, and a chart on the full
+screen."""
 
 from __future__ import annotations
 
@@ -9,29 +10,45 @@ from .axe import look
 from .dashboard import Dashboard, wait_until_still
 
 
-@pytest.mark.parametrize(("words", "scheme", "size"), [("Dark", "dark", "13px"), ("Projector", "light", "14px")])
+@pytest.mark.parametrize(
+    ("words", "scheme", "size"), [("Dark", "dark", "13px"), ("Projector", "light", "14px")]
+)
 def test_colors_are_chosen_and_kept(visit: Dashboard, words: str, scheme: str, size: str) -> None:
     page = visit.page
     page.get_by_role("button", name="Menu").click()
     page.get_by_label("Colors").select_option(words)
     page.keyboard.press("Escape")
     wait_until_still(page)
-    assert page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
-    assert page.locator(".xtick text").first.evaluate("(text) => getComputedStyle(text).fontSize") == size
+    assert (
+        page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
+    )
+    assert (
+        page.locator(".xtick text").first.evaluate("(text) => getComputedStyle(text).fontSize")
+        == size
+    )
     page.reload()
     visit.wait_until_drawn()
-    assert page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
+    assert (
+        page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == scheme
+    )
     assert look(page, ("Explore",)) == ""
     page.evaluate("localStorage.clear()")
     page.reload()
     visit.wait_until_drawn()
-    assert page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == "light"
+    assert (
+        page.locator(".ex-root").evaluate("(root) => getComputedStyle(root).colorScheme") == "light"
+    )
     visit.must_be_clean()
 
 
 def test_a_control_is_found_by_its_words_and_those_of_its_options(visit: Dashboard) -> None:
     entry = visit.page.get_by_label("Find a control")
-    for words, field in (("rotary", "position"), ("cap", "logit_cap"), ("gpt-oss", "sink"), ("mup", "parametrization")):
+    for words, field in (
+        ("rotary", "position"),
+        ("cap", "logit_cap"),
+        ("gpt-oss", "sink"),
+        ("mup", "parametrization"),
+    ):
         entry.fill(words)
         expect(visit.control(field)).to_be_visible()
         expect(visit.control("batch_size")).to_be_hidden()

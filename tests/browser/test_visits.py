@@ -1,4 +1,5 @@
-"""Rude visitors of a real server, over real websockets: each is turned away, and nobody else notices."""
+"""Rude visitors of a real server, over real websockets: each is turned away, and nobody else
+notices."""
 
 from __future__ import annotations
 
@@ -68,8 +69,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
-    """A server of this file's own, since some of it might go down; it looks at its kernels every second."""
-    with server(["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE), EXPLORER_LOOK_SECONDS="1") as running:
+    """A server of this file's own, since some of it might go down; it looks at its kernels every
+    second."""
+    with server(
+        ["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE), EXPLORER_LOOK_SECONDS="1"
+    ) as running:
         yield running
 
 
@@ -145,12 +149,16 @@ RUDE: dict[str, bytes | str] = {
     "a header of many brackets": frame(b"[" * 200_000, b"{}", b"{}", b"{}"),
     "a channel that nobody knows": message("comm_msg", {}, channel=b"iopub"),
     "text": "\xff" * 64,
-    "JSON of the older protocol": json.dumps({"header": {"msg_type": "comm_msg"}, "channel": "shell"}),
+    "JSON of the older protocol": json.dumps(
+        {"header": {"msg_type": "comm_msg"}, "channel": "shell"}
+    ),
 }
 
 
 @pytest.mark.parametrize("rude", RUDE.values(), ids=RUDE)
-def test_frame_that_is_no_message_ends_its_connection_only(address: str, kernel: str, rude: bytes | str) -> None:
+def test_frame_that_is_no_message_ends_its_connection_only(
+    address: str, kernel: str, rude: bytes | str
+) -> None:
     with enter(address, kernel) as visit:
         visit.send(rude)
         assert turned_away(visit) == 1003
@@ -158,8 +166,12 @@ def test_frame_that_is_no_message_ends_its_connection_only(address: str, kernel:
         assert answers(next_visit)
 
 
-@pytest.mark.parametrize(("size", "count", "code"), [(8_000_000, 1, 1009), (4_000_000, 8, 1008), (100, 40_000, 1008)])
-def test_who_sends_too_much_is_turned_away(address: str, kernel: str, size: int, count: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "count", "code"), [(8_000_000, 1, 1009), (4_000_000, 8, 1008), (100, 40_000, 1008)]
+)
+def test_who_sends_too_much_is_turned_away(
+    address: str, kernel: str, size: int, count: int, code: int
+) -> None:
     with enter(address, kernel) as visit:
         sent = message("comm_msg", {"comm_id": "x" * size, "data": {}})
         with suppress(ConnectionClosed):  # it may be closed while we still send
@@ -172,7 +184,9 @@ def test_who_sends_too_much_is_turned_away(address: str, kernel: str, size: int,
 
 @pytest.mark.parametrize("protocols", [(), ("another",)])
 def test_client_without_the_protocol_is_refused_at_the_handshake(
-    address: str, kernel: str, protocols: tuple[str, ...],
+    address: str,
+    kernel: str,
+    protocols: tuple[str, ...],
 ) -> None:
     with pytest.raises(InvalidStatus) as refusal, enter(address, kernel, protocols):
         pass
@@ -216,11 +230,16 @@ for preheat in (True, False):
 
 
 def test_every_websocket_of_the_application_is_guarded() -> None:
-    """A walk over all handlers of all rules: one that a new release of Voilà brings would be here, too."""
-    walked = subprocess.run([sys.executable, "-c", WALK], capture_output=True, text=True, check=False)
+    """A walk over all handlers of all rules: one that a new release of Voilà brings would be here,
+    too."""
+    walked = subprocess.run(
+        [sys.executable, "-c", WALK], capture_output=True, text=True, check=False
+    )
     assert not walked.returncode, walked.stderr
     kinds = (Cells.__name__, Channels.__name__)
-    assert {*walked.stdout.splitlines()} == {f"{preheat} {kind}" for preheat in (True, False) for kind in kinds}
+    assert {*walked.stdout.splitlines()} == {
+        f"{preheat} {kind}" for preheat in (True, False) for kind in kinds
+    }
 
 
 def test_a_websocket_that_nobody_guards_is_not_served() -> None:
@@ -233,11 +252,20 @@ def test_a_websocket_that_nobody_guards_is_not_served() -> None:
     assert Application([(path, kind, *_)])
 
 
-@pytest.mark.parametrize("path", [f"/voila/execution/{NOBODY}", "/voila/execution/x", f"/voila/query/{NOBODY}",
-                                  f"/api/kernels/{NOBODY}/channels"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/voila/execution/{NOBODY}",
+        "/voila/execution/x",
+        f"/voila/query/{NOBODY}",
+        f"/api/kernels/{NOBODY}/channels",
+    ],
+)
 def test_there_is_no_websocket_without_a_kernel(address: str, path: str) -> None:
-    with (pytest.raises(InvalidStatus) as refusal,
-          connect(address.replace("http", "ws") + path, subprotocols=[Subprotocol(PROTOCOL)])):
+    with (
+        pytest.raises(InvalidStatus) as refusal,
+        connect(address.replace("http", "ws") + path, subprotocols=[Subprotocol(PROTOCOL)]),
+    ):
         pass
     assert refusal.value.response.status_code == 404
 
@@ -245,9 +273,14 @@ def test_there_is_no_websocket_without_a_kernel(address: str, path: str) -> None
 def test_a_foreign_origin_is_refused_and_takes_nobodys_place(address: str, lesson: str) -> None:
     with enter(address, lesson) as visit:
         for where in (f"/api/kernels/{lesson}/channels", f"/voila/execution/{lesson}"):
-            with pytest.raises(InvalidStatus) as refusal, connect(
-                    address.replace("http", "ws") + where, origin="http://evil.example",  # type: ignore[arg-type]
-                    subprotocols=[Subprotocol(PROTOCOL)]):
+            with (
+                pytest.raises(InvalidStatus) as refusal,
+                connect(
+                    address.replace("http", "ws") + where,
+                    origin="http://evil.example",  # type: ignore[arg-type]
+                    subprotocols=[Subprotocol(PROTOCOL)],
+                ),
+            ):
                 pass
             assert refusal.value.response.status_code == 403
         assert answers(visit)
@@ -269,7 +302,8 @@ def test_a_kernel_has_one_websocket_for_its_cells_which_counts(address: str, les
 
 
 def test_an_unfinished_message_is_small_and_does_not_stay(address: str, lesson: str) -> None:
-    """A page asks in a hundred bytes, at once; 5.9 MB of a message that never ends were kept once."""
+    """A page asks in a hundred bytes, at once; 5.9 MB of a message that never ends were kept
+    once."""
     wait_until(lambda: health(address)["waiting"] == 1)
     before = serving(address).memory_info().rss
     with cells(address, lesson) as visit:
@@ -284,8 +318,12 @@ def test_an_unfinished_message_is_small_and_does_not_stay(address: str, lesson: 
             visit.recv(timeout=2 * LIMIT)
 
 
-@pytest.mark.parametrize("rude", ["{", "[]", "[" * 900, "x" * 5000, b"\xff" * 64, request(NOBODY), "{}"])
-def test_whoever_asks_for_anything_else_is_turned_away(address: str, lesson: str, rude: str | bytes) -> None:
+@pytest.mark.parametrize(
+    "rude", ["{", "[]", "[" * 900, "x" * 5000, b"\xff" * 64, request(NOBODY), "{}"]
+)
+def test_whoever_asks_for_anything_else_is_turned_away(
+    address: str, lesson: str, rude: str | bytes
+) -> None:
     with cells(address, lesson) as visit:
         visit.send(rude)
         assert turned_away(visit) in (1008, 1009)
@@ -308,7 +346,9 @@ def test_cells_run_once(address: str) -> None:
     assert refusal.value.response.status_code == 409
 
 
-def test_cells_that_train_are_asked_for_once_and_after_the_others(address: str, lesson: str) -> None:
+def test_cells_that_train_are_asked_for_once_and_after_the_others(
+    address: str, lesson: str
+) -> None:
     with cells(address, lesson) as visit:
         visit.send(request(lesson, "train"))
         assert turned_away(visit) == 1008
@@ -324,10 +364,19 @@ def test_cells_that_train_are_asked_for_once_and_after_the_others(address: str, 
 
 
 PATHS = [
-    "/..%2f..%2fconf.json", "/%2e%2e/conf.json", "/%ff", "/voila/api/shutdown/%ff", "/voila/static/%00",
-    "/voila/static/..%2f..%2fconf.json", "/voila/files/..%2fx", "/voila/api/themes/..%2f..%2fx",
-    "/voila/labextensions/..%5c..%5cx", "/voila/labextensions/%0d%0ax", "/voila/templates/%00/static/x",
-    "/voila/templates/explorer/static/..%2f..%2fconf.json", "/voila/templates/explorer/static/",
+    "/..%2f..%2fconf.json",
+    "/%2e%2e/conf.json",
+    "/%ff",
+    "/voila/api/shutdown/%ff",
+    "/voila/static/%00",
+    "/voila/static/..%2f..%2fconf.json",
+    "/voila/files/..%2fx",
+    "/voila/api/themes/..%2f..%2fx",
+    "/voila/labextensions/..%5c..%5cx",
+    "/voila/labextensions/%0d%0ax",
+    "/voila/templates/%00/static/x",
+    "/voila/templates/explorer/static/..%2f..%2fconf.json",
+    "/voila/templates/explorer/static/",
     "/voila/templates/explorer/static//",
 ]
 
@@ -348,13 +397,24 @@ def test_no_cookie_is_kept_beyond_the_visit(address: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "POST", "PUT"])
-def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(address: str, lesson: str, method: str) -> None:
+def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(
+    address: str, lesson: str, method: str
+) -> None:
     """Ended so, it left a page that waited for ever, and the server counted it on."""
     cookies = asked(address, "/nothing-here")[0].headers.get_all("Set-Cookie") or []
-    (token,) = (cookie.split(";")[0].removeprefix("_xsrf=") for cookie in cookies if cookie.startswith("_xsrf="))
+    (token,) = (
+        cookie.split(";")[0].removeprefix("_xsrf=")
+        for cookie in cookies
+        if cookie.startswith("_xsrf=")
+    )
     with enter(address, lesson) as visit:
-        for path in (f"/api/kernels/{lesson}", "/api/kernels", f"/api/kernels/{lesson}/interrupt",
-                     "/api/contents/explorer.ipynb", "/api/sessions"):
+        for path in (
+            f"/api/kernels/{lesson}",
+            "/api/kernels",
+            f"/api/kernels/{lesson}/interrupt",
+            "/api/contents/explorer.ipynb",
+            "/api/sessions",
+        ):
             answer, _ = asked(address, path, method, Cookie=f"_xsrf={token}", X_XSRFToken=token)
             assert answer.status in (404, 405), path
         assert answers(visit)
@@ -362,7 +422,8 @@ def test_a_kernel_cannot_be_ended_or_changed_with_a_token_that_is_valid(address:
 
 @pytest.fixture(scope="module")
 def visit_after(browser: Browser, address: str, polite: ClientConnection) -> Iterator[Dashboard]:
-    """A page that comes after somebody rude; a busy browser may come after the grace, and loads it again."""
+    """A page that comes after somebody rude; a busy browser may come after the grace, and loads it
+    again."""
     with enter(address, arrive(address)) as rude:
         rude.send(b"\xff" * 64)
         assert turned_away(rude) == 1003
@@ -383,10 +444,12 @@ def test_next_visitor_still_gets_a_page(visit_after: Dashboard) -> None:
 
 
 def test_more_visitors_than_warm_kernels_each_have_one_of_their_own(address: str) -> None:
-    """At once: the pool holds one kernel; the others get theirs as before, and all end when nobody comes.
+    """At once: the pool holds one kernel; the others get theirs as before, and all end when nobody
+    comes.
 
     Also that of a page that never came: the first.
     """
+
     def visit(number: int) -> str:
         kernel = arrive(address)
         if number > 0:
@@ -402,8 +465,14 @@ def test_more_visitors_than_warm_kernels_each_have_one_of_their_own(address: str
 
 TROUBLE = {
     "an unknown target": ("comm_open", {"comm_id": TOLD, "target_name": TOLD, "data": {}}),
-    "an unknown widget": ("comm_open", {
-        "comm_id": TOLD, "target_name": "jupyter.widget", "data": {"state": {"_model_name": TOLD}}}),
+    "an unknown widget": (
+        "comm_open",
+        {
+            "comm_id": TOLD,
+            "target_name": "jupyter.widget",
+            "data": {"state": {"_model_name": TOLD}},
+        },
+    ),
     "an unknown comm": ("comm_msg", {"comm_id": f"{TOLD}?", "data": {}}),
     "a comm without an id": ("comm_msg", {"data": {TOLD: TOLD}}),
     "no content": ("comm_info_request", [TOLD]),
@@ -411,7 +480,9 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize(("kind", "content"), TROUBLE.values(), ids=TROUBLE)
-def test_no_traceback_leaves_the_server(address: str, kernel: str, kind: str, content: object) -> None:
+def test_no_traceback_leaves_the_server(
+    address: str, kernel: str, kind: str, content: object
+) -> None:
     with enter(address, kernel) as visit:
         visit.send(message(kind, content))
         visit.send(message("kernel_info_request", {}))
@@ -419,14 +490,24 @@ def test_no_traceback_leaves_the_server(address: str, kernel: str, kind: str, co
 
 
 def test_no_traceback_of_a_widget_leaves_the_server(address: str, kernel: str) -> None:
-    """A new slider, and then values that raise in the kernel: in its validation, and in what follows a message."""
+    """A new slider, and then values that raise in the kernel: in its validation, and in what
+    follows a message."""
     with enter(address, kernel) as visit:
         comm = str(uuid.uuid4())
-        state = {"_model_module": "@jupyter-widgets/controls", "_model_module_version": "2.0.0",
-                 "_model_name": "IntSliderModel", "_view_module": "@jupyter-widgets/controls",
-                 "_view_module_version": "2.0.0", "_view_name": "IntSliderView"}
-        visit.send(message("comm_open", {
-            "comm_id": comm, "target_name": "jupyter.widget", "data": {"state": state}}))
+        state = {
+            "_model_module": "@jupyter-widgets/controls",
+            "_model_module_version": "2.0.0",
+            "_model_name": "IntSliderModel",
+            "_view_module": "@jupyter-widgets/controls",
+            "_view_module_version": "2.0.0",
+            "_view_name": "IntSliderView",
+        }
+        visit.send(
+            message(
+                "comm_open",
+                {"comm_id": comm, "target_name": "jupyter.widget", "data": {"state": state}},
+            )
+        )
         for data in (
             {"method": "update", "state": {"value": "no number"}},
             {"method": "update", "state": {"layout": "IPY_MODEL_nothing"}},
@@ -439,7 +520,13 @@ def test_no_traceback_of_a_widget_leaves_the_server(address: str, kernel: str) -
         must_be_silent_of_the_server(received(visit, "kernel_info_reply"))
 
 
-PLACES = ("Traceback", "site-packages", str(Path(explorer.__file__).parent), f"{Path.home()}/", sys.prefix)
+PLACES = (
+    "Traceback",
+    "site-packages",
+    str(Path(explorer.__file__).parent),
+    f"{Path.home()}/",
+    sys.prefix,
+)
 """What tells of the machine."""
 
 
@@ -447,8 +534,16 @@ def must_be_silent_of_the_server(told: list[str]) -> None:
     assert [text for text in told for place in PLACES if place in text] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/voila/files/explorer.ipynb", "/voila/templates/..%2f..", "/api/kernels/a",
-                                  "/voila/plotly-000000000000.js"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/voila/files/explorer.ipynb",
+        "/voila/templates/..%2f..",
+        "/api/kernels/a",
+        "/voila/plotly-000000000000.js",
+    ],
+)
 def test_pages_of_the_server_name_no_place_on_it(address: str, path: str) -> None:
     must_be_silent_of_the_server([get(address, path)])
 
@@ -483,17 +578,28 @@ def test_stderr_is_lines_of_json_whatever_comes(address: str, lesson: str, log: 
             with cells(address, lesson) as visit:
                 visit.send(rude)
                 assert turned_away(visit) == 1008
-        asked(address, f"/voila/templates/explorer/static/{TOLD}/..%2f", Referer=TOLD, User_Agent=TOLD)
+        asked(
+            address, f"/voila/templates/explorer/static/{TOLD}/..%2f", Referer=TOLD, User_Agent=TOLD
+        )
         with suppress(InvalidStatus), cells(address, lesson, origin=f"http://{TOLD}.example"):
             pass
-    for raw in (b"\xff\xfe\r\n\r\n", f"GET /{TOLD} HTTP/9\r\n\r\n".encode(),
-                b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+    for raw in (
+        b"\xff\xfe\r\n\r\n",
+        f"GET /{TOLD} HTTP/9\r\n\r\n".encode(),
+        b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    ):
         with socket.create_connection(("localhost", port)) as line:
             line.sendall(raw)
     for path in PATHS:
         asked(address, f"{path}?{TOLD}={TOLD}", Cookie=f'username-x="2|1:0|{TOLD}"')
     for method in ("PATCH", "DELETE", "PUT", "POST"):
-        asked(address, f"/api/kernels/{uuid.uuid4()}", method, Cookie=f"_xsrf={TOLD}", X_XSRFToken=TOLD)
+        asked(
+            address,
+            f"/api/kernels/{uuid.uuid4()}",
+            method,
+            Cookie=f"_xsrf={TOLD}",
+            X_XSRFToken=TOLD,
+        )
     with enter(address, lesson) as visit, ExitStack() as others:
         for kind, content in TROUBLE.values():
             visit.send(message(kind, content))
@@ -501,7 +607,10 @@ def test_stderr_is_lines_of_json_whatever_comes(address: str, lesson: str, log: 
             received(visit, "kernel_info_reply")
         others.enter_context(enter(address, lesson))
     text = log.read_text()
-    own = ("Starting …", "Transformer Signal Explorer is at")  # for the person who starts it, on standard output
+    own = (
+        "Starting …",
+        "Transformer Signal Explorer is at",
+    )  # for the person who starts it, on standard output
     lines = [line for line in text.splitlines() if not line.startswith(own)]
     events = [json.loads(line) for line in lines]
     assert all(event["time"] and event["event"] for event in events)
@@ -511,7 +620,9 @@ def test_stderr_is_lines_of_json_whatever_comes(address: str, lesson: str, log: 
     assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", "".join(lines)), "no kernel's name"
     faults = [event for event in events if event["event"] == "fault"]
     assert faults
-    assert all(event.keys() <= {"time", "event", "logger", "at", "error", "raised"} for event in faults)
+    assert all(
+        event.keys() <= {"time", "event", "logger", "at", "error", "raised"} for event in faults
+    )
 
 
 ASKING = """() => window.addEventListener("beforeunload", (event) => {
@@ -556,6 +667,8 @@ def test_kernel_that_computes_ends_with_its_page(visit_after: Dashboard) -> None
     page.get_by_role("tab", name="Race").click()
     track.write("steps", "100000")
     track.press("Start")
-    page.wait_for_function("(curves) => Object.keys(eval(curves)('Training loss')).length > 0", arg=CURVE)
+    page.wait_for_function(
+        "(curves) => Object.keys(eval(curves)('Training loss')).length > 0", arg=CURVE
+    )
     page.close()
     assert seconds_until_gone(kernel) < SOON

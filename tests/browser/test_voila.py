@@ -1,4 +1,5 @@
-"""What Voilà's visitors get beside the page itself: their system's colors, a note at the start, a word at the end."""
+"""What Voilà's visitors get beside the page itself: their system's colors, a note at the start, a
+word at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_only_the_page_is_left_once_it_is_there(visit: Dashboard) -> None:
     assert visit.page.title() == "Transformer Signal Explorer"
     assert visit.page.locator("#loading, #ex-first").count() == 0
     assert not visit.page.locator("#ex-notice").is_visible()
-    assert "Run All Cells" not in visit.page.locator("body").inner_text(), "cells for the notebook's readers are shown"
+    assert "Run All Cells" not in visit.page.locator("body").inner_text(), (
+        "cells for the notebook's readers are shown"
+    )
     visit.must_be_clean()
 
 
@@ -69,12 +72,14 @@ def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_what_a_page_misses_while_it_is_put_together_is_told_again(
-    browser: Browser, voila: str, answered: bool,
+    browser: Browser,
+    voila: str,
+    answered: bool,
 ) -> None:
     """On a slow way, results overtake the page that they are for; here, all that do are lost.
 
-    And a kernel that is too busy to tell of all widgets at once is asked, after some seconds, for each of them.
-    """
+    And a kernel that is too busy to tell of all widgets at once is asked, after some seconds, for
+    each of them."""
     shown = False
 
     def relay(socket: WebSocketRoute) -> None:
@@ -109,9 +114,12 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_page_whose_widgets_load_late_hears_the_kernel(
-    browser: Browser, host: str, request: pytest.FixtureRequest,
+    browser: Browser,
+    host: str,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """anywidget refuses what the kernel sends to a widget that took more than two seconds to load; here, no time."""
+    """anywidget refuses what the kernel sends to a widget that took more than two seconds to load;
+    here, no time."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, host)
     page.add_init_script("""
@@ -143,16 +151,25 @@ def narrow(browser: Browser, voila: str) -> Iterator[Dashboard]:
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, voila: str, served: bool) -> None:
+def test_plotly_comes_from_the_server_or_else_from_the_kernel(
+    browser: Browser, voila: str, served: bool
+) -> None:
     """Never from both; and the copy of somebody else on the page stays theirs."""
     page = browser.new_page()
     visit = Dashboard(page, "voila")
     page.add_init_script("window.Plotly = 'theirs'")
     sizes: list[int] = []
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))))
+    page.on(
+        "websocket",
+        lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))),
+    )
     asked: list[str | None] = []
-    page.on("response", lambda answer: "/voila/plotly-" in answer.url and asked.append(
-        answer.headers.get("cache-control")))
+    page.on(
+        "response",
+        lambda answer: (
+            "/voila/plotly-" in answer.url and asked.append(answer.headers.get("cache-control"))
+        ),
+    )
     if not served:
         page.route("**/voila/plotly-*.js", lambda route: route.fulfill(status=404))
     page.goto(voila)
@@ -161,7 +178,9 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
     assert [size > 1_400_000 for size in sizes].count(True) == (0 if served else 1)
     if served:
         assert asked == ["public, max-age=31536000, immutable"]
-        assert sum(sizes) < (700_000 if SHAKEN else 520_000)  # all states in one message; what comes late is told again
+        assert sum(sizes) < (
+            700_000 if SHAKEN else 520_000
+        )  # all states in one message; what comes late is told again
         visit.must_be_clean()
     else:
         assert all("404" in words for words in visit.complaints)
@@ -170,11 +189,18 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(browser: Browser, 
 
 def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voila: str) -> None:
     """The others are not made while a slider is dragged."""
-    page = browser.new_page(viewport={"width": 900, "height": 700})  # too narrow for small pictures, which rest, too
+    page = browser.new_page(
+        viewport={"width": 900, "height": 700}
+    )  # too narrow for small pictures, which rest, too
     visit = Dashboard(page, "voila")
     sent: list[bytes] = []
-    page.on("websocket", lambda socket: socket.on(
-        "framesent", lambda frame: sent.append(frame if isinstance(frame, bytes) else frame.encode())))
+    page.on(
+        "websocket",
+        lambda socket: socket.on(
+            "framesent",
+            lambda frame: sent.append(frame if isinstance(frame, bytes) else frame.encode()),
+        ),
+    )
 
     def told(words: bytes) -> int:
         return sum(words in frame for frame in sent)
@@ -182,8 +208,12 @@ def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voi
     page.goto(voila)
     visit.wait_until_drawn()
     plots = page.locator(".ex-chart-plot")
-    away = plots.evaluate_all("(all) => all.filter((plot) => plot.getBoundingClientRect().top > innerHeight).length")
-    before = told(b'["seen",true]')  # none, unless a chart moved onto the screen while the page was put together
+    away = plots.evaluate_all(
+        "(all) => all.filter((plot) => plot.getBoundingClientRect().top > innerHeight).length"
+    )
+    before = told(
+        b'["seen",true]'
+    )  # none, unless a chart moved onto the screen while the page was put together
     assert told(b'["seen",false]') - before == away > 0
     assert not any(b'"bdata"' in frame for frame in sent), "a figure goes one way"
     plots.last.scroll_into_view_if_needed()
@@ -216,7 +246,8 @@ def words(message: str | bytes) -> str:
 
 
 def test_page_shows_where_voila_is_an_extension_of_a_notebook_server(
-    browser: Browser, laboratory: Laboratory,
+    browser: Browser,
+    laboratory: Laboratory,
 ) -> None:
     """As on Binder, and as JupyterLab's own preview has it."""
     page = browser.new_page()

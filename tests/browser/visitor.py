@@ -1,8 +1,8 @@
-"""Visitors without a browser: over HTTP and real websockets, as polite or rude as a test wants them.
+"""Visitors without a browser: over HTTP and real websockets, as polite or rude as a test wants
+them.
 
-A kernel's websocket speaks `v1.kernel.websocket.jupyter.org`: the number of offsets, the offsets, the channel, four
-parts in JSON, and buffers.
-"""
+A kernel's websocket speaks `v1.kernel.websocket.jupyter.org`: the number of offsets, the offsets,
+the channel, four parts in JSON, and buffers."""
 
 from __future__ import annotations
 
@@ -43,17 +43,23 @@ def get(address: str, path: str = "/") -> str:
     return asked(address, path)[1]
 
 
-def asked(address: str, path: str = "/", method: str = "GET", **headers: str) -> tuple[HTTPResponse, str]:
+def asked(
+    address: str, path: str = "/", method: str = "GET", **headers: str
+) -> tuple[HTTPResponse, str]:
     """The answer to a request, and its body."""
     with closing(HTTPConnection(address.removeprefix("http://"), timeout=90)) as line:
-        line.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        line.request(
+            method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = line.getresponse()
         return answer, answer.read().decode(errors="replace")
 
 
 def enter(address: str, kernel: str, protocols: tuple[str, ...] = (PROTOCOL,)) -> ClientConnection:
     """A websocket to a kernel."""
-    where = f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
+    where = (
+        f"{address.replace('http', 'ws')}/api/kernels/{kernel}/channels?session_id={uuid.uuid4()}"
+    )
     names = [Subprotocol(name) for name in protocols] or None
     return connect(where, subprotocols=names, max_size=None, max_queue=None, close_timeout=1)
 
@@ -66,9 +72,17 @@ def frame(*parts: bytes, channel: bytes = b"shell") -> bytes:
 
 
 def message(kind: str, content: object, channel: bytes = b"shell") -> bytes:
-    header = {"msg_id": str(uuid.uuid4()), "msg_type": kind, "session": "s", "username": "", "version": "5.3"}
+    header = {
+        "msg_id": str(uuid.uuid4()),
+        "msg_type": kind,
+        "session": "s",
+        "username": "",
+        "version": "5.3",
+    }
     metadata = {"version": "1.0.0"}  # of the widgets' protocol
-    return frame(*(json.dumps(part).encode() for part in (header, {}, metadata, content)), channel=channel)
+    return frame(
+        *(json.dumps(part).encode() for part in (header, {}, metadata, content)), channel=channel
+    )
 
 
 def received(visit: ClientConnection, until: str) -> list[str]:
@@ -97,7 +111,8 @@ def answers(visit: ClientConnection) -> bool:
 
 def processes(kernel: str) -> list[psutil.Process]:
     return [
-        process for process in psutil.process_iter(["name", "cmdline"])
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
         if f"kernel-{kernel}".startswith(process.info["name"] + "-")
         or any(f"kernel-{kernel}" in part for part in process.info["cmdline"] or ())
     ]
@@ -113,8 +128,11 @@ def seconds_until_gone(kernel: str) -> float:
 def serving(address: str) -> psutil.Process:
     """The process of a server, which another process of the tests may have started."""
     port = address.rpartition(":")[2]
-    (running,) = (process for process in psutil.process_iter(["cmdline"])
-                  if {"explorer", "--port", port} <= {*(process.info["cmdline"] or ())})
+    (running,) = (
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if {"explorer", "--port", port} <= {*(process.info["cmdline"] or ())}
+    )
     return running
 
 
@@ -128,20 +146,31 @@ def kernels(address: str) -> set[int]:
 
 
 def numbers(address: str) -> dict[str, float]:
-    """The numbers by name, with the reason where one has it; the text must be in Prometheus' format."""
+    """The numbers by name, with the reason where one has it; the text must be in Prometheus'
+    format."""
     answer, text = asked(address, "/metrics")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = list(text_string_to_metric_families(text))
-    assert all(family.documentation and family.type in ("gauge", "counter", "summary") for family in families)
-    return {sample.name + sample.labels.get("reason", ""): sample.value
-            for family in families for sample in family.samples}
+    assert all(
+        family.documentation and family.type in ("gauge", "counter", "summary")
+        for family in families
+    )
+    return {
+        sample.name + sample.labels.get("reason", ""): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def neighbour() -> str:
     """An address of this machine by which its neighbours reach it; empty where it has none."""
-    known = [one.address for addresses in psutil.net_if_addrs().values() for one in addresses
-             if one.family == socket.AF_INET and not one.address.startswith("127.")]
+    known = [
+        one.address
+        for addresses in psutil.net_if_addrs().values()
+        for one in addresses
+        if one.family == socket.AF_INET and not one.address.startswith("127.")
+    ]
     return next(iter(known), "")
 
 

@@ -1,4 +1,5 @@
-"""What a layer shares, drops or cannot tell apart is named: a module used twice, W_Q = W_K, a rank of 1, dropout."""
+"""What a layer shares, drops or cannot tell apart is named: a module used twice, W_Q = W_K, a rank
+of 1, dropout."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ class Block(nn.Module):
         self.up, self.down, self.drop = nn.Linear(D, 128), nn.Linear(128, D), nn.Dropout(0.1)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (part(self.one(x)).unflatten(-1, (4, 16)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(self.one(x)).unflatten(-1, (4, 16)).transpose(1, 2)
+            for part in (self.q, self.k, self.v)
+        )
         mixed = ((q @ k.mT / 4).softmax(-1) @ v).transpose(1, 2).flatten(2)
         x = x + self.drop(self.o(mixed))
         return x + self.drop(self.down(torch.relu(self.up(self.two(x)))))
@@ -68,15 +72,24 @@ def dropout(model: Run, layer: int) -> None:
 
 
 MISTAKES: dict[Callable[[Run, int], None], str] = {
-    twice: "uses W_Q, W_K, W_V, W_O, W_out, W_in of layer 2", attention_twice: "uses W_Q, W_K, W_V, W_O of layer 2",
+    twice: "uses W_Q, W_K, W_V, W_O, W_out, W_in of layer 2",
+    attention_twice: "uses W_Q, W_K, W_V, W_O of layer 2",
     one_matrix: "has one matrix for queries and keys",
     equal_matrices: "has one matrix for queries and keys",
-    rank: "has W_in of effective rank 1", dropout: "has dropout of 0.9, where its siblings have 0.1",
+    rank: "has W_in of effective rank 1",
+    dropout: "has dropout of 0.9, where its siblings have 0.1",
 }
 
 
-@pytest.mark.parametrize(("mistake", "train"), [*((mistake, False) for mistake in MISTAKES), (dropout, True),
-                                                (attention_twice, True), (rank, True)])
+@pytest.mark.parametrize(
+    ("mistake", "train"),
+    [
+        *((mistake, False) for mistake in MISTAKES),
+        (dropout, True),
+        (attention_twice, True),
+        (rank, True),
+    ],
+)
 def test_it_is_named(mistake: Callable[[Run, int], None], train: bool) -> None:
     model = Run().train(train)
     mistake(model, 3)

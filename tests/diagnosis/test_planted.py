@@ -1,4 +1,5 @@
-"""One mistake planted in a torch model: the finding names the layer, what is wrong there, and a line that fixes it."""
+"""One mistake planted in a torch model: the finding names the layer, what is wrong there, and a
+line that fixes it."""
 
 from __future__ import annotations
 
@@ -28,29 +29,83 @@ def forget(name: str) -> Callable[[nn.ModuleList], None]:
 
 
 PLANTED: list[tuple[str, Callable[[nn.ModuleList], None], dict[str, Any], str, str]] = [
-    ("W_out × 1.66", scale("W_out", 1.66), {}, "Layer 7 (h.6) has weights unlike its siblings'.",
-     "second moment of the MLP output leaves the line"),
+    (
+        "W_out × 1.66",
+        scale("W_out", 1.66),
+        {},
+        "Layer 7 (h.6) has weights unlike its siblings'.",
+        "second moment of the MLP output leaves the line",
+    ),
     ("W_V / 2", scale("W_V", 0.5), {}, "Layer 7 (h.6) has weights", "W_V is 1.9"),
-    ("W_Q × 2", scale("W_Q", 2.0), {}, "Layer 7 (h.6) has weights", "spread of the attention logits leaves the line"),
-    ("fan_out", scale("W_out", 2.0), {}, "Layer 7 (h.6) has weights", "fan_out 64 for fan_in 256 does this"),
+    (
+        "W_Q × 2",
+        scale("W_Q", 2.0),
+        {},
+        "Layer 7 (h.6) has weights",
+        "spread of the attention logits leaves the line",
+    ),
+    (
+        "fan_out",
+        scale("W_out", 2.0),
+        {},
+        "Layer 7 (h.6) has weights",
+        "fan_out 64 for fan_in 256 does this",
+    ),
     ("no √d", forget("divided"), {}, "Layer 7 (h.6) does not divide its logits by √d.", "√16 is 4"),
-    ("no √d, Post-LN", forget("divided"), {"post": True}, "Layer 7 (h.6) does not divide", "√16 is 4"),
-    ("no norm", forget("normed"), {}, "Layer 7 (h.6) may leave out the norm before a branch.", "would without one"),
-    ("no norm on the sum", forget("summed"), {"post": True}, "Layer 7 (h.6) leaves out the norm after the sum.",
-     "1 in all other layers"),
-    ("no residual, attention", forget("attention_added"), {}, "Layer 7 (h.6) leaves out a residual connection.",
-     "of the attention output alone"),
-    ("no residual, MLP", forget("mlp_added"), {}, "Layer 7 (h.6) leaves out a residual", "of the MLP output alone"),
-    ("no residual, Post-LN", forget("attention_added"), {"post": True}, "Layer 7 (h.6) may leave out a residual",
-     "of 1 − ρ"),
+    (
+        "no √d, Post-LN",
+        forget("divided"),
+        {"post": True},
+        "Layer 7 (h.6) does not divide",
+        "√16 is 4",
+    ),
+    (
+        "no norm",
+        forget("normed"),
+        {},
+        "Layer 7 (h.6) may leave out the norm before a branch.",
+        "would without one",
+    ),
+    (
+        "no norm on the sum",
+        forget("summed"),
+        {"post": True},
+        "Layer 7 (h.6) leaves out the norm after the sum.",
+        "1 in all other layers",
+    ),
+    (
+        "no residual, attention",
+        forget("attention_added"),
+        {},
+        "Layer 7 (h.6) leaves out a residual connection.",
+        "of the attention output alone",
+    ),
+    (
+        "no residual, MLP",
+        forget("mlp_added"),
+        {},
+        "Layer 7 (h.6) leaves out a residual",
+        "of the MLP output alone",
+    ),
+    (
+        "no residual, Post-LN",
+        forget("attention_added"),
+        {"post": True},
+        "Layer 7 (h.6) may leave out a residual",
+        "of 1 − ρ",
+    ),
     ("dead", scale("W_out", 0.0), {}, "A branch of layer 7 (h.6) is dead.", "as W_out is"),
 ]
 
 
-@pytest.mark.parametrize(("plant", "choices", "meaning", "evidence"), [row[1:] for row in PLANTED],
-                         ids=[row[0] for row in PLANTED])
-def test_a_mistake_in_one_layer_is_named(plant: Callable[[nn.ModuleList], None], choices: dict[str, Any],
-                                         meaning: str, evidence: str) -> None:
+@pytest.mark.parametrize(
+    ("plant", "choices", "meaning", "evidence"),
+    [row[1:] for row in PLANTED],
+    ids=[row[0] for row in PLANTED],
+)
+def test_a_mistake_in_one_layer_is_named(
+    plant: Callable[[nn.ModuleList], None], choices: dict[str, Any], meaning: str, evidence: str
+) -> None:
     blocks = model(**choices)
     plant(blocks)
     first = diagnose(profiled(blocks))[0]
@@ -90,18 +145,38 @@ def test_mistakes_at_the_ends_and_in_two_layers(layers: tuple[int, ...]) -> None
 
 
 def test_what_a_probe_does_not_see_is_left_out() -> None:
-    """Without attention, without the stream's middle, without weights: rules that need them are silent, others hold."""
+    """Without attention, without the stream's middle, without weights: rules that need them are
+    silent, others hold."""
     blocks = model()
     scale("W_out", 3.0)(blocks)
     profile = profiled(blocks)
-    for lacking in ({"attn_scores", "pattern"}, {"resid_mid"}, {"embed"}, {"resid_mid", "attn_out", "mlp_out"},
-                    {"embed", "resid_mid", "resid_post"}):
-        found = diagnose(profiled(blocks, values={key: value for key, value in profile.values.items()
-                                                  if key[1] not in lacking}))
+    for lacking in (
+        {"attn_scores", "pattern"},
+        {"resid_mid"},
+        {"embed"},
+        {"resid_mid", "attn_out", "mlp_out"},
+        {"embed", "resid_mid", "resid_post"},
+    ):
+        found = diagnose(
+            profiled(
+                blocks,
+                values={
+                    key: value for key, value in profile.values.items() if key[1] not in lacking
+                },
+            )
+        )
         assert found[0].meaning.startswith("Layer 7 (h.6) has weights"), lacking
     bare = {key: value for key, value in profile.values.items() if not key[0].startswith("weight")}
-    assert diagnose(profiled(blocks, values=bare))[0].meaning == "Layer 7 (h.6) has a branch unlike its siblings'."
-    for statistic in ("second_moment", "token_correlation", "activation_gradient", "weight_variance"):
+    assert (
+        diagnose(profiled(blocks, values=bare))[0].meaning
+        == "Layer 7 (h.6) has a branch unlike its siblings'."
+    )
+    for statistic in (
+        "second_moment",
+        "token_correlation",
+        "activation_gradient",
+        "weight_variance",
+    ):
         only = {key: value for key, value in profile.values.items() if key[0] == statistic}
         assert diagnose(profiled(blocks, values=only))
 
@@ -121,7 +196,8 @@ def test_copies_are_told_and_shared_layers_are_not() -> None:
 
 
 def test_a_fan_that_was_taken_for_the_other() -> None:
-    """W_in alone by the wrong side; W_out only where the signal suffers, for a constant std looks the same."""
+    """W_in alone by the wrong side; W_out only where the signal suffers, for a constant std looks
+    the same."""
     narrow, wide, explodes = model(), model(), model()
     for block in narrow:
         block.W_in.weight.data.mul_(0.5)
@@ -132,33 +208,44 @@ def test_a_fan_that_was_taken_for_the_other() -> None:
     assert diagnose(profiled(narrow))[0].meaning == "W_in may be drawn with the wrong fan_in."
     assert diagnose(profiled(wide))[0].severity == "good"
     told = diagnose(profiled(explodes))
-    assert (told[0].severity, told[0].meaning) == ("bad", "W_out may be drawn with the wrong fan_in.")
+    assert (told[0].severity, told[0].meaning) == (
+        "bad",
+        "W_out may be drawn with the wrong fan_in.",
+    )
     assert any(finding.meaning.startswith("The signal explodes over depth: ") for finding in told)
 
 
 def test_a_sum_that_epsilon_moves_a_little_has_its_norm() -> None:
     """MBart's fifth layer has second moment 0.986 after a sum, and 0.988 in the others."""
-    values = {("second_moment", "resid_mid"): np.array([[0.988, 0.988, 0.988, 0.988, 0.986, 0.988]])}
+    values = {
+        ("second_moment", "resid_mid"): np.array([[0.988, 0.988, 0.988, 0.988, 0.986, 0.988]])
+    }
     assert no_norm_on_sum(Profile("measured", values)) is None
     values["second_moment", "resid_mid"] = np.array([[0.988, 0.988, 0.988, 0.988, 1.4, 0.988]])
     assert no_norm_on_sum(Profile("measured", values)) is not None
 
 
 def test_a_small_stream_is_not_lost_by_chance() -> None:
-    """LFM3's first MLP adds 0.434 to a stream of 0.0005, and 0.434 is the sum's second moment, too."""
-    values = {("second_moment", "resid_mid"): np.array([[0.0005, 0.434, 0.867, 1.3]]),
-              ("second_moment", "mlp_out"): np.array([[0.434, 0.433, 0.433, 0.432]]),
-              ("second_moment", "resid_post"): np.array([[0.434, 0.867, 1.3, 1.73]])}
+    """LFM3's first MLP adds 0.434 to a stream of 0.0005, and 0.434 is the sum's second moment,
+    too."""
+    values = {
+        ("second_moment", "resid_mid"): np.array([[0.0005, 0.434, 0.867, 1.3]]),
+        ("second_moment", "mlp_out"): np.array([[0.434, 0.433, 0.433, 0.432]]),
+        ("second_moment", "resid_post"): np.array([[0.434, 0.867, 1.3, 1.73]]),
+    }
     assert no_residual(Profile("measured", values)) is None
     values["second_moment", "resid_mid"][0, 0] = 0.05
     assert no_residual(Profile("measured", values)) is not None
 
 
 def test_one_of_a_few_layers_that_does_not_divide() -> None:
-    """Four layers say little of their scatter; W_Q, W_K and the tokens say what the logits should be."""
+    """Four layers say little of their scatter; W_Q, W_K and the tokens say what the logits should
+    be."""
     blocks = model(4)
     blocks[2].divided = False
-    assert diagnose(profiled(blocks))[0].meaning == "Layer 3 (h.2) does not divide its logits by √d."
+    assert (
+        diagnose(profiled(blocks))[0].meaning == "Layer 3 (h.2) does not divide its logits by √d."
+    )
 
 
 def test_what_collapses_is_not_blamed_on_a_layer() -> None:

@@ -1,4 +1,5 @@
-"""Rules on numbers and their type, each on both sides of its bound, and the first departure from theory."""
+"""Rules on numbers and their type, each on both sides of its bound, and the first departure from
+theory."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_headroom_of_the_type(healthy: Profile) -> None:
 
 @pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11), ("float32", 24)])
 def test_branches_that_a_sum_drops(healthy: Profile, dtype: str, bits: int) -> None:
-    share = healthy["second_moment", "attn_out"][0, 4] / healthy["second_moment", "resid_post"][0, 4]
+    share = (
+        healthy["second_moment", "attn_out"][0, 4] / healthy["second_moment", "resid_post"][0, 4]
+    )
     for times, told in ((1.1, False), (0.9, True)):
         factor = (times * 2.0 ** -(bits + 1)) ** 2 / share
         found = lost(with_(healthy, dtype, one=(("second_moment", "attn_out"), 5, factor)))
@@ -57,7 +60,8 @@ def test_branches_that_a_sum_drops(healthy: Profile, dtype: str, bits: int) -> N
 
 
 def test_a_sum_drops_what_is_half_a_step_below() -> None:
-    """The rule's bound in arithmetic: 1 + x rounds to 1 in float16 up to 2⁻¹¹, and 2⁻¹² of an RMS is below it."""
+    """The rule's bound in arithmetic: 1 + x rounds to 1 in float16 up to 2⁻¹¹, and 2⁻¹² of an RMS
+    is below it."""
     one = np.float16(1.0)
     assert one + np.float16(2.0**-12) == one
     assert one + np.float16(1.1 * 2.0**-11) > one
@@ -79,7 +83,9 @@ def test_logits_that_grow(healthy: Profile) -> None:
         assert bool(logit_growth(replace(healthy, values=grown))) == told
 
 
-@pytest.mark.parametrize("name", ["pre_ln", "post_ln", "deepnorm", "peri_ln", "gpt2", "llama3", "bert", "t5"])
+@pytest.mark.parametrize(
+    "name", ["pre_ln", "post_ln", "deepnorm", "peri_ln", "gpt2", "llama3", "bert", "t5"]
+)
 def test_a_model_that_is_its_twin_does_not_depart(name: str) -> None:
     config = preset(name, n_layers=12, d_model=64, n_heads=4, n_ctx=32, batch_size=2, n_seeds=1)
     profile = replace(measure(config), config=None, twin=config)
@@ -87,14 +93,21 @@ def test_a_model_that_is_its_twin_does_not_depart(name: str) -> None:
     assert not any("theory" in finding.meaning for finding in diagnose(profile))
 
 
-@pytest.mark.parametrize(("site", "statistic", "words"), [
-    ("attn_scores", "logit_std", "logit spread at the attention logits"),
-    ("mlp_out", "second_moment", "second moment at the MLP output"),
-    ("resid_mid", "second_moment", "second moment at the stream after attention"),
-])
-def test_the_first_departure_is_named(healthy: Profile, site: str, statistic: str, words: str) -> None:
-    profile = replace(with_(healthy, one=((statistic, site), 5, 4.0), two=(("second_moment", "mlp_out"), 9, 4.0)),
-                      twin=SMALL)
+@pytest.mark.parametrize(
+    ("site", "statistic", "words"),
+    [
+        ("attn_scores", "logit_std", "logit spread at the attention logits"),
+        ("mlp_out", "second_moment", "second moment at the MLP output"),
+        ("resid_mid", "second_moment", "second moment at the stream after attention"),
+    ],
+)
+def test_the_first_departure_is_named(
+    healthy: Profile, site: str, statistic: str, words: str
+) -> None:
+    profile = replace(
+        with_(healthy, one=((statistic, site), 5, 4.0), two=(("second_moment", "mlp_out"), 9, 4.0)),
+        twin=SMALL,
+    )
     found = departs(profile, predict(SMALL))
     assert found is not None
     assert found.meaning == "The signal leaves theory's line in layer 5 (h.4)."
@@ -103,27 +116,45 @@ def test_the_first_departure_is_named(healthy: Profile, site: str, statistic: st
 
 
 def test_no_ratio_is_said_to_what_is_practically_nothing(healthy: Profile) -> None:
-    """Where theory expects 8.19·10⁻⁴⁸, 1.89·10⁵⁰ × says nothing; where the model has it, as little."""
+    """Where theory expects 8.19·10⁻⁴⁸, 1.89·10⁵⁰ × says nothing; where the model has it, as
+    little."""
     key = "second_moment", "attn_out"
     for factor, words in ((1e-40, "practically 0 where 0."), (1e40, " where 0.")):
         found = departs(replace(with_(healthy, one=(key, 5, factor)), twin=SMALL), predict(SMALL))
         assert found is not None
         assert words in found.evidence
-        assert ("× what the other layers predict" in found.evidence) == (factor > 1), "an explosion has a ratio"
+        assert ("× what the other layers predict" in found.evidence) == (factor > 1), (
+            "an explosion has a ratio"
+        )
     tiny = predict(SMALL)
-    tiny = replace(tiny, values={**tiny.values, key: np.where(np.arange(12) == 4, 1e-48, tiny[key])})
+    tiny = replace(
+        tiny, values={**tiny.values, key: np.where(np.arange(12) == 4, 1e-48, tiny[key])}
+    )
     found = departs(replace(healthy, twin=SMALL), tiny)
     assert found is not None
     assert found.evidence.endswith("where practically 0 is expected.")
-    (row,) = [row for row in compare(tiny, with_(healthy), tolerance=1.0).partings if (row.statistic, row.site) == key]
+    (row,) = [
+        row
+        for row in compare(tiny, with_(healthy), tolerance=1.0).partings
+        if (row.statistic, row.site) == key
+    ]
     assert row.words.endswith("beside practically 0")
     assert "×" not in row.words
 
 
-@pytest.mark.parametrize(("value", "other", "words"), [
-    (1548.0, 8.19e-48, 1548.0), (8.19e-48, 1548.0, "practically 0"), (0.0, 1e-3, "practically 0"), (1.0, 1e20, 1.0),
-    (2e-20, 1e-20, 2e-20), (1e-9, 1.0, 1e-9), (np.nan, 1.0, np.nan), (0.0, 0.0, 0.0),
-])
+@pytest.mark.parametrize(
+    ("value", "other", "words"),
+    [
+        (1548.0, 8.19e-48, 1548.0),
+        (8.19e-48, 1548.0, "practically 0"),
+        (0.0, 1e-3, "practically 0"),
+        (1.0, 1e20, 1.0),
+        (2e-20, 1e-20, 2e-20),
+        (1e-9, 1.0, 1e-9),
+        (np.nan, 1.0, np.nan),
+        (0.0, 0.0, 0.0),
+    ],
+)
 def test_what_is_practically_nothing(value: float, other: float, words: float | str) -> None:
     assert repr(stated(value, other)) == repr(words)
 
@@ -135,7 +166,9 @@ def test_a_twin_that_differs_everywhere_is_only_near(healthy: Profile) -> None:
 
 
 def test_findings_as_a_notebook_and_a_terminal_show_them() -> None:
-    findings = Findings([Finding("bad", "It <explodes>.", "From 1 to 2.", "Divide", code="x = x / 2")])
+    findings = Findings(
+        [Finding("bad", "It <explodes>.", "From 1 to 2.", "Divide", code="x = x / 2")]
+    )
     assert "It &lt;explodes&gt;." in findings._repr_html_()
     assert "x = x / 2" in findings._repr_html_()
     assert str(findings) == "bad: It <explodes>. From 1 to 2.\n  Divide\n  x = x / 2"

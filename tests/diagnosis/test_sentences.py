@@ -1,4 +1,5 @@
-"""The table of verdicts against the rules: each sentence is said, and the rules give what it asks for."""
+"""The table of verdicts against the rules: each sentence is said, and the rules give what it asks
+for."""
 
 from __future__ import annotations
 
@@ -13,11 +14,20 @@ from explorer.config import Config
 from explorer.diagnosis.finding import VERDICTS
 from explorer.diagnosis.remedies import CURES, STEPS
 
-CODE = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(explorer.diagnosis.__file__).parent.glob("*.py")]
-WORDS = {node.value for tree in CODE for node in ast.walk(tree)
-         if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+CODE = [
+    ast.parse(path.read_text(encoding="utf-8"))
+    for path in Path(explorer.diagnosis.__file__).parent.glob("*.py")
+]
+WORDS = {
+    node.value
+    for tree in CODE
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
 """Every text of the rules, among them the keys of the table."""
-NAMES = {node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)} | WORDS
+NAMES = {
+    node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)
+} | WORDS
 """Every name that a placeholder may be filled by."""
 RULES = VERDICTS.keys() - {"quantity", "step", "cure"}
 SUFFIXES = ("_evidence", "_after", "_swapped", "_leaves", "_stays", "_many", "_steps")

@@ -10,10 +10,18 @@ from explorer.profile import Array, Profile
 
 DEPTH = np.arange(1.0, 25.0)
 LAWS = {
-    "even": np.ones(24), "1/l": 1 / DEPTH, "1/l²": DEPTH**-2, "growth": 1 + DEPTH / 2, "geometric": 0.8**DEPTH,
-    "1/(2l − 1)": 1 / (2 * DEPTH - 1), "1/2l": 1 / (2 * DEPTH), "LayerNorm scaling": DEPTH**-0.5,
-    "step, Mix-LN": np.where(DEPTH <= 6, 1.0, 3.0), "every fourth": np.where(DEPTH % 4 == 0, 3.0, 1.0),
-    "in turn": np.where(DEPTH % 2 == 0, 3.0, 1.0), "first and last": np.where((DEPTH == 1) | (DEPTH == 24), 3.0, 1.0),
+    "even": np.ones(24),
+    "1/l": 1 / DEPTH,
+    "1/l²": DEPTH**-2,
+    "growth": 1 + DEPTH / 2,
+    "geometric": 0.8**DEPTH,
+    "1/(2l − 1)": 1 / (2 * DEPTH - 1),
+    "1/2l": 1 / (2 * DEPTH),
+    "LayerNorm scaling": DEPTH**-0.5,
+    "step, Mix-LN": np.where(DEPTH <= 6, 1.0, 3.0),
+    "every fourth": np.where(DEPTH % 4 == 0, 3.0, 1.0),
+    "in turn": np.where(DEPTH % 2 == 0, 3.0, 1.0),
+    "first and last": np.where((DEPTH == 1) | (DEPTH == 24), 3.0, 1.0),
 }
 
 
@@ -21,7 +29,9 @@ LAWS = {
 @pytest.mark.parametrize("scatter", [0.0, 0.005, 0.1])
 @pytest.mark.parametrize("n_layers", [4, 6, 12, 24])
 def test_a_law_over_depth_is_no_mistake(law: Array, scatter: float, n_layers: int) -> None:
-    values = law[:n_layers] * np.exp(scatter * np.random.default_rng(n_layers).standard_normal(n_layers))
+    values = law[:n_layers] * np.exp(
+        scatter * np.random.default_rng(n_layers).standard_normal(n_layers)
+    )
     if n_layers < 12 and law is LAWS["every fourth"]:
         n_layers, values = 3, values[:3]  # of a single one nothing says that it is every fourth
     if n_layers < 24 and law is LAWS["first and last"]:
@@ -42,14 +52,16 @@ def test_a_layer_that_leaves_the_law_is_found(law: str, layer: int) -> None:
 
 
 def test_the_bound_stands_above_what_published_laws_leave() -> None:
-    """Steepest at the first layers: 1/(2l − 1), where each sublayer is scaled by its number, leaves 1.25."""
+    """Steepest at the first layers: 1/(2l − 1), where each sublayer is scaled by its number, leaves
+    1.25."""
     for name in ("1/l", "1/(2l − 1)", "1/2l", "LayerNorm scaling", "growth"):
         for n_layers in (4, 12, 24):
             assert np.exp(np.abs(departure(np.log(LAWS[name][:n_layers]))).max()) < 1.26 < LIKE
 
 
 def test_scatter_is_no_mistake_either() -> None:
-    """A trained model's layers differ by a factor or two: what is as far as they are from each other is not told.
+    """A trained model's layers differ by a factor or two: what is as far as they are from each
+    other is not told.
 
     At most 1 % of 500 series: 5, and two standard errors of that.
     """
@@ -69,10 +81,13 @@ def test_too_few_layers_say_nothing() -> None:
 
 
 def test_siblings_are_of_one_kind() -> None:
-    """A dense first layer and two of state space are nobody's siblings; a layer among its own is found where it is."""
+    """A dense first layer and two of state space are nobody's siblings; a layer among its own is
+    found where it is."""
     kinds = ["dense", *["experts", "experts", "state", "experts"] * 2, "experts", "experts"]
     law = {"dense": 2.0, "experts": 1.0, "state": 5.0}
-    values = np.array([law[kind] for kind in kinds]) * np.exp(0.01 * np.random.default_rng(0).standard_normal(11))
+    values = np.array([law[kind] for kind in kinds]) * np.exp(
+        0.01 * np.random.default_rng(0).standard_normal(11)
+    )
     assert unlike({"W_out": values}, kinds=kinds) == {}
     assert beside(values, 5, kinds) == pytest.approx(np.sqrt(values[2] * values[5]))
     values[5] *= 2.76  # layer 6
@@ -81,9 +96,15 @@ def test_siblings_are_of_one_kind() -> None:
 
 
 def test_narrow_heads_scatter_more() -> None:
-    """Of χ² numbers, one in a thousand is beyond: 26.1 / 8, and 39.3 / 16 below the bound for wide heads."""
+    """Of χ² numbers, one in a thousand is beyond: 26.1 / 8, and 39.3 / 16 below the bound for wide
+    heads."""
+
     def of(width: int) -> Profile:
-        return Profile("measured", {("logit_std", "attn_scores"): np.ones((1, 6, 4))}, shapes={"W_Q": (64, 4 * width)})
+        return Profile(
+            "measured",
+            {("logit_std", "attn_scores"): np.ones((1, 6, 4))},
+            shapes={"W_Q": (64, 4 * width)},
+        )
 
     assert spread(of(8)) == pytest.approx(26.12 / 8, rel=1e-3)
     assert spread(of(16)) == spread(of(64)) == spread(Profile("measured", {})) == SPREAD

@@ -1,4 +1,5 @@
-"""The file of a design is that design: with the same weights it gives what the model under study gives."""
+"""The file of a design is that design: with the same weights it gives what the model under study
+gives."""
 
 from __future__ import annotations
 
@@ -38,18 +39,30 @@ def test_a_named_design(name: str, tmp_path: Path) -> None:
     Pair(preset(name, **SIZES), tmp_path).agree()
 
 
-@pytest.mark.parametrize("choices", [
-    {}, {"readout": "tied"}, {"readout": "tied_scaled", "position": "rotary"}, {"parametrization": "mup"},
-    {"output_cap": 0.5}, {"output_cap": 0.5, "readout": "tied_scaled"},
-], ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"readout": "tied"},
+        {"readout": "tied_scaled", "position": "rotary"},
+        {"parametrization": "mup"},
+        {"output_cap": 0.5},
+        {"output_cap": 0.5, "readout": "tied_scaled"},
+    ],
+    ids=str,
+)
 def test_logits_of_text(choices: dict[str, Any], tmp_path: Path) -> None:
     pair = Pair(Config(**SIZES, **TEXT, **choices, input_second_moment=0.01), tmp_path)
     pair.agree()
     pair.agree_backward()
 
 
-@pytest.mark.parametrize("sentence", ['"""+exit()+"""', "'''", '\\"""', 'end"', "\\N{x}{{7}}", "plain"])
-def test_a_sentence_is_words_of_the_file_and_nothing_of_its_code(sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sentence", ['"""+exit()+"""', "'''", '\\"""', 'end"', "\\N{x}{{7}}", "plain"]
+)
+def test_a_sentence_is_words_of_the_file_and_nothing_of_its_code(
+    sentence: str, tmp_path: Path
+) -> None:
     config = Config(**SIZES, input="sentence", sentence=sentence)
     assert repr(sentence) in (ast.get_docstring(ast.parse(torch_code(config))) or "")
     Pair(config, tmp_path).agree()
@@ -70,7 +83,9 @@ def test_its_twin_is_the_design(name: str, tmp_path: Path) -> None:
     for field, spec in Config.specs().items():
         if spec.about.group != "Input and loss":
             value = getattr(config, field)
-            assert getattr(found, field) == (pytest.approx(value) if isinstance(value, float) else value), field
+            assert getattr(found, field) == (
+                pytest.approx(value) if isinstance(value, float) else value
+            ), field
 
 
 @pytest.mark.parametrize("name", ["llama3", "gpt_oss", "realformer", "albert"])
@@ -80,7 +95,9 @@ def test_gradients(name: str, tmp_path: Path) -> None:
 
 def test_loops(tmp_path: Path) -> None:
     """Two layers, three times: one set of parameters of each, and the factor on its branches."""
-    config = Config(**SIZES | {"n_layers": 6}, layer_weights="looped", n_loops=3, residual="looped", alpha=0.5)
+    config = Config(
+        **SIZES | {"n_layers": 6}, layer_weights="looped", n_loops=3, residual="looped", alpha=0.5
+    )
     pair = Pair(config, tmp_path, torch.float64)
     pair.agree_backward()
     assert len({id(layer.mlp.W_in) for layer in pair.theirs.layers}) == 2
@@ -94,9 +111,19 @@ def written_designs(seed: int) -> list[Config]:
 
 def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All fields at random, in twice the precision: what amplifies rounding is no other design."""
-    monkeypatch.setattr(fuzz, "SIZES", {
-        "d_model": (32, 48), "n_heads": (1, 2, 4, 6), "n_layers": (1, 2, 3, 4), "n_ctx": (4, 8), "batch_size": (2,),
-        "n_kv_heads": (0, 0, 1, 2), "head_size": (0, 0, 6)})
+    monkeypatch.setattr(
+        fuzz,
+        "SIZES",
+        {
+            "d_model": (32, 48),
+            "n_heads": (1, 2, 4, 6),
+            "n_layers": (1, 2, 3, 4),
+            "n_ctx": (4, 8),
+            "batch_size": (2,),
+            "n_kv_heads": (0, 0, 1, 2),
+            "head_size": (0, 0, 6),
+        },
+    )
     for name in ("init_variance", "attention_variance", "mlp_variance"):
         monkeypatch.setitem(fuzz.RANGES, name, (0.2, 5.0))
     seen = written_designs(4)
@@ -111,13 +138,20 @@ def test_random_designs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 OPTIONS = [(name, choice) for name, spec in Config.specs().items() for choice in spec.choices]
-NEEDS: list[dict[str, Any]] = [{}, {"norm_placement": "post"}, {"causal": True}, {"input": "text"}, {"n_layers": 6}]
+NEEDS: list[dict[str, Any]] = [
+    {},
+    {"norm_placement": "post"},
+    {"causal": True},
+    {"input": "text"},
+    {"n_layers": 6},
+]
 """Other choices without which some options are refused."""
 
 
 @pytest.mark.parametrize(("name", "choice"), [pair for pair in OPTIONS if pair[0] != "stream"])
 def test_every_option(name: str, choice: str, tmp_path: Path) -> None:
-    """Its text is its row's function, to rounding, whatever other rows do to it in a random design."""
+    """Its text is its row's function, to rounding, whatever other rows do to it in a random
+    design."""
     small = Config(**SIZES | {"n_layers": 5})
     needed = next(needed for needed in NEEDS if small.accepts(**needed | {name: choice}))
     for rescaled in (True, False):
@@ -138,14 +172,35 @@ def test_the_first_pass_finds_the_factors_and_the_second_keeps_them(tmp_path: Pa
 
 
 ROWS: dict[str, tuple[dict[str, Any], Any]] = {
-    "norm_placement": (PLACEMENTS, PlacementRule(*WORDS, final=False, sublayer=lambda index, n_layers: normed(
-        "sum", "read", *(["input"] if index != 3 else []), *([] if index % 2 else ["heads"]), skip=0.7 + 0.1 * index,
-        branch=0.5)._replace(scale=0.9))),
+    "norm_placement": (
+        PLACEMENTS,
+        PlacementRule(
+            *WORDS,
+            final=False,
+            sublayer=lambda index, n_layers: normed(
+                "sum",
+                "read",
+                *(["input"] if index != 3 else []),
+                *([] if index % 2 else ["heads"]),
+                skip=0.7 + 0.1 * index,
+                branch=0.5,
+            )._replace(scale=0.9),
+        ),
+    ),
     "norm": (NORMS, Norm(*WORDS, ("norm_alpha",), title="ELU", short="ELU", point="elu")),
-    "residual": (RESIDUALS, ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6, {"W_V": 1.7}))),
-    "scale_rule": (SCALE_RULES, ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in)),
+    "residual": (
+        RESIDUALS,
+        ResidualRule(*WORDS, multipliers=lambda config: Rule(0.8, 0.6, {"W_V": 1.7})),
+    ),
+    "scale_rule": (
+        SCALE_RULES,
+        ScaleRule(*WORDS, variance=lambda config, matrix, fan_in, fan_out: 1.3 / fan_in),
+    ),
     "mlp": (MLPS, MLPKind(*WORDS, gated=True, shift=2.0)),
-    "attention_scale": (DIVISORS, Divisor(*WORDS, short="q·k", of=lambda d_head: 0.5 * d_head**0.75)),
+    "attention_scale": (
+        DIVISORS,
+        Divisor(*WORDS, short="q·k", of=lambda d_head: 0.5 * d_head**0.75),
+    ),
     "sink": (SINKS, Sink(*WORDS, logit=2.0)),
     "attention_gate": (ATTENTION_GATES, OutputGate(*WORDS, per_head=lambda d_head: d_head // 2)),
 }
@@ -159,22 +214,47 @@ def test_a_row_that_is_made_up(field: str, tmp_path: Path, monkeypatch: pytest.M
     Pair(Config(**SIZES, **{field: "invented"}), tmp_path).agree()
 
 
-@pytest.mark.parametrize(("field", "table", "row"), [
-    ("attention_scale", DIVISORS, Divisor(*WORDS, short="q·k", of=float, row=lambda config, n: n**0.1)),
-    ("norm_placement", PLACEMENTS, PlacementRule(
-        *WORDS, final=False, sublayer=lambda index, n_layers: normed("sum", *([] if index else ["heads"])))),
-    ("activation", ACTIVATIONS, Activation(*WORDS, value=np.sin, slope=np.cos, torch=lambda F, z: z.sin())),
-    ("distribution", DISTRIBUTIONS, Distribution(*WORDS, transform=lambda z: z.sign_())),
-], ids=["factor by row", "norms within some layers", "activation", "distribution"])
-def test_a_row_that_cannot_be_written_is_refused(field: str, table: dict[str, Any], row: object,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("field", "table", "row"),
+    [
+        (
+            "attention_scale",
+            DIVISORS,
+            Divisor(*WORDS, short="q·k", of=float, row=lambda config, n: n**0.1),
+        ),
+        (
+            "norm_placement",
+            PLACEMENTS,
+            PlacementRule(
+                *WORDS,
+                final=False,
+                sublayer=lambda index, n_layers: normed("sum", *([] if index else ["heads"])),
+            ),
+        ),
+        (
+            "activation",
+            ACTIVATIONS,
+            Activation(*WORDS, value=np.sin, slope=np.cos, torch=lambda F, z: z.sin()),
+        ),
+        ("distribution", DISTRIBUTIONS, Distribution(*WORDS, transform=lambda z: z.sign_())),
+    ],
+    ids=["factor by row", "norms within some layers", "activation", "distribution"],
+)
+def test_a_row_that_cannot_be_written_is_refused(
+    field: str, table: dict[str, Any], row: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(table, "invented", row)
-    with pytest.raises(ConfigError, match=rf"^{field} must .*, to be written as torch; got {field} = invented$"):
-        torch_code(Config(**SIZES | {"n_ctx": 9}, **{field: "invented"}))  # no config whose placements are remembered
+    with pytest.raises(
+        ConfigError, match=rf"^{field} must .*, to be written as torch; got {field} = invented$"
+    ):
+        torch_code(
+            Config(**SIZES | {"n_ctx": 9}, **{field: "invented"})
+        )  # no config whose placements are remembered
 
 
 def test_every_function_has_its_text() -> None:
-    """Activations and distributions are functions: no number could stand for them, as for other rows."""
+    """Activations and distributions are functions: no number could stand for them, as for other
+    rows."""
     assert formulas.ACTIVATIONS.keys() == ACTIVATIONS.keys()
     assert formulas.NOISE.keys() == DISTRIBUTIONS.keys()
 
@@ -182,8 +262,11 @@ def test_every_function_has_its_text() -> None:
 @pytest.mark.parametrize("name", sorted({*PRESETS} - {*WRITTEN}))
 def test_several_streams_and_attention_over_depth_are_refused(name: str) -> None:
     config = preset(name, **SIZES)
-    with pytest.raises(ConfigError, match="^stream must be one or parallel to be written as torch, because the file "
-                                          f"has one residual stream; got stream = {config.stream}$"):
+    with pytest.raises(
+        ConfigError,
+        match="^stream must be one or parallel to be written as torch, because the file "
+        f"has one residual stream; got stream = {config.stream}$",
+    ):
         torch_code(config)
 
 
@@ -193,21 +276,39 @@ def test_these_named_designs_are_refused() -> None:
 
 def test_it_needs_only_torch_and_is_clean(tmp_path: Path) -> None:
     """The files of all named designs and of random ones import torch and math, and pass ruff."""
-    for index, config in enumerate([*(preset(name, **SIZES) for name in WRITTEN), *written_designs(4)]):
+    for index, config in enumerate(
+        [*(preset(name, **SIZES) for name in WRITTEN), *written_designs(4)]
+    ):
         text = torch_code(config)
         (tmp_path / f"design_{index}.py").write_text(text, encoding="utf-8")
-        statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))]
-        names = {name for node in statements
-                 for name in ([node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])}
+        statements = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
+        names = {
+            name
+            for node in statements
+            for name in (
+                [node.module]
+                if isinstance(node, ast.ImportFrom)
+                else [one.name for one in node.names]
+            )
+        }
         assert names <= {"torch", "math", "torch.nn.functional"}
     rules = ["--isolated", "--select", "E,F", "--line-length", "120"]
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=False,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
 
 
 def test_it_says_which_design_it_is() -> None:
-    """Title and source of the named design whatever its sizes, or none; and a call that makes the config again."""
+    """Title and source of the named design whatever its sizes, or none; and a call that makes the
+    config again."""
     for name in WRITTEN:
         row, text = PRESETS[name], torch_code(preset(name, d_model=128, n_layers=5))
         assert text.startswith(f'"""{row.title}: ')
@@ -216,7 +317,7 @@ def test_it_says_which_design_it_is() -> None:
     text = torch_code(other)
     assert text.startswith('"""A Transformer of this design:\n')
     assert "Residual attention: A_l = q_l·k_l + A_(l−1) (RealFormer: He et al. 2020)" in text
-    call = " ".join(text.split("Made from ")[1].split(".\n\"\"\"")[0].split())
+    call = " ".join(text.split("Made from ")[1].split('.\n"""')[0].split())
     assert eval(call, {"Config": Config}) == other  # noqa: S307 - what is tested
 
 
@@ -225,14 +326,29 @@ def test_what_is_no_config_is_refused() -> None:
         torch_code("llama3")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["llama3", "gpt2", "deepnorm", "t_fixup", "completep", "inverse_sqrt_depth", "keel",
-                                  "layernorm_scaling"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama3",
+        "gpt2",
+        "deepnorm",
+        "t_fixup",
+        "completep",
+        "inverse_sqrt_depth",
+        "keel",
+        "layernorm_scaling",
+    ],
+)
 def test_sizes_can_be_changed_in_the_file(name: str, tmp_path: Path) -> None:
-    """What follows from a size is a formula of it: edited, the file is that of a deeper and wider model."""
+    """What follows from a size is a formula of it: edited, the file is that of a deeper and wider
+    model."""
     small = preset(name, **SIZES)
     pair, text = Pair(small.replace(n_layers=7, d_model=64, n_heads=8), tmp_path), torch_code(small)
-    for before, after in (("N_LAYERS = 3", "N_LAYERS = 7"), ("D_MODEL = 32", "D_MODEL = 64"),
-                          ("N_HEADS = 4", "N_HEADS = 8")):
+    for before, after in (
+        ("N_LAYERS = 3", "N_LAYERS = 7"),
+        ("D_MODEL = 32", "D_MODEL = 64"),
+        ("N_HEADS = 4", "N_HEADS = 8"),
+    ):
         text = text.replace(f"\n{before}\n", f"\n{after}\n")
     edited = imported(text, tmp_path).Transformer()
     edited.load_state_dict(pair.theirs.state_dict())
@@ -240,26 +356,53 @@ def test_sizes_can_be_changed_in_the_file(name: str, tmp_path: Path) -> None:
     pair.agree()
 
 
-@pytest.mark.parametrize(("field", "table"), [
-    ("residual", RESIDUALS), ("scale_rule", SCALE_RULES), ("norm_placement", PLACEMENTS),
-    ("parametrization", PARAMETRIZATIONS), ("readout", READOUTS), ("attention_scale", DIVISORS),
-], ids=["residual", "scale rule", "placement", "parametrization", "readout", "divisor"])
+@pytest.mark.parametrize(
+    ("field", "table"),
+    [
+        ("residual", RESIDUALS),
+        ("scale_rule", SCALE_RULES),
+        ("norm_placement", PLACEMENTS),
+        ("parametrization", PARAMETRIZATIONS),
+        ("readout", READOUTS),
+        ("attention_scale", DIVISORS),
+    ],
+    ids=["residual", "scale rule", "placement", "parametrization", "readout", "divisor"],
+)
 def test_every_row_has_its_formula(field: str, table: dict[str, Any]) -> None:
-    """No number of one size stands for a rule: below the docstring, files of two sizes differ in the sizes alone."""
+    """No number of one size stands for a rule: below the docstring, files of two sizes differ in
+    the sizes alone."""
     sizes = {"N_LAYERS", "D_MODEL", "N_HEADS"}
     for choice in {*table} - {"mix", "admin_profiled"}:  # Mix-LN's share of the layers is a number
-        changes = {field: choice, "n_kv_heads": 2, **(TEXT if field in ("parametrization", "readout") else {})}
-        files = [torch_code(Config(n_layers=layers, d_model=width, n_heads=heads, **changes)).split('\n"""\n', 1)[1]
-                 for layers, width, heads in ((5, 64, 4), (9, 128, 8))]
-        small, large = ([line for line in text.splitlines() if line.split(" = ")[0] not in sizes] for text in files)
+        changes = {
+            field: choice,
+            "n_kv_heads": 2,
+            **(TEXT if field in ("parametrization", "readout") else {}),
+        }
+        files = [
+            torch_code(Config(n_layers=layers, d_model=width, n_heads=heads, **changes)).split(
+                '\n"""\n', 1
+            )[1]
+            for layers, width, heads in ((5, 64, 4), (9, 128, 8))
+        ]
+        small, large = (
+            [line for line in text.splitlines() if line.split(" = ")[0] not in sizes]
+            for text in files
+        )
         assert small == large, choice
 
 
 def test_a_file_of_another_design_is_told_apart(tmp_path: Path) -> None:
     """The comparison can fail: the same parameters in Post-LN, or with another activation."""
     pair = Pair(preset("llama3", **SIZES), tmp_path)
-    for other in ({"norm_placement": "post"}, {"activation": "gelu"}, {"rope_base": 5e3}, {"causal": False}):
-        theirs = imported(torch_code(preset("llama3", **SIZES).replace(**other)), tmp_path).Transformer()
+    for other in (
+        {"norm_placement": "post"},
+        {"activation": "gelu"},
+        {"rope_base": 5e3},
+        {"causal": False},
+    ):
+        theirs = imported(
+            torch_code(preset("llama3", **SIZES).replace(**other)), tmp_path
+        ).Transformer()
         theirs.load_state_dict(pair.theirs.state_dict())
         pair.theirs = theirs
         with pytest.raises(AssertionError):

@@ -16,7 +16,14 @@ from explorer.schemes.preset import PRESETS
 from explorer.training.recipe import Recipe
 from explorer.training.tasks import Task
 
-SIZE: dict[str, Any] = {"n_layers": 2, "d_model": 16, "n_heads": 2, "n_ctx": 8, "batch_size": 2, "n_seeds": 2}
+SIZE: dict[str, Any] = {
+    "n_layers": 2,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_ctx": 8,
+    "batch_size": 2,
+    "n_seeds": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +32,12 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(code: str) -> dict[str, Any]:
-    """What a script leaves; it is somebody's file, so no line may be long or hold anything that is not shown."""
+    """What a script leaves; it is somebody's file, so no line may be long or hold anything that is
+    not shown."""
     assert max(map(len, code.splitlines())) <= 130
-    assert code.isprintable() or set("".join(filter(lambda sign: not sign.isprintable(), code))) == {"\n"}
+    assert code.isprintable() or set(
+        "".join(filter(lambda sign: not sign.isprintable(), code))
+    ) == {"\n"}
     left: dict[str, Any] = {}
     exec(compile(code, "snippet.py", "exec"), left)  # noqa: S102 - what this test is about
     return left
@@ -45,12 +55,14 @@ def test_the_shorter_call_is_chosen() -> None:
     assert snippet.design(ex.preset("gpt2", n_layers=24)) == 'ex.preset("gpt2", n_layers=24)'
 
 
-@pytest.mark.parametrize("sentence", ["it's, as \"they\" say", "\\n {x} <b>", "我喜欢猫", '"""'])
+@pytest.mark.parametrize("sentence", ['it\'s, as "they" say', "\\n {x} <b>", "我喜欢猫", '"""'])
 def test_a_sentence_is_the_same_in_a_script(sentence: str) -> None:
     config = ex.Config(**{**SIZE, "input": "sentence", "sentence": sentence})
     left = run(snippet.explore(config, {}))
     assert left["design"] == config
-    pd.testing.assert_frame_equal(left["measured"].frame(), ex.measure(config).frame(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        left["measured"].frame(), ex.measure(config).frame(), check_exact=True
+    )
 
 
 def test_floats_are_the_same_floats() -> None:
@@ -61,37 +73,59 @@ def test_floats_are_the_same_floats() -> None:
 
 def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
     config, pin = ex.preset("post_ln", **SIZE), ex.preset("gemma2", **SIZE, alpha=1 / 3)
-    names = ['a "b"\n\'c\' \\', "import os; os.abort()"]
+    names = ["a \"b\"\n'c' \\", "import os; os.abort()"]
     left = run(snippet.explore(config, {names[0]: pin, names[1]: config}, "kurtosis", (2, 1)))
-    for got, expected in ((left["measured"], ex.measure(config)), (left["predicted"], ex.predict(config)),
-                          (left["pinned"][names[0]], ex.measure(pin))):
+    for got, expected in (
+        (left["measured"], ex.measure(config)),
+        (left["predicted"], ex.predict(config)),
+        (left["pinned"][names[0]], ex.measure(pin)),
+    ):
         pd.testing.assert_frame_equal(got.frame(), expected.frame(), check_exact=True)
-    np.testing.assert_array_equal(left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern)
+    np.testing.assert_array_equal(
+        left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern
+    )
     assert list(left["pins"]) == names
     assert "limits 1,000" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("statistic", "layer", "call"), [
-    ("attention_received", 2, '"attention_received", predicted, layer=2)'),
-    ("attention_received", 0, '"attention_received", predicted)'), ("kurtosis", 2, '"kurtosis", predicted)')])
-def test_the_layer_of_a_chart_by_position(monkeypatch: pytest.MonkeyPatch, statistic: str, layer: int, call: str
-                                          ) -> None:
+@pytest.mark.parametrize(
+    ("statistic", "layer", "call"),
+    [
+        ("attention_received", 2, '"attention_received", predicted, layer=2)'),
+        ("attention_received", 0, '"attention_received", predicted)'),
+        ("kurtosis", 2, '"kurtosis", predicted)'),
+    ],
+)
+def test_the_layer_of_a_chart_by_position(
+    monkeypatch: pytest.MonkeyPatch, statistic: str, layer: int, call: str
+) -> None:
     shown: list[go.Figure] = []
     monkeypatch.setattr(go.Figure, "show", lambda figure: shown.append(figure))
     code = snippet.explore(ex.Config(**SIZE), {}, statistic, layer=layer)
     assert f"measured.plot({call}.show()" in code
     left = run(code)
     dots = next(trace for trace in shown[0].data if trace.mode == "markers")
-    drawn = left["measured"][statistic, "pattern"][:, layer - 1] if statistic == "attention_received" else \
-        left["measured"].stream(statistic)[1]
+    drawn = (
+        left["measured"][statistic, "pattern"][:, layer - 1]
+        if statistic == "attention_received"
+        else left["measured"].stream(statistic)[1]
+    )
     np.testing.assert_allclose(dots.y, drawn.mean(0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str)
+@pytest.mark.parametrize(
+    "task", [Task(seed=3), Task(kind="masked_character", held_out=0.2)], ids=str
+)
 def test_a_race(task: Task) -> None:
     size = SIZE | {"n_seeds": 1}
-    runs = [("a 'b', \"c\"", task.fit(ex.preset("post_ln", **size)), Recipe(warmup=2, optimizer="radam")),
-            ("b", task.fit(ex.preset("rezero", **size)), Recipe())]
+    runs = [
+        (
+            "a 'b', \"c\"",
+            task.fit(ex.preset("post_ln", **size)),
+            Recipe(warmup=2, optimizer="radam"),
+        ),
+        ("b", task.fit(ex.preset("rezero", **size)), Recipe()),
+    ]
     left = run(snippet.race(runs, task, 2, 1))
     expected = ex.race([ex.Contender(*one) for one in runs], task, 2, every=1)
     pd.testing.assert_frame_equal(left["race"].frame(), expected.frame(), check_exact=True)
@@ -99,7 +133,9 @@ def test_a_race(task: Task) -> None:
 
 
 def test_a_race_of_a_text_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
+    own = text.encode(
+        "".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000])
+    )
     monkeypatch.setattr(text, "load", lambda _: own)
     task = Task()
     runs = [("b", task.fit(ex.preset("rezero", **SIZE | {"n_seeds": 1})), Recipe())]

@@ -17,22 +17,34 @@ PLAIN = tuple(Config().design.shapes)
 
 
 def stream(statistic: str, by_depth: Array, spread: float = 0.5) -> dict[Key, Array]:
-    """A statistic of the stream from its values at depth 0, ½, 1, …; seeds stand at 1 − spread, 1, 1 + spread."""
+    """A statistic of the stream from its values at depth 0, ½, 1, …; seeds stand at 1 − spread, 1,
+    1 + spread."""
     seeds = np.array([1 - spread, 1.0, 1 + spread])[:, None] * by_depth
-    return {(statistic, "embed"): seeds[:, :1], (statistic, "resid_mid"): seeds[:, 1::2],
-            (statistic, "resid_post"): seeds[:, 2::2]}
+    return {
+        (statistic, "embed"): seeds[:, :1],
+        (statistic, "resid_mid"): seeds[:, 1::2],
+        (statistic, "resid_post"): seeds[:, 2::2],
+    }
 
 
 def healthy(layers: int) -> dict[Key, Array]:
-    """Every statistic that is drawn: q doubles a layer, γ is V-shaped, heads differ, matrices differ by tenfold."""
+    """Every statistic that is drawn: q doubles a layer, γ is V-shaped, heads differ, matrices
+    differ by tenfold."""
     depth = np.arange(2 * layers + 1) / 2
     growth = np.exp2(np.minimum(depth, 60))
     heads = np.broadcast_to(np.array([0.2, 0.6, 1.0]), (SEEDS, layers, 3))
-    gradients = {("parameter_gradient", matrix): np.full((SEEDS, layers), 10.0**k) for k, matrix in enumerate(PLAIN)}
+    gradients = {
+        ("parameter_gradient", matrix): np.full((SEEDS, layers), 10.0**k)
+        for k, matrix in enumerate(PLAIN)
+    }
     return (
-        stream("second_moment", growth) | stream("token_correlation", depth / layers, 0.0)
-        | stream("activation_gradient", 10.0 ** -np.abs(np.minimum(depth, layers - depth)).clip(max=6))
-        | {("attention_entropy_normalized", "pattern"): np.array(heads)} | gradients
+        stream("second_moment", growth)
+        | stream("token_correlation", depth / layers, 0.0)
+        | stream(
+            "activation_gradient", 10.0 ** -np.abs(np.minimum(depth, layers - depth)).clip(max=6)
+        )
+        | {("attention_entropy_normalized", "pattern"): np.array(heads)}
+        | gradients
     )
 
 
@@ -42,16 +54,24 @@ def small(layers: int) -> Config:
 
 
 def measured(
-    layers: int = 4, config: Config | None = None, values: Mapping[Key, Array] | None = None, **more: Any
+    layers: int = 4,
+    config: Config | None = None,
+    values: Mapping[Key, Array] | None = None,
+    **more: Any,
 ) -> Profile:
     """A measured profile of three seeds; `values` replace the healthy ones of the same key."""
     return Profile(
-        "measured", healthy(layers) | dict(values or {}), config=config or small(layers),
-        seeds=tuple(range(SEEDS)), **more,
+        "measured",
+        healthy(layers) | dict(values or {}),
+        config=config or small(layers),
+        seeds=tuple(range(SEEDS)),
+        **more,
     )
 
 
-def predicted(layers: int = 4, config: Config | None = None, values: Mapping[Key, Array] | None = None) -> Profile:
+def predicted(
+    layers: int = 4, config: Config | None = None, values: Mapping[Key, Array] | None = None
+) -> Profile:
     """The same numbers, as a prediction: one seed, the middle one."""
     every = healthy(layers) | dict(values or {})
     values = {key: value[1:2] for key, value in every.items()}

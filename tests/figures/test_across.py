@@ -17,11 +17,15 @@ SPEC = Config.specs()["init_variance"]
 Q = ENDS["second_moment"]
 
 
-def ending(middle: float, low: float = 0.0, high: float = 0.0, seeds: int = 3, note: str = "") -> Ending:
+def ending(
+    middle: float, low: float = 0.0, high: float = 0.0, seeds: int = 3, note: str = ""
+) -> Ending:
     return Ending(middle, low or middle, high or middle, seeds, note=note)
 
 
-def drawn(swept: list[Swept], now: float | None = None, field: str = "init_variance") -> dict[str, Any]:
+def drawn(
+    swept: list[Swept], now: float | None = None, field: str = "init_variance"
+) -> dict[str, Any]:
     return {trace.name: trace for trace in across(Config.specs()[field], Q, swept, now).data}
 
 
@@ -73,7 +77,11 @@ def test_a_field_with_zero_has_an_even_axis() -> None:
 
 
 def test_a_refused_value_is_a_gap_that_is_crossed_out_with_its_reason() -> None:
-    line = [Point(1, ending(1.0)), Point(2, None, "Width <b> must be divisible"), Point(3, ending(3.0))]
+    line = [
+        Point(1, ending(1.0)),
+        Point(2, None, "Width <b> must be divisible"),
+        Point(3, ending(3.0)),
+    ]
     traces = drawn(alone(line, []))
     np.testing.assert_array_equal(np.isnan(traces["predicted"].y), [False, True, False])
     assert list(traces["left out"].x) == [2]
@@ -81,7 +89,9 @@ def test_a_refused_value_is_a_gap_that_is_crossed_out_with_its_reason() -> None:
 
 
 def test_what_is_not_there_yet_is_no_gap() -> None:
-    traces = drawn(alone([Point(1, ending(1.0)), Point(2), Point(3, ending(3.0))], [Point(1), Point(3)]))
+    traces = drawn(
+        alone([Point(1, ending(1.0)), Point(2), Point(3, ending(3.0))], [Point(1), Point(3)])
+    )
     assert traces["predicted"].x.tolist() == [1, 3]
     assert "measured" not in traces
     assert "left out" not in traces

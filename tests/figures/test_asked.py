@@ -1,4 +1,5 @@
-"""Charts of a question: axes without a design, and afterwards the guess beside what was measured."""
+"""Charts of a question: axes without a design, and afterwards the guess beside what was
+measured."""
 
 from __future__ import annotations
 
@@ -27,10 +28,17 @@ def test_a_chart_that_would_give_it_away_is_a_sentence() -> None:
 
 
 def test_a_guess_lies_on_the_figure_whose_axis_holds_it() -> None:
-    fig = go.Figure(layout={"yaxis": {"type": "log", "range": (0.0, 1.0)}, "meta": {"description": "A picture."}})
+    fig = go.Figure(
+        layout={
+            "yaxis": {"type": "log", "range": (0.0, 1.0)},
+            "meta": {"description": "A picture."},
+        }
+    )
     fig = with_guess(fig, [1, 6, 12], [1e-3, 1.0, 5.0])
     (trace,) = fig.data
     np.testing.assert_allclose(trace.y, [1e-3, 1.0, 5.0], rtol=1e-6)
     assert fig.layout.yaxis.range[0] < -3.0
     assert fig.layout.yaxis.range[1] == 1.0
-    assert fig.layout.meta["description"].startswith("A picture. your guess: 0.001 at depth 1, 5 at depth 12")
+    assert fig.layout.meta["description"].startswith(
+        "A picture. your guess: 0.001 at depth 1, 5 at depth 12"
+    )

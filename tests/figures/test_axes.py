@@ -28,8 +28,14 @@ from explorer.figures.palette import HUES, Look
 
 
 @pytest.mark.parametrize(("log", "low", "high"), [(False, -2.0, 8.0), (True, 0.0, 3.0)])
-def test_an_axis_holds_what_has_a_place_on_it_with_air_at_both_ends(log: bool, low: float, high: float) -> None:
-    found = axis("x (1)", [[-2.0, np.nan], np.array([[1.0, 8.0], [np.inf, 0.0]]), 1000.0 if log else 1.0], log=log)
+def test_an_axis_holds_what_has_a_place_on_it_with_air_at_both_ends(
+    log: bool, low: float, high: float
+) -> None:
+    found = axis(
+        "x (1)",
+        [[-2.0, np.nan], np.array([[1.0, 8.0], [np.inf, 0.0]]), 1000.0 if log else 1.0],
+        log=log,
+    )
     air, most = AIR * (high - low), (AIR + 1 / STEPS) * (high - low)
     assert low - most <= found.extent[0] <= low - air
     assert high + air <= found.extent[1] <= high + most
@@ -43,12 +49,17 @@ def test_a_flat_line_looks_flat_and_nothing_has_an_axis_too() -> None:
 
 
 def test_an_axis_stays_while_what_it_holds_moves_a_little() -> None:
-    ends = [axis("q (1)", [[1.0, 10 ** (2 + move)]], log=True).extent for move in np.arange(0.0, 1.0, 0.02)]
+    ends = [
+        axis("q (1)", [[1.0, 10 ** (2 + move)]], log=True).extent
+        for move in np.arange(0.0, 1.0, 0.02)
+    ]
     assert len(set(ends)) < len(ends) / 4
     assert ends == sorted(ends)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 5e-324), (1e16, 1e16), (-1.7e308, 1.7e308), (1.0, 1.0 + 2e-16)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 5e-324), (1e16, 1e16), (-1.7e308, 1.7e308), (1.0, 1.0 + 2e-16)]
+)
 def test_ends_are_numbers_where_floats_end(low: float, high: float) -> None:
     found = steady(low, high)
     assert found[0] <= low <= high <= found[1]
@@ -73,7 +84,9 @@ def test_an_axis_that_counts_has_whole_ticks(most: float, step: int | None) -> N
 
 
 @pytest.mark.parametrize(("extent", "labels"), [((-0.5, 0.5), "~g"), ((-8.0, 0.0), None)])
-def test_wide_logarithmic_axes_are_labeled_in_powers(extent: tuple[float, float], labels: str | None) -> None:
+def test_wide_logarithmic_axes_are_labeled_in_powers(
+    extent: tuple[float, float], labels: str | None
+) -> None:
     layout = Axis("q", extent, log=True).layout
     assert layout.get("tickformat") == labels
     assert layout["nticks"] >= 3
@@ -103,27 +116,42 @@ def test_dots_and_lines_leave_out_what_has_no_place_and_keep_the_marks_of_their_
     assert figure.layout.meta["description"] == "two"
 
 
-def test_a_picture_in_words_gives_the_ends_and_extremes_of_what_is_drawn_and_leaves_out_the_scale() -> None:
+def test_a_picture_in_words_gives_the_ends_and_extremes_of_what_is_drawn_and_leaves_out_the_scale() -> (
+    None
+):
     across, height = Axis("x", (0, 3)), Axis("y", (0, 3))
     traces = [
-        level(1.0, "flat", across, height), upright(1.0, "here", height),
-        dots([0, 1, 2], [1.5, np.nan, 0.5], Look(0), "γ", ""), dots([2], [3], Look(1), "x<sub>l</sub>", ""),
-        line([0, 1, 2], [1, 3, 2], Look(2), "2<sup>−l</sup>", ""), line([0, 1], [0, 1], Look(0), "γ, predicted", ""),
+        level(1.0, "flat", across, height),
+        upright(1.0, "here", height),
+        dots([0, 1, 2], [1.5, np.nan, 0.5], Look(0), "γ", ""),
+        dots([2], [3], Look(1), "x<sub>l</sub>", ""),
+        line([0, 1, 2], [1, 3, 2], Look(2), "2<sup>−l</sup>", ""),
+        line([0, 1], [0, 1], Look(0), "γ, predicted", ""),
     ]
     assert described("Both", traces) == (
         "Both. γ: 1.5 at 0, 0.5 at 2; lowest 0.5 at 2, highest 1.5 at 0; not finite at 1 of 3. x_l: 3 at 2. "
         "2^−l: 1 at 0, 2 at 2; lowest 1 at 0, highest 3 at 1. "
         "γ, predicted: 0 at 0, 1 at 1; lowest 0 at 0, highest 1 at 1."
     )
-    assert described("One", [dots([1], [np.inf], Look(0), "lost", "")]) == "One. lost: no finite value."
+    assert (
+        described("One", [dots([1], [np.inf], Look(0), "lost", "")])
+        == "One. lost: no finite value."
+    )
 
 
-@pytest.mark.parametrize(("theme", "paper", "text"), [
-    ("plotly", "white", None), (None, "white", None), ("none", "white", None),
-    ("plotly_dark", "rgb(17,17,17)", "#f2f5fa"), ("plotly_dark+presentation", "rgb(17,17,17)", "#f2f5fa"),
-])
-def test_outside_the_page_the_paper_is_that_of_plotly_s_theme(monkeypatch: pytest.MonkeyPatch, theme: str | None,
-                                                              paper: str, text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("theme", "paper", "text"),
+    [
+        ("plotly", "white", None),
+        (None, "white", None),
+        ("none", "white", None),
+        ("plotly_dark", "rgb(17,17,17)", "#f2f5fa"),
+        ("plotly_dark+presentation", "rgb(17,17,17)", "#f2f5fa"),
+    ],
+)
+def test_outside_the_page_the_paper_is_that_of_plotly_s_theme(
+    monkeypatch: pytest.MonkeyPatch, theme: str | None, paper: str, text: str | None
+) -> None:
     monkeypatch.setattr(pio.templates, "default", theme)
     side = axis("x (1)", [[1.0, 2.0]])
     layout = alone(go.Figure(picture([], side, side, "")), "x", "y").layout

@@ -18,7 +18,15 @@ from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
 
 DESIGNS = {name: ex.preset(name) for name in PRESETS}
-SMALL = {"n_layers": 4, "d_model": 32, "n_heads": 2, "head_size": 0, "n_kv_heads": 0, "n_ctx": 8, "batch_size": 1}
+SMALL = {
+    "n_layers": 4,
+    "d_model": 32,
+    "n_heads": 2,
+    "head_size": 0,
+    "n_kv_heads": 0,
+    "n_ctx": 8,
+    "batch_size": 1,
+}
 
 
 def drawn(config: Config, layer: int) -> ElementTree.Element:
@@ -30,7 +38,11 @@ def parsed(svgs: str) -> ElementTree.Element:
 
 
 def parts(config: Config, layer: int) -> list[Part]:
-    return [part for branch in branches(config, layer) for part in (*branch.parts, *branch.skip, *branch.after)]
+    return [
+        part
+        for branch in branches(config, layer)
+        for part in (*branch.parts, *branch.skip, *branch.after)
+    ]
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -39,7 +51,10 @@ def test_each_part_opens_a_choice_that_matters(name: str) -> None:
     for layer in {1, config.n_layers}:
         parts = drawn(config, layer).findall(".//g")
         assert parts
-        assert all(config.matters(part.attrib["data-opens"]) and part.attrib["aria-label"] for part in parts)
+        assert all(
+            config.matters(part.attrib["data-opens"]) and part.attrib["aria-label"]
+            for part in parts
+        )
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -47,10 +62,16 @@ def test_parts_stand_beside_each_other(name: str) -> None:
     config = DESIGNS[name]
     for layer in {1, config.n_layers}:
         for svg in drawn(config, layer).findall("svg"):
-            boxes = sorted((float(box.attrib["y"]), float(box.attrib["x"]), float(box.attrib["width"]))
-                           for box in svg.iter("rect"))
+            boxes = sorted(
+                (float(box.attrib["y"]), float(box.attrib["x"]), float(box.attrib["width"]))
+                for box in svg.iter("rect")
+            )
             ends = [(y, x + width) for y, x, width in boxes]
-            assert all(left <= x for (above, left), (y, x, _) in zip(ends, boxes[1:], strict=False) if above == y)
+            assert all(
+                left <= x
+                for (above, left), (y, x, _) in zip(ends, boxes[1:], strict=False)
+                if above == y
+            )
             assert all(end <= float(svg.attrib["width"]) for _, end in ends)
 
 
@@ -59,21 +80,27 @@ def test_it_has_the_norms_of_the_model(name: str, monkeypatch: pytest.MonkeyPatc
     choice = {"qk_norm": True} if name == "qk_norm" else {"norm_placement": name}
     config, calls = Config(**SMALL, **choice), []
     divide = F.layer_norm
-    monkeypatch.setattr(F, "layer_norm", lambda *inputs, **options: calls.append(1) or divide(*inputs, **options))
+    monkeypatch.setattr(
+        F, "layer_norm", lambda *inputs, **options: calls.append(1) or divide(*inputs, **options)
+    )
     model = Transformer(config, seed=0)
     x = model.embed(batch.draw(config, seed=0))
     for layer, module in enumerate(model.layers, start=1):
         calls.clear()
         x, _ = module(x)
         labels = [part.label for part in parts(config, layer)]
-        norms = sum(label.startswith(NORMS["layer"].short) for label in labels) + 2 * labels.count("QK-norm")
+        norms = sum(label.startswith(NORMS["layer"].short) for label in labels) + 2 * labels.count(
+            "QK-norm"
+        )
         assert norms == len(calls), (layer, labels)
 
 
 def test_it_has_the_factors_of_the_stream_and_of_the_branches() -> None:
     keel = Config(**SMALL, norm_placement="keel")
     assert [part.label for part in branches(keel, 2)[1].skip] == ["× 8"]
-    assert [part.label for part in branches(Config(residual="inverse_depth"), 3)[0].parts][-1] == "× 0.0417"
+    assert [part.label for part in branches(Config(residual="inverse_depth"), 3)[0].parts][
+        -1
+    ] == "× 0.0417"
     assert [part.label for part in branches(Config(alpha=0.5), 3)[0].parts][-1] == "α = 0.5"
     scaled = branches(Config(residual="scaled_skip", alpha=0.5), 3)[0]
     assert [part.label for part in scaled.skip] == ["α = 0.5"]
@@ -85,18 +112,29 @@ def test_its_numbers_are_the_second_moments_of_the_profile() -> None:
     config = Config(n_layers=3, n_seeds=2, d_model=64, n_heads=1)
     measured = ex.measure(config)
     svgs = parsed(diagram(config, 2, measured)).findall("svg")
-    texts = [text.text for svg in svgs for text in svg.iter("text") if "number" in text.attrib["class"]]
-    at = {site: number(float(measured["second_moment", site].mean(0)[index])) for site, index in
-          (("resid_mid", 1), ("attn_out", 1), ("mlp_out", 1), ("resid_post", 1))}
+    texts = [
+        text.text for svg in svgs for text in svg.iter("text") if "number" in text.attrib["class"]
+    ]
+    at = {
+        site: number(float(measured["second_moment", site].mean(0)[index]))
+        for site, index in (("resid_mid", 1), ("attn_out", 1), ("mlp_out", 1), ("resid_post", 1))
+    }
     before = number(float(measured["second_moment", "resid_post"].mean(0)[0]))
-    assert texts == [f"q = {before}", f"q = {at['resid_mid']}", f"E F² = {at['attn_out']}",
-                     f"q = {at['resid_post']}", f"E F² = {at['mlp_out']}"]
+    assert texts == [
+        f"q = {before}",
+        f"q = {at['resid_mid']}",
+        f"E F² = {at['attn_out']}",
+        f"q = {at['resid_post']}",
+        f"E F² = {at['mlp_out']}",
+    ]
 
 
 def test_what_differs_from_another_design_is_marked() -> None:
     config = Config(attention_scale="none", norm_placement="peri")
     svg = parsed(diagram(config, 5, None, Config()))
-    marked = {part.attrib["data-opens"] for part in svg.iter("g") if "ex-changed" in part.attrib["class"]}
+    marked = {
+        part.attrib["data-opens"] for part in svg.iter("g") if "ex-changed" in part.attrib["class"]
+    }
     assert marked == {"attention_scale", "norm_placement"}
     assert "ex-changed" not in diagram(config, 5, None, config)
 

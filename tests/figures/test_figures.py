@@ -13,7 +13,11 @@ from explorer.profile import Profile
 
 def test_the_rows_are_the_figures_of_the_page():
     assert list(FIGURES) == [
-        "second_moment", "gradient_by_layer", "attention_entropy", "token_correlation", "gradient_by_matrix",
+        "second_moment",
+        "gradient_by_layer",
+        "attention_entropy",
+        "token_correlation",
+        "gradient_by_matrix",
         "attention_pattern",
     ]
 

@@ -30,16 +30,23 @@ def test_a_cell_has_the_charts_and_for_those_without_script_the_table(profile: P
 def test_the_verdict_stands_above_the_charts_of_the_page(profile: Profile) -> None:
     figure = overview(profile)
     assert diagnose(profile)[0].meaning in figure.layout.title.text
-    assert [note.text for note in figure.layout.annotations] == [f"<b>{FIGURES[name].title}</b>" for name in SHOWN]
+    assert [note.text for note in figure.layout.annotations] == [
+        f"<b>{FIGURES[name].title}</b>" for name in SHOWN
+    ]
     for number, name in enumerate(SHOWN, start=1):
         own = "" if number == 1 else str(number)
         drawn = [trace for trace in figure.data if trace.yaxis == f"y{own}"]
         names = {trace.name for trace in drawn}
         assert {"measured", "predicted"} <= names, name
-        assert figure.layout[f"yaxis{own}"].title.text == FIGURES[name].draw([profile]).layout.yaxis.title.text
+        assert (
+            figure.layout[f"yaxis{own}"].title.text
+            == FIGURES[name].draw([profile]).layout.yaxis.title.text
+        )
 
 
-def test_a_model_without_a_twin_has_dots_alone_and_what_it_lacks_is_left_out(profile: Profile) -> None:
+def test_a_model_without_a_twin_has_dots_alone_and_what_it_lacks_is_left_out(
+    profile: Profile,
+) -> None:
     values = {key: value for key, value in profile.values.items() if key[0] == "second_moment"}
     figure = overview(dataclasses.replace(profile, config=None, model="<b>", values=values))
     assert [note.text for note in figure.layout.annotations] == ["<b>Second moment</b>"]

@@ -25,12 +25,20 @@ DEPTHS, VARIANCES = [1, 2, 4, 8, 16], [0.01, 0.1, 1.0, 10.0]
 
 def growing() -> Array:
     """`[depth, variance]`: q = (10 σ²)^log₂ depth, by hand."""
-    return np.array([[(10 * variance) ** np.log2(depth) for variance in VARIANCES] for depth in DEPTHS])
+    return np.array(
+        [[(10 * variance) ** np.log2(depth) for variance in VARIANCES] for depth in DEPTHS]
+    )
 
 
-def made(measured: Array | None = None, *, failure: dict[tuple[int, int], str] | None = None,
-         statistic: str = "second_moment", **coordinates: Any) -> xr.Dataset:
-    """Predictions in all cells; measured where there is a number, half of it and twice it the seeds' ends."""
+def made(
+    measured: Array | None = None,
+    *,
+    failure: dict[tuple[int, int], str] | None = None,
+    statistic: str = "second_moment",
+    **coordinates: Any,
+) -> xr.Dataset:
+    """Predictions in all cells; measured where there is a number, half of it and twice it the
+    seeds' ends."""
     coordinates = coordinates or {"n_layers": DEPTHS, "init_variance": VARIANCES}
     theory = growing()
     other = np.full_like(theory, np.nan) if measured is None else measured
@@ -39,8 +47,11 @@ def made(measured: Array | None = None, *, failure: dict[tuple[int, int], str] |
         reasons[1][at] = reason
     dims = ("origin", *coordinates)
     seconds = np.stack([np.ones_like(theory), np.where(np.isnan(other), np.nan, 1.0)])
-    every = {"": np.stack([theory, other]), "_low": np.stack([theory, other / 2]),
-             "_high": np.stack([theory, other * 2])}
+    every = {
+        "": np.stack([theory, other]),
+        "_low": np.stack([theory, other / 2]),
+        "_high": np.stack([theory, other * 2]),
+    }
     return xr.Dataset(
         {f"{statistic}{end}": (dims, values) for end, values in every.items()}
         | {"failure": (dims, reasons.astype(str)), "seconds": (dims, seconds)},
@@ -81,7 +92,8 @@ def test_colors_are_exponents_and_numbers_stand_beside_them() -> None:
 
 
 def test_the_scale_says_numbers_and_its_middle_is_healthy() -> None:
-    """From 10⁻⁴ to 10⁸: what lies beyond 10⁶ has the last color, and the scale says so. q = 1 is gray."""
+    """From 10⁻⁴ to 10⁸: what lies beyond 10⁶ has the last color, and the scale says so. q = 1 is
+    gray."""
     shown = traces(drawn(made(growing())))[MEASURED]
     assert (shown.zmin, shown.zmax) == (-4, 6)
     words = dict(zip(shown.colorbar.tickvals, shown.colorbar.ticktext, strict=True))
@@ -94,15 +106,19 @@ def test_the_scale_says_numbers_and_its_middle_is_healthy() -> None:
     assert np.abs(np.array(near) - middle).max() < 12
 
 
-@pytest.mark.parametrize(("statistic", "values", "ends", "healthy"), [
-    ("second_moment", [1.0, 1.0], (-0.5, 0.5), 0.0),
-    ("activation_gradient", [1e-3, 1.0], (-3.0, 0.5), 0.0),
-    ("attention_entropy_normalized", [0.5, 0.9], (0.0, 1.0), 1.0),
-    ("token_correlation", [0.5, 0.9], (0.0, 1.0), 0.0),
-    ("second_moment", [1e-300, np.inf], (-6.0, 0.5), 0.0),
-])
-def test_a_side_is_as_long_as_its_values_need(statistic: str, values: list[float], ends: tuple[float, float],
-                                              healthy: float) -> None:
+@pytest.mark.parametrize(
+    ("statistic", "values", "ends", "healthy"),
+    [
+        ("second_moment", [1.0, 1.0], (-0.5, 0.5), 0.0),
+        ("activation_gradient", [1e-3, 1.0], (-3.0, 0.5), 0.0),
+        ("attention_entropy_normalized", [0.5, 0.9], (0.0, 1.0), 1.0),
+        ("token_correlation", [0.5, 0.9], (0.0, 1.0), 0.0),
+        ("second_moment", [1e-300, np.inf], (-6.0, 0.5), 0.0),
+    ],
+)
+def test_a_side_is_as_long_as_its_values_need(
+    statistic: str, values: list[float], ends: tuple[float, float], healthy: float
+) -> None:
     found = colors(SCALES[statistic], np.array(values))
     assert (found.low, found.high) == pytest.approx(ends)
     assert isinstance(found.stops, list)
@@ -133,7 +149,10 @@ def test_what_is_not_finite_has_the_last_color_and_an_arrow_and_a_zero_the_first
     values[4, 3], values[4, 0] = np.inf, 0.0
     found = traces(drawn(made(values)))
     assert (list(found["not finite"].x), list(found["not finite"].y)) == ([10.0], [16])
-    assert (list(found["0, below a log scale"].x), list(found["0, below a log scale"].y)) == ([0.01], [16])
+    assert (list(found["0, below a log scale"].x), list(found["0, below a log scale"].y)) == (
+        [0.01],
+        [16],
+    )
     heat = found[MEASURED]
     assert (heat.z[4][3], heat.z[4][0]) == (heat.zmax, heat.zmin)
 
@@ -160,7 +179,8 @@ def test_dots_are_on_measured_cells_only_and_what_is_to_come_is_blank() -> None:
     assert blank.layout.annotations[0].text == "Nothing has been computed yet."
 
 
-# --- contour lines ----------------------------------------------------------------------------------------------
+# --- contour lines
+# ----------------------------------------------------------------------------------------------
 
 
 def test_contours_lie_where_the_theory_has_their_value() -> None:
@@ -171,7 +191,9 @@ def test_contours_lie_where_the_theory_has_their_value() -> None:
     on_cells = {(round(a, 3), round(b, 3)) for a, b in zip(x, y, strict=True)}
     assert {(1.0, 8.0)} <= on_cells  # (10)³
     exponent = np.log10(10 * x) * np.log2(y)
-    assert np.nanmax(np.abs(exponent - 3)) < 0.3  # between cells it is linear on the axes, the product is not
+    assert (
+        np.nanmax(np.abs(exponent - 3)) < 0.3
+    )  # between cells it is linear on the axes, the product is not
     assert "1,000" in found["theory's values"].text
 
 
@@ -184,11 +206,16 @@ def test_a_plane_has_straight_contours_a_cone_closed_ones() -> None:
     np.testing.assert_allclose(np.hypot(ring[:, 0] - 2.5, ring[:, 1] - 3), 2.0, atol=0.1)
 
 
-@pytest.mark.parametrize(("values", "ends"), [
-    ([[1, 0], [0, 1]], [{(0.0, 0.5), (0.5, 1.0)}, {(1.0, 0.5), (0.5, 0.0)}]),
-    ([[1, 0], [0, 0.2]], [{(0.0, 0.5), (0.5, 0.0)}]),
-])
-def test_saddles_join_what_the_mean_says(values: list[list[float]], ends: list[set[tuple[float, float]]]) -> None:
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([[1, 0], [0, 1]], [{(0.0, 0.5), (0.5, 1.0)}, {(1.0, 0.5), (0.5, 0.0)}]),
+        ([[1, 0], [0, 0.2]], [{(0.0, 0.5), (0.5, 0.0)}]),
+    ],
+)
+def test_saddles_join_what_the_mean_says(
+    values: list[list[float]], ends: list[set[tuple[float, float]]]
+) -> None:
     lines = contour(np.array(values, float), 0.5)
     assert [{tuple(point) for point in line.tolist()} for line in lines] == ends
 
@@ -202,7 +229,8 @@ def test_contours_stop_where_a_value_is_not_finite() -> None:
     assert sorted(sorted(line[:, 1].tolist()) for line in lines) == [[0.0, 1.0], [3.0, 4.0]]
 
 
-# --- fields -----------------------------------------------------------------------------------------------------
+# --- fields
+# --------------------------------------------------------------------------------------------------
 
 
 def test_names_keep_their_order_and_nothing_lies_between_them() -> None:
@@ -224,10 +252,16 @@ def test_a_field_with_zero_has_an_even_axis_and_numbers_rise() -> None:
     np.testing.assert_allclose(heat.customdata[..., 0], growing(), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("values", "log"), [
-    ([0.0625, 0.125, 0.25, 0.5, 1.0, 2.0], True), ([0.5, 1.0, 1.5, 2.0, 4.0], False), ([0.5, 1.0, 2.0], False),
-    ([0.0, 0.125, 0.5, 2.0], False), ([1.0], False),
-])
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        ([0.0625, 0.125, 0.25, 0.5, 1.0, 2.0], True),
+        ([0.5, 1.0, 1.5, 2.0, 4.0], False),
+        ([0.5, 1.0, 2.0], False),
+        ([0.0, 0.125, 0.5, 2.0], False),
+        ([1.0], False),
+    ],
+)
 def test_an_even_sliders_field_has_the_axis_of_its_values(values: list[float], log: bool) -> None:
     assert Side(Config.specs()["alpha"], values).log == log
 
@@ -248,8 +282,15 @@ def test_the_numbers_are_a_table() -> None:
     values = growing()
     values[0, 0] = np.nan
     columns, rows = table(drawn(made(values)).to_dict())
-    assert columns == ["series", "kind", "Init variance σ² (× rule)", "Depth N (layers)", "q = mean x² (input² units)",
-                       "lowest", "highest"]
+    assert columns == [
+        "series",
+        "kind",
+        "Init variance σ² (× rule)",
+        "Depth N (layers)",
+        "q = mean x² (input² units)",
+        "lowest",
+        "highest",
+    ]
     measured = [row for row in rows if row[0] == MEASURED]
     assert len(measured) == 20
     by_place = {(row[2], row[3]): row for row in measured}
@@ -264,10 +305,12 @@ def test_it_is_said_in_words() -> None:
     values = growing()
     values[4, 3] = np.inf
     said = drawn(made(values)).layout.meta["description"]
-    assert said.startswith("Second moment over Init variance (0.01 to 10 × rule) and Depth (1 to 16 layers). "
-                           "Measured: 20 of 20 cells, lowest 0.0001 at Init variance 0.01 × rule, Depth 16 layers, "
-                           "highest 10⁶ at Init variance 10 × rule, Depth 8 layers; not finite in 1. Predicted: 20 of "
-                           "20 cells,")
+    assert said.startswith(
+        "Second moment over Init variance (0.01 to 10 × rule) and Depth (1 to 16 layers). "
+        "Measured: 20 of 20 cells, lowest 0.0001 at Init variance 0.01 × rule, Depth 16 layers, "
+        "highest 10⁶ at Init variance 10 × rule, Depth 8 layers; not finite in 1. Predicted: 20 of "
+        "20 cells,"
+    )
 
 
 def test_a_large_map_travels_light() -> None:
@@ -275,21 +318,54 @@ def test_a_large_map_travels_light() -> None:
     values = np.exp(np.random.default_rng(0).normal(size=(2, size, size)))
     dims = ("origin", "n_layers", "init_variance")
     dataset = xr.Dataset(
-        dict.fromkeys(("second_moment", "second_moment_low", "second_moment_high", "seconds"), (dims, values)),
-        coords={"origin": ["predicted", "measured"], "n_layers": np.arange(1, size + 1),
-                "init_variance": np.geomspace(1e-3, 1e3, size)},
+        dict.fromkeys(
+            ("second_moment", "second_moment_low", "second_moment_high", "seconds"), (dims, values)
+        ),
+        coords={
+            "origin": ["predicted", "measured"],
+            "n_layers": np.arange(1, size + 1),
+            "init_variance": np.geomspace(1e-3, 1e3, size),
+        },
     )
     sent = len(json.dumps(drawn(dataset).to_plotly_json(), default=lambda array: array.tolist()))
     assert sent < 500_000
 
 
-@pytest.mark.parametrize(("statistic", "x", "y", "words"), [
-    ("nothing", "n_layers", "init_variance", "statistic must be one of second_moment; got 'nothing'"),
-    ("kurtosis", "n_layers", "init_variance", "statistic must be one of second_moment; got 'kurtosis'"),
-    ("second_moment", "alpha", "init_variance", "x must be one of n_layers, init_variance; got 'alpha'"),
-    ("second_moment", "n_layers", "origin", "y must be one of n_layers, init_variance; got 'origin'"),
-    ("second_moment", "n_layers", "n_layers", "x and y must be two fields; got 'n_layers' twice"),
-])
+@pytest.mark.parametrize(
+    ("statistic", "x", "y", "words"),
+    [
+        (
+            "nothing",
+            "n_layers",
+            "init_variance",
+            "statistic must be one of second_moment; got 'nothing'",
+        ),
+        (
+            "kurtosis",
+            "n_layers",
+            "init_variance",
+            "statistic must be one of second_moment; got 'kurtosis'",
+        ),
+        (
+            "second_moment",
+            "alpha",
+            "init_variance",
+            "x must be one of n_layers, init_variance; got 'alpha'",
+        ),
+        (
+            "second_moment",
+            "n_layers",
+            "origin",
+            "y must be one of n_layers, init_variance; got 'origin'",
+        ),
+        (
+            "second_moment",
+            "n_layers",
+            "n_layers",
+            "x and y must be two fields; got 'n_layers' twice",
+        ),
+    ],
+)
 def test_what_is_not_there_is_refused(statistic: str, x: str, y: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{words}$"):
         heat_map(made(growing()), statistic, x=x, y=y)
@@ -297,8 +373,11 @@ def test_what_is_not_there_is_refused(statistic: str, x: str, y: str, words: str
 
 def test_of_three_fields_one_is_chosen_first() -> None:
     cube = made(growing()).expand_dims(alpha=[0.5, 1.0])
-    with pytest.raises(ValueError, match=r"^a map has two fields; choose a value of alpha first, as dataset.sel\(alpha="
-                                         r"…\)$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^a map has two fields; choose a value of alpha first, as dataset.sel\(alpha="
+        r"…\)$",
+    ):
         drawn(cube)
     assert drawn(cube.sel(alpha=0.5)).data
 
@@ -307,18 +386,24 @@ def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
     """Colors are of the trained loss, the lines of the predicted second moment."""
     dataset = made(growing())
     trained = dataset.sel(origin=["measured"]).assign_coords(origin=["trained"])
-    both = xr.concat([dataset.sel(origin=["predicted"]), trained], "origin", coords="minimal", compat="override")
+    both = xr.concat(
+        [dataset.sel(origin=["predicted"]), trained], "origin", coords="minimal", compat="override"
+    )
     both["loss_drop"] = both["second_moment"].where(both["origin"] == "trained") / 1e6
     figure = heat_map(both, "loss_drop", x="init_variance", y="n_layers", lines="second_moment")
     found = traces(figure)
-    np.testing.assert_allclose(found["Loss below the unigram's, trained"].customdata[..., 0], growing() / 1e6)
+    np.testing.assert_allclose(
+        found["Loss below the unigram's, trained"].customdata[..., 0], growing() / 1e6
+    )
     assert found["theory: q = mean x²"].showlegend
     assert "predicted 1,000" in found
     assert "trained" in found
 
 
 def test_contours_of_the_colors_own_statistic_need_no_legend() -> None:
-    assert not drawn(made(growing())).layout.showlegend  # dots are measured and lines theory on every page
+    assert not drawn(
+        made(growing())
+    ).layout.showlegend  # dots are measured and lines theory on every page
 
 
 def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:

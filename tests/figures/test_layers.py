@@ -15,13 +15,23 @@ from explorer.profile import SITE_WORDS, STATISTICS, Profile
 
 second_moment, token_correlation, attention_entropy, gradient_by_layer = OVER_DEPTH = [
     row_of(name).draw
-    for name in ("second_moment", "token_correlation", "attention_entropy_normalized", "activation_gradient")
+    for name in (
+        "second_moment",
+        "token_correlation",
+        "attention_entropy_normalized",
+        "activation_gradient",
+    )
 ]
 
 
 def exponents(figure):
-    return [math.log10(value) for trace in figure.data if trace.y is not None
-            for value in trace.y if value is not None and np.isfinite(value)]
+    return [
+        math.log10(value)
+        for trace in figure.data
+        if trace.y is not None
+        for value in trace.y
+        if value is not None and np.isfinite(value)
+    ]
 
 
 def test_dots_are_the_mean_over_seeds_and_the_band_runs_from_lowest_to_highest():
@@ -30,7 +40,9 @@ def test_dots_are_the_mean_over_seeds_and_the_band_runs_from_lowest_to_highest()
     assert dots.mode == "markers"
     assert dots.x.tolist() == [0, 0.5, 1, 1.5, 2]
     np.testing.assert_allclose(dots.y, 2.0 ** np.array([0, 0.5, 1, 1.5, 2]), rtol=1e-6)
-    np.testing.assert_allclose(dots.customdata, np.outer(dots.y, [0.5, 1.5, 0.5 / 3**0.5]), rtol=1e-6)
+    np.testing.assert_allclose(
+        dots.customdata, np.outer(dots.y, [0.5, 1.5, 0.5 / 3**0.5]), rtol=1e-6
+    )
     assert band.fill == "toself"
     np.testing.assert_allclose(band.x, [0, 0.5, 1, 1.5, 2, 2, 1.5, 1, 0.5, 0])
     np.testing.assert_allclose(band.y, [*(dots.y * 0.5), *(dots.y[::-1] * 1.5)], rtol=1e-6)
@@ -48,19 +60,24 @@ def test_a_prediction_is_a_line_in_the_hue_of_its_design():
 
 def test_designs_differ_in_hue_and_symbol_and_say_what_sets_them_apart():
     post, pre = Config(n_layers=4, norm_placement="post"), Config(n_layers=4, norm_placement="pre")
-    drawn = traces(gradient_by_layer([measured(config=post), measured(config=pre), predicted(config=pre)]))
+    drawn = traces(
+        gradient_by_layer([measured(config=post), measured(config=pre), predicted(config=pre)])
+    )
     first, second = drawn["norm placement post, measured"], drawn["norm placement pre, measured"]
     assert (first.marker.color, second.marker.color) == ("#0072B2", "#E69F00")
     assert first.marker.symbol != second.marker.symbol
     assert drawn["norm placement pre, predicted"].line.color == "#E69F00"
 
 
-@pytest.mark.parametrize(("draw", "title", "log"), [
-    (second_moment, "q = mean x² (input² units)", True),
-    (token_correlation, "ρ = p / q (ratio)", False),
-    (attention_entropy, "H / ln n (ratio)", False),
-    (gradient_by_layer, "γ / γ<sub>N</sub> (ratio)", True),
-])
+@pytest.mark.parametrize(
+    ("draw", "title", "log"),
+    [
+        (second_moment, "q = mean x² (input² units)", True),
+        (token_correlation, "ρ = p / q (ratio)", False),
+        (attention_entropy, "H / ln n (ratio)", False),
+        (gradient_by_layer, "γ / γ<sub>N</sub> (ratio)", True),
+    ],
+)
 def test_axes_name_quantity_and_unit(draw, title, log):
     layout = draw([measured()]).layout
     assert layout.xaxis.title.text == "depth (layers)"
@@ -68,12 +85,15 @@ def test_axes_name_quantity_and_unit(draw, title, log):
     assert (layout.yaxis.type == "log") == log
 
 
-@pytest.mark.parametrize(("draw", "marks"), [
-    (second_moment, {"q = 1": 1.0}),
-    (gradient_by_layer, {"flat": 1.0}),
-    (attention_entropy, {"uniform": 1.0, "one-hot": 0.0}),
-    (token_correlation, {"all tokens alike": 1.0, "unrelated": 0.0}),
-])
+@pytest.mark.parametrize(
+    ("draw", "marks"),
+    [
+        (second_moment, {"q = 1": 1.0}),
+        (gradient_by_layer, {"flat": 1.0}),
+        (attention_entropy, {"uniform": 1.0, "one-hot": 0.0}),
+        (token_correlation, {"all tokens alike": 1.0, "unrelated": 0.0}),
+    ],
+)
 def test_reference_marks_cross_the_whole_axis_and_carry_their_name(draw, marks):
     figure = draw([measured()])
     for words, level in marks.items():
@@ -118,7 +138,9 @@ def test_a_v_shape_reaches_its_bottom_in_the_middle():
 def test_entropy_is_the_median_head_and_the_band_holds_every_head_of_every_seed():
     heads = np.array(healthy(4)["attention_entropy_normalized", "pattern"])
     heads[2, 1, 0] = 0.05  # one head of one seed
-    drawn = traces(attention_entropy([measured(values={("attention_entropy_normalized", "pattern"): heads})]))
+    drawn = traces(
+        attention_entropy([measured(values={("attention_entropy_normalized", "pattern"): heads})])
+    )
     assert drawn["measured"].x.tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(drawn["measured"].y, 0.6, rtol=1e-6)
     np.testing.assert_allclose(drawn["measured, spread"].y[:4], [0.2, 0.05, 0.2, 0.2], rtol=1e-6)
@@ -144,8 +166,12 @@ def test_words_of_what_is_not_finite_cover_neither_data_nor_ticks(layer, place):
 
 
 def test_words_of_several_that_are_not_finite_stand_below_each_other():
-    profiles = [measured(config=Config(n_layers=4, init_variance=variance), values=broken_at(layer, math.inf))
-                for layer, variance in enumerate((1.0, 2.0, 3.0), start=1)]
+    profiles = [
+        measured(
+            config=Config(n_layers=4, init_variance=variance), values=broken_at(layer, math.inf)
+        )
+        for layer, variance in enumerate((1.0, 2.0, 3.0), start=1)
+    ]
     drawn = [trace for trace in second_moment(profiles).data if "not finite" in str(trace.text)]
     assert len(drawn) == 3
     tops = [trace.y[1] for trace in drawn]
@@ -161,18 +187,27 @@ def test_what_is_not_finite_is_left_out_of_the_dots_and_marked(value):
     assert len(drawn["measured, spread"].x) == 10
     mark = drawn["not finite"]
     assert mark.x == (2.5, 2.5, 2.5)
-    assert f"not finite from layer 3 on<br>({SITE_WORDS[profile.first_nonfinite.site]})" in mark.text
+    assert (
+        f"not finite from layer 3 on<br>({SITE_WORDS[profile.first_nonfinite.site]})" in mark.text
+    )
     low, high = figure.layout.yaxis.range
     assert math.log10(mark.y[0]) == pytest.approx(low)
     assert math.log10(mark.y[1]) < high, "its words stand on top of it"
     assert mark.y[2] is None
 
 
-@pytest.mark.parametrize(("statistic", "site", "depth"), [
-    ("second_moment", "embed", 0), ("logit_std", "attn_scores", 2.5), ("attention_entropy_normalized", "pattern", 2.5),
-    ("second_moment", "attn_out", 2.5), ("second_moment", "resid_mid", 2.5), ("second_moment", "mlp_out", 3),
-    ("second_moment", "resid_post", 3),
-])
+@pytest.mark.parametrize(
+    ("statistic", "site", "depth"),
+    [
+        ("second_moment", "embed", 0),
+        ("logit_std", "attn_scores", 2.5),
+        ("attention_entropy_normalized", "pattern", 2.5),
+        ("second_moment", "attn_out", 2.5),
+        ("second_moment", "resid_mid", 2.5),
+        ("second_moment", "mlp_out", 3),
+        ("second_moment", "resid_post", 3),
+    ],
+)
 def test_the_line_of_a_break_stands_where_the_site_does(statistic, site, depth):
     """Attention is half a layer before the MLP, as on the axis of the dots."""
     heads = (SEEDS, 4, 3) if statistic != "second_moment" else (SEEDS, 1 if site == "embed" else 4)
@@ -185,7 +220,12 @@ def test_the_line_of_a_break_stands_where_the_site_does(statistic, site, depth):
 
 
 def test_every_site_has_a_name_in_words():
-    sites = {site for row in STATISTICS.values() if row.name != "parameter_gradient" for site in row.sites}
+    sites = {
+        site
+        for row in STATISTICS.values()
+        if row.name != "parameter_gradient"
+        for site in row.sites
+    }
     assert set(SITE_WORDS) == sites
 
 
@@ -203,13 +243,19 @@ def test_a_gradient_that_breaks_on_its_way_back_is_marked_downwards():
         values["activation_gradient", site][:, :2] = math.inf
     values["activation_gradient", "embed"][:] = math.inf
     drawn = traces(gradient_by_layer([measured(values=values)]))
-    assert "not finite from layer 2 down<br>(gradient at stream after MLP)" in drawn["not finite"].text
+    assert (
+        "not finite from layer 2 down<br>(gradient at stream after MLP)" in drawn["not finite"].text
+    )
     assert "not finite" not in traces(second_moment([measured(values=values)]))
 
 
 def test_what_a_prediction_does_not_cover_is_a_gap_and_no_breakdown():
-    values = {key: value[1:2] for key, value in stream("second_moment", np.full(9, math.nan)).items()}
-    profile = Profile("predicted", values, config=Config(n_layers=4), notes={"second_moment": "not covered"})
+    values = {
+        key: value[1:2] for key, value in stream("second_moment", np.full(9, math.nan)).items()
+    }
+    profile = Profile(
+        "predicted", values, config=Config(n_layers=4), notes={"second_moment": "not covered"}
+    )
     drawn = traces(second_moment([profile]))
     assert np.isnan(drawn["predicted"].y).all()
     assert "not finite" not in drawn
@@ -235,15 +281,21 @@ def test_a_gap_breaks_the_band_into_pieces():
 
 def test_a_single_seed_has_no_band():
     one = {key: value[:1] for key, value in healthy(4).items()}
-    drawn = traces(second_moment([Profile("measured", one, config=Config(n_layers=4, n_seeds=1), seeds=(0,))]))
+    drawn = traces(
+        second_moment([Profile("measured", one, config=Config(n_layers=4, n_seeds=1), seeds=(0,))])
+    )
     assert "measured, spread" not in drawn
     assert "1 seed," in drawn["measured"].hovertemplate
 
 
 @pytest.mark.parametrize("layers", [4, 100], ids=["", "of more layers than have dots"])
-def test_the_first_of_several_seeds_has_a_band_that_is_not_seen_so_that_the_others_only_move_it(layers):
+def test_the_first_of_several_seeds_has_a_band_that_is_not_seen_so_that_the_others_only_move_it(
+    layers,
+):
     first = {key: value[:1] for key, value in healthy(layers).items()}
-    drawn = traces(second_moment([Profile("measured", first, config=Config(n_layers=layers), seeds=(0,))]))
+    drawn = traces(
+        second_moment([Profile("measured", first, config=Config(n_layers=layers), seeds=(0,))])
+    )
     band = drawn["measured, spread"]
     half = len(band.y) // 2
     np.testing.assert_array_equal(band.y[:half], band.y[half:][::-1])
@@ -283,7 +335,9 @@ def test_values_beyond_float32_are_kept():
 @pytest.mark.parametrize("draw", OVER_DEPTH)
 def test_no_profiles_give_the_empty_axes_with_their_marks(draw):
     figure = draw([])
-    assert len(figure.data) == len([trace for trace in figure.data if trace.mode == "lines+text"]) >= 1
+    assert (
+        len(figure.data) == len([trace for trace in figure.data if trace.mode == "lines+text"]) >= 1
+    )
     assert "Nothing measured yet" in figure.layout.meta["description"]
 
 

@@ -12,7 +12,14 @@ from explorer.config import Config
 from explorer.figures import gradient_by_matrix
 from explorer.figures.palette import HUES, MATRIX_MARKS
 
-NAMES = ("W<sub>Q</sub>", "W<sub>K</sub>", "W<sub>V</sub>", "W<sub>O</sub>", "W<sub>in</sub>", "W<sub>out</sub>")
+NAMES = (
+    "W<sub>Q</sub>",
+    "W<sub>K</sub>",
+    "W<sub>V</sub>",
+    "W<sub>O</sub>",
+    "W<sub>in</sub>",
+    "W<sub>out</sub>",
+)
 
 
 def dots(figure):
@@ -37,10 +44,15 @@ def test_the_legend_names_each_matrix_once():
 
 def test_a_prediction_of_a_matrix_is_a_line_of_the_same_hue():
     figure = gradient_by_matrix([measured(), predicted()])
-    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines" and trace.fill != "toself"}
+    lines = {
+        trace.name: trace
+        for trace in figure.data
+        if trace.mode == "lines" and trace.fill != "toself"
+    }
     assert tuple(lines) == NAMES
     assert {name: trace.line.color for name, trace in lines.items()} == {
-        name: trace.marker.color for name, trace in dots(figure).items()}
+        name: trace.marker.color for name, trace in dots(figure).items()
+    }
     np.testing.assert_allclose(lines["W<sub>O</sub>"].y, 1000)
 
 
@@ -102,12 +114,22 @@ def traces_without_repeats(figure):
 
 def test_spectra_are_drawn_by_matrix_beside_their_law_and_the_spectral_condition():
     config = Config(n_layers=2, d_model=64, n_heads=2, n_ctx=4, batch_size=1, n_seeds=2)
-    profile, theory = (function(config, backward=False, spectra=True) for function in (measure, predict))
+    profile, theory = (
+        function(config, backward=False, spectra=True) for function in (measure, predict)
+    )
     figure = profile.plot("spectral_norm", theory)
     assert tuple(dots(figure)) == NAMES
-    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines" and trace.name in NAMES}
-    np.testing.assert_allclose(lines["W<sub>in</sub>"].y, theory["spectral_norm", "W_in"][0], rtol=1e-5)
-    marked = [trace for trace in figure.data if "fan" in "".join(trace.text if trace.text is not None else ())]
+    lines = {
+        trace.name: trace for trace in figure.data if trace.mode == "lines" and trace.name in NAMES
+    }
+    np.testing.assert_allclose(
+        lines["W<sub>in</sub>"].y, theory["spectral_norm", "W_in"][0], rtol=1e-5
+    )
+    marked = [
+        trace
+        for trace in figure.data
+        if "fan" in "".join(trace.text if trace.text is not None else ())
+    ]
     assert [trace.y[0] for trace in marked] == [1.0]
     assert "fan" in figure.layout.yaxis.title.text
     assert tuple(dots(profile.plot("stable_rank", theory))) == NAMES

@@ -1,4 +1,5 @@
-"""A chart's numbers as a table: those of the profile, each with its unit, and nothing that a spreadsheet would run."""
+"""A chart's numbers as a table: those of the profile, each with its unit, and nothing that a
+spreadsheet would run."""
 
 from __future__ import annotations
 
@@ -33,14 +34,25 @@ def measured() -> Profile:
 def test_the_numbers_of_a_chart_are_the_profile_s(measured: Profile) -> None:
     predicted = predict(SMALL)
     rows = table(FIGURES["second_moment"].draw([predicted, measured]))
-    assert list(rows[0]) == ["series", "kind", "depth (layers)", "q = mean x² (input² units)", "lowest", "highest",
-                             "standard error"]
+    assert list(rows[0]) == [
+        "series",
+        "kind",
+        "depth (layers)",
+        "q = mean x² (input² units)",
+        "lowest",
+        "highest",
+        "standard error",
+    ]
     depth, values = measured.stream("second_moment")
     dots = [row for row in rows if row["kind"] == "measured"]
     assert {row["series"] for row in dots} == {"measured"}
-    for heading, expected in (("depth (layers)", depth), ("q = mean x² (input² units)", values.mean(axis=0)),
-                              ("lowest", values.min(axis=0)), ("highest", values.max(axis=0)),
-                              ("standard error", values.std(axis=0, ddof=1) / len(values)**0.5)):
+    for heading, expected in (
+        ("depth (layers)", depth),
+        ("q = mean x² (input² units)", values.mean(axis=0)),
+        ("lowest", values.min(axis=0)),
+        ("highest", values.max(axis=0)),
+        ("standard error", values.std(axis=0, ddof=1) / len(values) ** 0.5),
+    ):
         assert [np.float32(row[heading]) for row in dots] == expected.astype(np.float32).tolist()
     lines = [row for row in rows if row["kind"] == "theory"]
     expected = predicted.stream("second_moment")[1][0].astype(np.float32).tolist()
@@ -50,8 +62,13 @@ def test_the_numbers_of_a_chart_are_the_profile_s(measured: Profile) -> None:
 
 def test_the_numbers_of_a_heat_map(measured: Profile) -> None:
     rows = table(FIGURES["attention_pattern"].draw([measured]))
-    assert list(rows[0]) == ["series", "kind", "key position (tokens)", "query position (tokens)",
-                             "weight (share of its row)"]
+    assert list(rows[0]) == [
+        "series",
+        "kind",
+        "key position (tokens)",
+        "query position (tokens)",
+        "weight (share of its row)",
+    ]
     assert measured.pattern is not None
     found = np.array([row["weight (share of its row)"] for row in rows], np.float32).reshape(8, 8)
     np.testing.assert_array_equal(found, measured.pattern.astype(np.float32))
@@ -71,13 +88,24 @@ def test_what_an_axis_has_no_place_for_stands_as_it_is() -> None:
     values = np.array([[1.0, 0.0, np.inf, np.nan]])
     for origin, kind in (("measured", "measured"), ("predicted", "theory")):
         profile = Profile(origin, {("second_moment", "resid_post"): values}, seeds=(0,))
-        rows = [row for row in table(FIGURES["second_moment"].draw([profile])) if row["kind"] == kind]
+        rows = [
+            row for row in table(FIGURES["second_moment"].draw([profile])) if row["kind"] == kind
+        ]
         assert [row["q = mean x² (input² units)"] for row in rows] == ["1.0", "0.0", "inf", "nan"]
 
 
 def test_names_are_text_and_no_formula() -> None:
     profile = Profile("measured", {("second_moment", "resid_post"): np.ones((1, 2))}, seeds=(0,))
-    names = ['=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "＝1", 'a, "b" <i> & W_Q']
+    names = [
+        '=HYPERLINK("http://evil.example","x")',
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        "  =1",
+        "＝1",
+        'a, "b" <i> & W_Q',
+    ]
     for name in names:
         for row in table(FIGURES["second_moment"].draw([profile], [LegendEntry(0, None, name)])):
             said = row["series"]
@@ -90,21 +118,48 @@ def test_names_are_text_and_no_formula() -> None:
 
 
 def test_error_bars_become_ends_and_marks_keep_no_words() -> None:
-    bars = {"array": np.array([1.0, 2.0]), "arrayminus": np.array([0.5, 0.25]), "type": "data", "symmetric": False}
-    figure = go.Figure([
-        {"type": "scatter", "mode": "markers", "name": "a", "x": [1, 2], "y": [3.0, None], "error_y": bars},
-        {"type": "scatter", "mode": "lines+text", "name": "even", "x": [0, 4, None, 4], "y": [1, 1, None, 1.1],
-         "text": ["", "", "", "even"], "hoverinfo": "skip"},
-    ])
+    bars = {
+        "array": np.array([1.0, 2.0]),
+        "arrayminus": np.array([0.5, 0.25]),
+        "type": "data",
+        "symmetric": False,
+    }
+    figure = go.Figure(
+        [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "a",
+                "x": [1, 2],
+                "y": [3.0, None],
+                "error_y": bars,
+            },
+            {
+                "type": "scatter",
+                "mode": "lines+text",
+                "name": "even",
+                "x": [0, 4, None, 4],
+                "y": [1, 1, None, 1.1],
+                "text": ["", "", "", "even"],
+                "hoverinfo": "skip",
+            },
+        ]
+    )
     figure.data[0].y = [3.0, 4.0]
     rows = [list(row.values()) for row in table(figure)]
-    assert rows == [["a", "measured", "1", "3.0", "2.5", "4.0"], ["a", "measured", "2", "4.0", "3.75", "6.0"],
-                    ["even", "mark", "0", "1", "", ""], ["even", "mark", "4", "1", "", ""]]
+    assert rows == [
+        ["a", "measured", "1", "3.0", "2.5", "4.0"],
+        ["a", "measured", "2", "4.0", "3.75", "6.0"],
+        ["even", "mark", "0", "1", "", ""],
+        ["even", "mark", "4", "1", "", ""],
+    ]
 
 
 def test_typed_arrays_of_every_kind_and_no_others() -> None:
     for dtype in ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"):
-        packed = go.Figure({"data": [{"y": np.array([1, 2, 120], dtype)}]}).to_dict()["data"][0]["y"]
+        packed = go.Figure({"data": [{"y": np.array([1, 2, 120], dtype)}]}).to_dict()["data"][0][
+            "y"
+        ]
         assert unpacked(packed) == [1, 2, 120]
     with pytest.raises(ValueError, match="dtype must be one of"):
         unpacked({"bdata": "AA==", "dtype": "O"})

@@ -18,7 +18,9 @@ def uniform(tokens: int) -> np.ndarray:
 
 
 def draw(pattern: np.ndarray, **choices: object):
-    return attention_pattern(measured(config=Config(n_layers=4, **choices), pattern=pattern, pattern_of=(3, 2)))
+    return attention_pattern(
+        measured(config=Config(n_layers=4, **choices), pattern=pattern, pattern_of=(3, 2))
+    )
 
 
 def test_rows_are_queries_and_columns_are_keys():
@@ -49,7 +51,11 @@ def test_colors_run_from_zero_to_the_largest_weight_and_mark_uniform():
     pattern[0] = [0.7, 0.1, 0.1, 0.1]
     heat = draw(pattern).data[0]
     assert (heat.zmin, heat.zmax) == (0, 0.7)
-    assert dict(zip(heat.colorbar.ticktext, heat.colorbar.tickvals, strict=True)) == {"0": 0, "0.7": 0.7, "1/4": 0.25}
+    assert dict(zip(heat.colorbar.ticktext, heat.colorbar.tickvals, strict=True)) == {
+        "0": 0,
+        "0.7": 0.7,
+        "1/4": 0.25,
+    }
     assert heat.colorbar.title.text == "weight (share of its row)"
 
 
@@ -110,15 +116,20 @@ def test_each_character_of_a_short_sentence_is_a_tick_of_both_axes():
 
 
 def test_words_of_a_longer_sentence_stand_at_their_middle_and_long_ones_in_parts():
-    assert axes_of("the cat in Mississippi") == [([1, 5, 8.5, 13.5, 19], ["the", "cat", "in", "Missis", "sippi"])] * 2
+    assert (
+        axes_of("the cat in Mississippi")
+        == [([1, 5, 8.5, 13.5, 19], ["the", "cat", "in", "Missis", "sippi"])] * 2
+    )
 
 
 def test_a_cell_of_a_sentence_says_its_two_characters_and_what_came_from_outside_is_escaped():
     heat = draw(uniform(4), input="sentence", sentence='<b>"').data[0]
     assert list(heat.text[0]) == ["&lt; → &lt;", "&lt; → b", "&lt; → &gt;", '&lt; → "']
     assert heat.hovertemplate.endswith("to key token %{x:.0f}<br>%{text}<extra></extra>")
-    assert axes_of("<a href='javascript:x'>") == [
-        ([0.5, 5.5, 11.5, 17.5, 21.5], ["&lt;a", "href='", "javasc", "ript:x", "'&gt;"])] * 2
+    assert (
+        axes_of("<a href='javascript:x'>")
+        == [([0.5, 5.5, 11.5, 17.5, 21.5], ["&lt;a", "href='", "javasc", "ript:x", "'&gt;"])] * 2
+    )
 
 
 def test_tokens_that_are_drawn_have_positions_alone():
@@ -130,4 +141,7 @@ def test_tokens_that_are_drawn_have_positions_alone():
 
 def test_hover_text_reads_as_a_sentence():
     text = draw(uniform(4)).data[0].hovertemplate
-    assert text == "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>"
+    assert (
+        text
+        == "Query token %{y:.0f}<br>gives %{z:.3g} of its attention<br>to key token %{x:.0f}<extra></extra>"
+    )

@@ -55,14 +55,17 @@ def test_another_layer_is_drawn_said_and_compared(name: str, both: tuple[Profile
     last = row_of(name).caption
     assert last.count("the last layer") == 1
     assert row.caption == last.replace("the last layer", "layer 2")
-    assert both[0].plot(name, both[1], layer=2).data[:len(figure.data)] == figure.data
+    assert both[0].plot(name, both[1], layer=2).data[: len(figure.data)] == figure.data
     whole, *same = (row_of(name, layer).draw(both).to_json() for layer in (0, 3, 9))
     assert same == [whole, whole], "a design that has no such layer shows its last"
     assert figure.to_json() != whole
     values = np.array(both[0][name])
     values[:, 0] *= 2
     wrong = replace(both[0], values={**both[0].values, (name, STATISTICS[name].sites[0]): values})
-    worst = [[agreement(measured, both[1], name, layer).worst for measured in (both[0], wrong)] for layer in (1, 2, 0)]
+    worst = [
+        [agreement(measured, both[1], name, layer).worst for measured in (both[0], wrong)]
+        for layer in (1, 2, 0)
+    ]
     assert [alike[0] == alike[1] for alike in worst] == [False, True, True]
 
 
@@ -71,16 +74,24 @@ def test_a_statistic_by_layer_has_no_layer_to_choose(both: tuple[Profile, Profil
         assert row_of(name, 2).draw(both) == row_of(name).draw(both), name
 
 
-@pytest.mark.parametrize(("name", "layer"), [("kurtosis", 2), ("attention_pattern", 1), ("attention_received", -1)])
-def test_a_chart_of_all_layers_refuses_one(name: str, layer: int, both: tuple[Profile, Profile]) -> None:
-    with pytest.raises(ValueError, match=f"layer must be 0 or more, and 0 for {name} unless .* got {layer}"):
+@pytest.mark.parametrize(
+    ("name", "layer"), [("kurtosis", 2), ("attention_pattern", 1), ("attention_received", -1)]
+)
+def test_a_chart_of_all_layers_refuses_one(
+    name: str, layer: int, both: tuple[Profile, Profile]
+) -> None:
+    with pytest.raises(
+        ValueError, match=f"layer must be 0 or more, and 0 for {name} unless .* got {layer}"
+    ):
         both[1].plot(name, layer=layer)
 
 
 def test_a_token_that_is_not_finite_has_an_upright(both: tuple[Profile, Profile]) -> None:
     values = np.array(both[0]["second_moment_by_position"])
     values[:, -1, 4:] = np.inf
-    broken = Profile("measured", {("second_moment_by_position", "resid_post"): values}, CONFIG, seeds=(0, 1, 2))
+    broken = Profile(
+        "measured", {("second_moment_by_position", "resid_post"): values}, CONFIG, seeds=(0, 1, 2)
+    )
     figure = row_of("second_moment_by_position").draw([broken])
     uprights = [trace for trace in figure.data if trace.x is not None and set(trace.x) == {5.0}]
     assert [trace.text[1] for trace in uprights] == ["not finite"]
@@ -111,7 +122,9 @@ def test_agreement_is_judged_token_by_token(both: tuple[Profile, Profile]) -> No
     moved = exact.copy()
     moved[:, -1, 2] *= 1.5
     moved[:, -1, 5] -= 0.5 * exact[:, -1, 2]
-    verdict = agreement(Profile("measured", {key: moved}, CONFIG, seeds=(0, 1, 2)), predicted, key[0])
+    verdict = agreement(
+        Profile("measured", {key: moved}, CONFIG, seeds=(0, 1, 2)), predicted, key[0]
+    )
     assert verdict.tone == "warn"
     assert "at token 3" in verdict.words or "at token 6" in verdict.words
     assert moved[:, -1].mean() == pytest.approx(exact[:, -1].mean())

@@ -1,4 +1,5 @@
-"""Lines without a script: each point lies where its axis puts it, and ticks are round and within the frame."""
+"""Lines without a script: each point lies where its axis puts it, and ticks are round and within
+the frame."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from explorer.theory import predict
 def drawn(x: list[float], y: list[float], *, log: bool = False) -> go.Figure:
     """A line in a frame from 0 to 10 across, and 1 to 100 up."""
     height = Axis("up", (0.0, 2.0), log=True) if log else Axis("up", (1.0, 100.0))
-    line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": "#123456", "dash": "dot"}}
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "y": y,
+        "line": {"color": "#123456", "dash": "dot"},
+    }
     return picture([line], Axis("across", (0.0, 10.0)), height, "A line.")
 
 
@@ -34,7 +41,11 @@ def points(markup: str) -> list[tuple[str, float, float]]:
 
 
 def test_a_point_lies_where_its_axis_puts_it() -> None:
-    assert points(sketch(drawn([0, 5, 10], [1, 10, 100], log=True))) == [("M", 0, 100), ("L", 50, 50), ("L", 100, 0)]
+    assert points(sketch(drawn([0, 5, 10], [1, 10, 100], log=True))) == [
+        ("M", 0, 100),
+        ("L", 50, 50),
+        ("L", 100, 0),
+    ]
     assert points(sketch(drawn([0, 10], [1, 100]))) == [("M", 0, 100), ("L", 100, 0)]
 
 
@@ -43,12 +54,15 @@ def test_a_line_breaks_where_a_value_has_no_place() -> None:
     assert found == [("M", 0, 100), ("L", 20, 50), ("M", 60, 50)]
 
 
-@pytest.mark.parametrize(("axis", "expected"), [
-    (Axis("", (0.0, 10.0)), [0, 2, 4, 6, 8, 10]),
-    (Axis("", (-0.06, 1.12)), [0, 0.2, 0.4, 0.6, 0.8, 1]),
-    (Axis("", (-0.1, 1.4), log=True), [1, 2, 5, 10, 20]),
-    (Axis("", (-3.2, 1.4), log=True), [0.001, 0.01, 0.1, 1, 10]),
-])
+@pytest.mark.parametrize(
+    ("axis", "expected"),
+    [
+        (Axis("", (0.0, 10.0)), [0, 2, 4, 6, 8, 10]),
+        (Axis("", (-0.06, 1.12)), [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (Axis("", (-0.1, 1.4), log=True), [1, 2, 5, 10, 20]),
+        (Axis("", (-3.2, 1.4), log=True), [0.001, 0.01, 0.1, 1, 10]),
+    ],
+)
 def test_ticks_are_round(axis: Axis, expected: list[float]) -> None:
     layout = go.Figure(layout={"xaxis": axis.layout}).layout.xaxis
     assert ticks(layout) == pytest.approx(expected)

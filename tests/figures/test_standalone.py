@@ -38,15 +38,29 @@ class Elements(HTMLParser):
 def test_a_chart_as_a_page() -> None:
     profile = Profile("measured", {("second_moment", "resid_post"): np.ones((1, 2))}, seeds=(0,))
     figure = FIGURES["second_moment"].draw([profile], [LegendEntry(0, None, EVIL)]).to_dict()
-    design = {"name": EVIL, "about": "12 layers", "hue": "#0072B2", "symbol": "square", "dash": "solid"}
+    design = {
+        "name": EVIL,
+        "about": "12 layers",
+        "hue": "#0072B2",
+        "symbol": "square",
+        "dash": "solid",
+    }
     bad = {"name": "b", "about": "", "hue": "red; background: url(//x)", "symbol": "none"}
     found = Elements(standalone(figure, "Size of W_Q", ["Mean x².", EVIL, ""], [design, bad]))
     names = [tag for tag, _ in found.tags]
     assert "img" not in names
-    assert not [attributes for _, attributes in found.tags if {"src", "href", "onerror"} & attributes.keys()]
-    styles = [attributes["style"] for tag, attributes in found.tags if tag == "span" and "style" in attributes]
+    assert not [
+        attributes for _, attributes in found.tags if {"src", "href", "onerror"} & attributes.keys()
+    ]
+    styles = [
+        attributes["style"]
+        for tag, attributes in found.tags
+        if tag == "span" and "style" in attributes
+    ]
     assert styles == ["color: #0072B2"], "and no color that is none"
     for words in ("Size of W", "Mean x².", EVIL, "■", "12 layers"):
         assert words in found.text
-    labels = [attributes["aria-label"] for _, attributes in found.tags if "aria-label" in attributes]
+    labels = [
+        attributes["aria-label"] for _, attributes in found.tags if "aria-label" in attributes
+    ]
     assert "over depth" in str(labels[0])

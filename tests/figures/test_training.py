@@ -32,18 +32,27 @@ DRAW = {row.name: row.draw for row in CURVES}
 
 
 def recorded(steps=21, every=10, scale=1.0, layers=LAYERS, learning_rate=1e-3, **more) -> History:
-    """The loss falls from 5 by 0.1 a step; gradients fall tenfold a layer; every other number is known by heart."""
+    """The loss falls from 5 by 0.1 a step; gradients fall tenfold a layer; every other number is
+    known by heart."""
     history = History()
     history.losses = [5.0 - 0.1 * step for step in range(steps)]
     for step in range(0, steps, every):
         by_layer = scale * 10.0 ** -np.arange(1.0, layers + 1)
         found = {("parameter_gradient", name): by_layer for name in PLAIN}
-        found |= {("update_ratio", name): np.full(layers, 10.0 ** -index) for index, name in enumerate(PLAIN)}
-        found |= {("held_out_loss", ""): np.array(5.0 - 0.1 * step), ("learning_rate", ""): np.array(learning_rate)}
+        found |= {
+            ("update_ratio", name): np.full(layers, 10.0**-index)
+            for index, name in enumerate(PLAIN)
+        }
+        found |= {
+            ("held_out_loss", ""): np.array(5.0 - 0.1 * step),
+            ("learning_rate", ""): np.array(learning_rate),
+        }
         for index, site in enumerate(("embed", "resid_mid", "resid_post")):
             found["second_moment", site] = np.full(1 if site == "embed" else layers, 1.0 + index)
         found["attention_entropy_normalized", "pattern"] = np.tile([0.1, 0.5, 0.6], (layers, 1))
-        history.record(step, found | {key: np.asarray(value) for key, value in more.get("found", {}).items()})
+        history.record(
+            step, found | {key: np.asarray(value) for key, value in more.get("found", {}).items()}
+        )
     return history
 
 
@@ -102,7 +111,9 @@ def test_training_loss_is_drawn_raw_and_smoothed_with_the_levels():
 def test_a_loss_that_runs_away_does_not_flatten_the_others():
     away = History()
     away.losses = [5.0, 50.0, 1e30, math.inf]
-    figure = DRAW["training_loss"](course(track(), track(1, "two", away, 3, retired="the training loss is inf")))
+    figure = DRAW["training_loss"](
+        course(track(), track(1, "two", away, 3, retired="the training loss is inf"))
+    )
     assert figure.layout.yaxis.range[1] < 2 * LEVELS.unigram
     raw = traces(figure)["two, each batch"]
     assert len(raw.y) == 3, "up to the last finite one"
@@ -146,7 +157,9 @@ def test_the_held_out_curve_ends_where_the_weights_stand():
 
 @pytest.mark.parametrize(("steps", "mode"), [(1, "lines+markers"), (21, "lines")])
 def test_a_single_reading_is_a_dot(steps, mode):
-    (curve,) = named(DRAW["learning_rate"](course(track(history=recorded(steps=steps), step=steps))), "one")
+    (curve,) = named(
+        DRAW["learning_rate"](course(track(history=recorded(steps=steps), step=steps))), "one"
+    )
     assert curve.mode == mode
 
 
@@ -177,16 +190,23 @@ def test_updates_are_drawn_beside_their_equilibrium():
     assert "one, predicted" not in traces(figure)
     law = traces(figure)["two, predicted"]
     np.testing.assert_allclose(law.y, 0.02, rtol=1e-6)
-    assert (law.line.color, law.line.dash, law.meta) == (HUES[1], "dash", None), "a line without a kind is theory's"
+    assert (law.line.color, law.line.dash, law.meta) == (HUES[1], "dash", None), (
+        "a line without a kind is theory's"
+    )
     low, high = figure.layout.yaxis.range
     assert 10**low < middle < 0.02 < 10**high
 
 
 def test_singular_values_of_updates_are_drawn_with_the_spectral_condition():
-    found = {("update_spectral_norm", name): np.full(LAYERS, 10.0 ** -index) for index, name in enumerate(PLAIN)}
+    found = {
+        ("update_spectral_norm", name): np.full(LAYERS, 10.0**-index)
+        for index, name in enumerate(PLAIN)
+    }
     race = course(track(), track(1, "two", recorded(found=found)))
     figure = DRAW["update_spectral_norm"](race)
-    np.testing.assert_allclose(named(figure, "two")[0].y, np.median(10.0 ** -np.arange(6.0)), rtol=1e-6)
+    np.testing.assert_allclose(
+        named(figure, "two")[0].y, np.median(10.0 ** -np.arange(6.0)), rtol=1e-6
+    )
     assert len(named(figure, "one")[0].y) == 0
     assert traces(figure)["‖ΔW‖₂ = √(fan_out / fan_in)"].y[:2] == (1.0, 1.0)
     assert race.has("update_spectral_norm")
@@ -199,10 +219,14 @@ def test_singular_values_of_updates_are_drawn_with_the_spectral_condition():
 def test_names_are_shown_to_the_letter():
     figure = DRAW["training_loss"](course(track(name="<b>%{x}")))
     assert all("<b>%{x}" not in (trace.hovertemplate or "") for trace in figure.data)
-    assert layer_map(course(track(name="<i>")), 0, MAPS["weight_gradient"]).layout.title.text == "&lt;i&gt;"
+    assert (
+        layer_map(course(track(name="<i>")), 0, MAPS["weight_gradient"]).layout.title.text
+        == "&lt;i&gt;"
+    )
 
 
-# --- heat maps ------------------------------------------------------------------------------------------------
+# --- heat maps
+# ------------------------------------------------------------------------------------------------
 
 
 def heat(row="weight_gradient", chosen=0, *tracks) -> tuple[go.Heatmap, go.Figure]:
@@ -250,11 +274,15 @@ def test_the_stream_runs_from_the_input_through_half_layers():
 
 def test_heads_and_matrices_are_told_by_their_median():
     np.testing.assert_allclose(heat("attention_entropy")[0].z, 0.5)
-    np.testing.assert_allclose(heat("update_ratio")[0].customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
+    np.testing.assert_allclose(
+        heat("update_ratio")[0].customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5
+    )
 
 
 def test_a_map_by_position_has_the_last_layers_tokens():
-    found = {("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]}  # [layer, token]
+    found = {
+        ("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]
+    }  # [layer, token]
     drawn, figure = heat("attention_received", 0, track(history=recorded(found=found)))
     np.testing.assert_allclose(drawn.y, [1, 2, 3, 4])
     np.testing.assert_allclose(drawn.customdata[:, 0], [0.4, 0.3, 0.2, 0.1], rtol=1e-6)
@@ -295,7 +323,8 @@ def test_the_scale_leaves_out_the_outermost_hundredths():
     assert extent([grid], log=True) == pytest.approx((-0.15, 0.15))
 
 
-# --- short curves ---------------------------------------------------------------------------------------------
+# --- short curves
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 399, 400, 401, 5000, 100_000])

@@ -1,4 +1,5 @@
-"""The line below a chart against the predicted numbers of the design that is drawn, read from the line itself."""
+"""The line below a chart against the predicted numbers of the design that is drawn, read from the
+line itself."""
 
 from __future__ import annotations
 
@@ -22,19 +23,40 @@ from explorer.schemes.residual import RESIDUALS, STREAMS
 from explorer.theory import predict
 
 VARIANTS = (
-    {"alpha": 0.3}, {"alpha": 0.0}, {"alpha": 2.0}, {"norm_epsilon": 0.5}, {"init_variance": 1e-3},
-    {"attention": "none"}, {"layer_weights": "copied"}, {"layer_weights": "shared"}, {"input_second_moment": 1e-8},
-    {"causal": True}, {"attention_scale": "none"}, {"sink": "zero"}, {"parametrization": "completep"},
-    {"parametrization": "ntk"}, {"qk_norm": True}, {"logit_cap": 5.0}, {"value_residual": True},
-    {"residual_attention": "scores"}, {"bias_variance": 0.333}, {"n_layers": 1}, {"position": "rotary"},
-    {"attention_scale": "ssmax"}, *({"norm": name} for name in NORMS), *({"stream": name} for name in STREAMS),
+    {"alpha": 0.3},
+    {"alpha": 0.0},
+    {"alpha": 2.0},
+    {"norm_epsilon": 0.5},
+    {"init_variance": 1e-3},
+    {"attention": "none"},
+    {"layer_weights": "copied"},
+    {"layer_weights": "shared"},
+    {"input_second_moment": 1e-8},
+    {"causal": True},
+    {"attention_scale": "none"},
+    {"sink": "zero"},
+    {"parametrization": "completep"},
+    {"parametrization": "ntk"},
+    {"qk_norm": True},
+    {"logit_cap": 5.0},
+    {"value_residual": True},
+    {"residual_attention": "scores"},
+    {"bias_variance": 0.333},
+    {"n_layers": 1},
+    {"position": "rotary"},
+    {"attention_scale": "ssmax"},
+    *({"norm": name} for name in NORMS),
+    *({"stream": name} for name in STREAMS),
 )
 
 
 def configs() -> Iterator[Config]:
-    """Every placement with every residual rule, each with some other choices, as far as they are accepted; presets."""
+    """Every placement with every residual rule, each with some other choices, as far as they are
+    accepted; presets."""
     for placement in PLACEMENTS:
-        pairs = [{"residual": name} for name in RESIDUALS] + [{"residual": "constant", **more} for more in VARIANTS]
+        pairs = [{"residual": name} for name in RESIDUALS] + [
+            {"residual": "constant", **more} for more in VARIANTS
+        ]
         for more in [*pairs, *({"residual": "scaled_skip", **more} for more in VARIANTS)]:
             try:
                 yield Config(**{"n_layers": 4, "norm_placement": placement, **more})
@@ -45,7 +67,8 @@ def configs() -> Iterator[Config]:
 
 @cache
 def predicted() -> list[Profile]:
-    """Each of the designs as theory has it; not at the import, which every process of the tests makes."""
+    """Each of the designs as theory has it; not at the import, which every process of the tests
+    makes."""
     return [predict(config) for config in dict.fromkeys(configs())]
 
 
@@ -59,7 +82,9 @@ def along(profile: Profile, statistic: str) -> list[float]:
 def sums(profile: Profile) -> list[tuple[float, float, float]]:
     """Of each sublayer q before and after it, and E F²."""
     q, both = along(profile, "second_moment"), profile.config.attention != "none"
-    outputs = np.array([profile["second_moment", site][0] for site in ("attn_out", "mlp_out")[not both:]]).T.ravel()
+    outputs = np.array(
+        [profile["second_moment", site][0] for site in ("attn_out", "mlp_out")[not both :]]
+    ).T.ravel()
     return list(zip(q, q[1:], outputs, strict=False))
 
 
@@ -68,7 +93,9 @@ def growth(words: str) -> tuple[float, float]:
     law = re.search(r"q_l = ([^.]*(?:\.\d[^.]*)*)", words)[1]
     skip = re.search(r"([\d.,]+ )?q_\(l−1\)", law)
     branch = re.search(r"([\d.,]+ )?E F²", law)
-    return tuple(float((found[1] or "1").replace(",", "")) if found else 0.0 for found in (skip, branch))
+    return tuple(
+        float((found[1] or "1").replace(",", "")) if found else 0.0 for found in (skip, branch)
+    )
 
 
 def label(profile: Profile) -> str:
@@ -105,9 +132,14 @@ def test_what_a_design_passes_back_is_what_its_line_says() -> None:
             continue
         said += 1
         gradient = along(profile, "activation_gradient")
-        stream = float((re.search(r"γ_l \(?([\d.,]+)", words) or ["", "1" if "χ" not in words else "0"])[1])
+        stream = float(
+            (re.search(r"γ_l \(?([\d.,]+)", words) or ["", "1" if "χ" not in words else "0"])[1]
+        )
         present = slice(None) if profile.config.attention != "none" else slice(1, None, 2)
-        places, branches = profile.config.design.sublayers[present], profile.config.design.branches[present]
+        places, branches = (
+            profile.config.design.sublayers[present],
+            profile.config.design.branches[present],
+        )
         for index, (one, place) in enumerate(zip(sums(profile), places, strict=True)):
             weight = branches[index] ** 2
             total = stream * one[0] + weight * one[2] if "q of the sum" in words else 1.0
@@ -117,20 +149,32 @@ def test_what_a_design_passes_back_is_what_its_line_says() -> None:
             if math.isnan(passed):
                 continue
             assert passed >= 0.985 * stream, (words, label(profile))
-            assert "χ" in words or passed == pytest.approx(stream, rel=0.02), (words, label(profile))
+            assert "χ" in words or passed == pytest.approx(stream, rel=0.02), (
+                words,
+                label(profile),
+            )
     assert said > 0.4 * len(predicted())
 
 
-@pytest.mark.parametrize(("placement", "law"), [
-    ("none", "γ_l (1 + χ)."), ("pre", "γ_l (1 + χ / q_(l−1))."),
-    ("post", "γ_l (1 + χ) / q, q of the sum before its norm."),
-    ("peri", "γ_l (1 + χ / q_(l−1)), χ of branch and norm."), ("mix", ""), ("subln", ""),
-])
+@pytest.mark.parametrize(
+    ("placement", "law"),
+    [
+        ("none", "γ_l (1 + χ)."),
+        ("pre", "γ_l (1 + χ / q_(l−1))."),
+        ("post", "γ_l (1 + χ) / q, q of the sum before its norm."),
+        ("peri", "γ_l (1 + χ / q_(l−1)), χ of branch and norm."),
+        ("mix", ""),
+        ("subln", ""),
+    ],
+)
 def test_the_gradient_depends_on_the_branch_as_its_line_says(placement: str, law: str) -> None:
-    """The factor times the sum's q is affine in α², with 1 at α = 0; the last sublayer's input is held by one layer."""
+    """The factor times the sum's q is affine in α², with 1 at α = 0; the last sublayer's input is
+    held by one layer."""
     base = {"n_layers": 1, "norm_placement": placement, "attention": "none"}
     passed = {alpha: predict(Config(alpha=alpha, **base)) for alpha in (0.0, 1.0, 2.0)}
-    assert why("activation_gradient", predict(Config(n_layers=4, norm_placement=placement))).words.endswith(law)
+    assert why(
+        "activation_gradient", predict(Config(n_layers=4, norm_placement=placement))
+    ).words.endswith(law)
     if not law:
         return
     found = []
@@ -162,9 +206,16 @@ def test_attention_is_said_to_average_only_where_correlation_rises_with_it() -> 
     for profile in predicted():
         if why("token_correlation", profile).words:
             said += 1
-            before = [profile["token_correlation", "embed"][0, 0], *profile["token_correlation", "resid_post"][0, :-1]]
+            before = [
+                profile["token_correlation", "embed"][0, 0],
+                *profile["token_correlation", "resid_post"][0, :-1],
+            ]
             after = profile["token_correlation", "resid_mid"][0]
-            assert all(after[index] >= rho - 2e-3 for index, rho in enumerate(before) if math.isfinite(after[index]))
+            assert all(
+                after[index] >= rho - 2e-3
+                for index, rho in enumerate(before)
+                if math.isfinite(after[index])
+            )
     assert said > 0.4 * len(predicted())
 
 
@@ -175,10 +226,22 @@ def test_the_spread_of_the_logits_is_proportional_to_what_its_line_says() -> Non
         if not words:
             continue
         every = [(place.has("input"), place.scale) for place in config.design.sublayers[::2]]
-        q = np.array([profile["second_moment", "embed"][0, 0], *profile["second_moment", "resid_post"][0, :-1]])
-        rho = [profile["token_correlation", "embed"][0, 0], *profile["token_correlation", "resid_post"][0, :-1]]
-        read = np.array([scale**2 * one / (one + config.norm_epsilon) if norm else one
-                         for (norm, scale), one in zip(every, q, strict=True)])
+        q = np.array(
+            [
+                profile["second_moment", "embed"][0, 0],
+                *profile["second_moment", "resid_post"][0, :-1],
+            ]
+        )
+        rho = [
+            profile["token_correlation", "embed"][0, 0],
+            *profile["token_correlation", "resid_post"][0, :-1],
+        ]
+        read = np.array(
+            [
+                scale**2 * one / (one + config.norm_epsilon) if norm else one
+                for (norm, scale), one in zip(every, q, strict=True)
+            ]
+        )
         law = read**2 * (1 - np.array(rho))
         spread = profile["logit_std", "attn_scores"][0].mean(axis=-1) ** 2
         known = np.isfinite(law) & np.isfinite(spread) & (law > 1e-9)
@@ -202,15 +265,22 @@ def test_each_sentence_of_the_table_holds_for_some_design_and_has_no_other_place
         laws = [law for profile in predicted() if (law := law_of(profile, profile.config))]
         assert {law.key for law in laws} == set(SENTENCES[name]), name
         for law in laws:
-            fields = {field for _, field, _, _ in Formatter().parse(SENTENCES[name][law.key]) if field}
+            fields = {
+                field for _, field, _, _ in Formatter().parse(SENTENCES[name][law.key]) if field
+            }
             assert fields <= set(law.values), (name, law.key)
-    assert not any(SENTENCES[name] for name in SENTENCES.keys() - LAWS.keys()), "laws that no design is asked for"
-    assert not any(WHYS[name].words for name in LAWS), "words that hold for every design, beside laws that do not"
+    assert not any(SENTENCES[name] for name in SENTENCES.keys() - LAWS.keys()), (
+        "laws that no design is asked for"
+    )
+    assert not any(WHYS[name].words for name in LAWS), (
+        "words that hold for every design, beside laws that do not"
+    )
 
 
 @pytest.mark.parametrize("name", ["second_moment", "activation_gradient"])
 def test_a_kind_of_sublayer_is_put_into_words_once_however_deep_the_design(
-        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[float] = []
 
     def noted(value: float) -> str:

@@ -1,4 +1,5 @@
-"""A pass that ends early, because no entry of the stream or of its gradient is a number, says what a whole one says."""
+"""A pass that ends early, because no entry of the stream or of its gradient is a number, says what
+a whole one says."""
 
 import numpy as np
 import pytest
@@ -11,36 +12,55 @@ from explorer.measuring.observe import Pass
 from explorer.model import Layer
 from explorer.profile import Array, Key
 
-HUGE = {"d_model": 16, "n_heads": 2, "n_ctx": 6, "batch_size": 2, "input_second_moment": 1e8, "attention_variance": 1e3}
-DESIGNS = st.fixed_dictionaries({
-    "n_layers": st.integers(2, 14),
-    "init_variance": st.sampled_from([1.0, 30.0, 1000.0]),
-    "mlp_variance": st.sampled_from([1.0, 1e3]),
-    "norm_placement": st.sampled_from(["none", "none", "pre", "post", "branch_output", "mix", "subln"]),
-    "residual": st.sampled_from(["constant", "absent", "scaled_skip", "rezero", "skipinit", "inverse_depth", "fixup"]),
-    "alpha": st.sampled_from([0.0, 1.0, 4.0]),
-    "activation": st.sampled_from(["relu", "gelu", "tanh", "identity", "selu", "relu_squared"]),
-    "mlp": st.sampled_from(["plain", "gated"]),
-    "attention": st.sampled_from(["softmax", "softmax", "none"]),
-    "residual_attention": st.sampled_from(["none", "none", "scores", "qk"]),
-    "layer_weights": st.sampled_from(["independent", "independent", "copied", "shared", "looped"]),
-    "n_loops": st.sampled_from([2, 3]),
-    "stream": st.sampled_from(["one", "one", "parallel", "hyper"]),
-    "sink": st.sampled_from(["none", "learned"]),
-    "logit_cap": st.sampled_from([0.0, 30.0]),
-    "value_residual": st.booleans(),
-    "causal": st.booleans(),
-    "bias_variance": st.sampled_from([0.0, 1.0]),
-})
+HUGE = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_ctx": 6,
+    "batch_size": 2,
+    "input_second_moment": 1e8,
+    "attention_variance": 1e3,
+}
+DESIGNS = st.fixed_dictionaries(
+    {
+        "n_layers": st.integers(2, 14),
+        "init_variance": st.sampled_from([1.0, 30.0, 1000.0]),
+        "mlp_variance": st.sampled_from([1.0, 1e3]),
+        "norm_placement": st.sampled_from(
+            ["none", "none", "pre", "post", "branch_output", "mix", "subln"]
+        ),
+        "residual": st.sampled_from(
+            ["constant", "absent", "scaled_skip", "rezero", "skipinit", "inverse_depth", "fixup"]
+        ),
+        "alpha": st.sampled_from([0.0, 1.0, 4.0]),
+        "activation": st.sampled_from(["relu", "gelu", "tanh", "identity", "selu", "relu_squared"]),
+        "mlp": st.sampled_from(["plain", "gated"]),
+        "attention": st.sampled_from(["softmax", "softmax", "none"]),
+        "residual_attention": st.sampled_from(["none", "none", "scores", "qk"]),
+        "layer_weights": st.sampled_from(
+            ["independent", "independent", "copied", "shared", "looped"]
+        ),
+        "n_loops": st.sampled_from([2, 3]),
+        "stream": st.sampled_from(["one", "one", "parallel", "hyper"]),
+        "sink": st.sampled_from(["none", "learned"]),
+        "logit_cap": st.sampled_from([0.0, 30.0]),
+        "value_residual": st.booleans(),
+        "causal": st.booleans(),
+        "bias_variance": st.sampled_from([0.0, 1.0]),
+    }
+)
 
 
-def both(config: Config, pattern_of: tuple[int, int] = (1, 0)) -> tuple[list[dict[Key, Array]], list[int]]:
-    """What a pass that may end early and a whole one found, and how often layers were computed in each."""
+def both(
+    config: Config, pattern_of: tuple[int, int] = (1, 0)
+) -> tuple[list[dict[Key, Array]], list[int]]:
+    """What a pass that may end early and a whole one found, and how often layers were computed in
+    each."""
     calls, found = [0, 0], []
     passes = [Pass(config, 0, pattern_of) for _ in range(2)]
     passes[1].ends = False
     forward = Layer.forward
     for index, one in enumerate(passes):
+
         def counted(self: Layer, *args: object, index: int = index) -> object:
             calls[index] += 1
             return forward(self, *args)  # type: ignore[arg-type]
@@ -75,7 +95,9 @@ def test_an_exploded_stack_is_computed_to_where_it_exploded_and_once_at_its_end(
     config = Config(**HUGE, n_layers=40, norm_placement="none", init_variance=1e3, mlp_variance=1e3)
     found, calls = both(config)
     same(found)
-    first = int(np.isnan(found[1]["second_moment", "resid_post"]).argmax()) + 1  # with some entry that is no number
+    first = (
+        int(np.isnan(found[1]["second_moment", "resid_post"]).argmax()) + 1
+    )  # with some entry that is no number
     assert first < 10
     assert first + 1 <= calls[0] <= first + 2
     assert calls[1] == 40
@@ -85,8 +107,16 @@ def test_an_exploded_stack_is_computed_to_where_it_exploded_and_once_at_its_end(
 
 
 def test_gradients_that_pass_through_what_is_no_number_are_followed() -> None:
-    """Relu passes a gradient where its input is no number: of MLPs alone it goes down to the input, and is finite."""
-    config = Config(**HUGE, n_layers=14, norm_placement="none", attention="none", init_variance=1e3, mlp_variance=1e3)
+    """Relu passes a gradient where its input is no number: of MLPs alone it goes down to the input,
+    and is finite."""
+    config = Config(
+        **HUGE,
+        n_layers=14,
+        norm_placement="none",
+        attention="none",
+        init_variance=1e3,
+        mlp_variance=1e3,
+    )
     found, calls = both(config)
     same(found)
     assert np.isnan(found[1]["second_moment", "resid_post"][-1])

@@ -1,4 +1,5 @@
-"""measure(): what it finds is what the model does, it alters nothing, it lets go, and it stops when told."""
+"""measure(): what it finds is what the model does, it alters nothing, it lets go, and it stops when
+told."""
 
 import gc
 import math
@@ -33,13 +34,28 @@ def close(found: float, expected: float, share: float) -> bool:
 def test_every_statistic_of_the_vocabulary_at_every_site() -> None:
     text = {"input": "text", "loss": "next_token"}
     profile = measure(SMALL.replace(mlp="gated", stream="hyper", attention_gate="head", **text))
-    wanted = {(s.name, site) for s in STATISTICS.values() for site in s.sites if site not in {*VECTORS} - {"mix"}}
+    wanted = {
+        (s.name, site)
+        for s in STATISTICS.values()
+        for site in s.sites
+        if site not in {*VECTORS} - {"mix"}
+    }
     assert set(profile.values) == wanted
     lacking = wanted - set(measure(SMALL).values)
-    assert {site for _, site in lacking} == {"W_G", "W_gate", "mix", "logits"}, "linear loss: no readout"
-    assert lacking == {(name, site) for name, site in wanted if site in {site for _, site in lacking}}
+    assert {site for _, site in lacking} == {"W_G", "W_gate", "mix", "logits"}, (
+        "linear loss: no readout"
+    )
+    assert lacking == {
+        (name, site) for name, site in wanted if site in {site for _, site in lacking}
+    }
     for (statistic, site), value in profile.values.items():
-        heads = (8,) if STATISTICS[statistic].by_position else (4,) if site in ("attn_scores", "pattern") else ()
+        heads = (
+            (8,)
+            if STATISTICS[statistic].by_position
+            else (4,)
+            if site in ("attn_scores", "pattern")
+            else ()
+        )
         assert value.shape == (2, 1 if site == "embed" else 3, *heads), (statistic, site)
     assert profile.seeds == (0, 1)
     assert profile.seconds > 0
@@ -69,16 +85,24 @@ def test_numbers_are_those_of_the_tensors_and_their_gradients() -> None:
             if site in STREAM:
                 feature = tensor.detach().square().mean(dim=1)
                 kurtosis = (feature.square().mean(-1) / feature.mean(-1).square()).mean()
-                assert profile["kurtosis", site][0, index] == pytest.approx(float(kurtosis), rel=1e-5)
+                assert profile["kurtosis", site][0, index] == pytest.approx(
+                    float(kurtosis), rel=1e-5
+                )
                 gradient = tensor.grad.square().mean() / last  # type: ignore[union-attr]
-                assert profile["activation_gradient", site][0, index] == pytest.approx(float(gradient), rel=1e-5)
+                assert profile["activation_gradient", site][0, index] == pytest.approx(
+                    float(gradient), rel=1e-5
+                )
     for layer, block in enumerate(model.layers):
-        owners = {name: block.attention if hasattr(block.attention, name) else block.mlp
-                  for name in config.design.shapes}
+        owners = {
+            name: block.attention if hasattr(block.attention, name) else block.mlp
+            for name in config.design.shapes
+        }
         owners["alpha"] = block
         for name, owner in owners.items():
             expected = float(getattr(owner, name).grad.norm())
-            assert profile["parameter_gradient", name][0, layer] == pytest.approx(expected, rel=1e-5, abs=1e-12), name
+            assert profile["parameter_gradient", name][0, layer] == pytest.approx(
+                expected, rel=1e-5, abs=1e-12
+            ), name
 
 
 def test_outputs_and_gradients_are_bit_identical_with_and_without_the_probe() -> None:
@@ -108,7 +132,9 @@ def test_the_same_config_gives_the_same_numbers() -> None:
         assert np.array_equal(value, two[key]), key
 
 
-@pytest.mark.parametrize(("wider", "rounding"), [({"d_model": 128}, 0.0), ({}, 1e-5)], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("wider", "rounding"), [({"d_model": 128}, 0.0), ({}, 1e-5)], ids=["wide", "narrow"]
+)
 def test_seeds_are_independent_and_follow_the_first(wider: dict[str, Any], rounding: float) -> None:
     """Bit for bit, but where narrow models share a pass: there sums are taken in another order."""
     config = SMALL.replace(**wider)
@@ -150,14 +176,17 @@ def test_seeds_side_by_side_are_all_stopped_and_torch_gets_its_threads_back() ->
         measure(SMALL.replace(n_layers=200, n_seeds=6), stop=stop)
     assert len(asked) < 40 + 1 + 6  # no pass goes on for longer than the layer it is in
     assert torch.get_num_threads() == threads
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("explorer-seed")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith("explorer-seed")
+    ]
     measure(SMALL)
     assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("kept", ["0", "1000"])
 def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop in the middle of the backward pass leaves the model as it was, and the garbage collector gets it all."""
+    """A stop in the middle of the backward pass leaves the model as it was, and the garbage
+    collector gets it all."""
     monkeypatch.setenv("EXPLORER_MAX_ACTIVATION_MB", kept)
     config = SMALL.replace(n_layers=6)
     model, inputs = Transformer(config, 0), batch.draw(config, 0)
@@ -165,8 +194,12 @@ def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPat
     one = Pass(config, 0, (1, 0), lambda: bool(reached) and reached[-1] > 0.6, reached.append)
     with pytest.raises(Stopped):
         one.observe(model, inputs)
-    assert all(not module._forward_hooks and not module._backward_hooks for module in model.modules())
-    assert all(not parameter._backward_hooks and parameter.grad is None for parameter in model.parameters())
+    assert all(
+        not module._forward_hooks and not module._backward_hooks for module in model.modules()
+    )
+    assert all(
+        not parameter._backward_hooks and parameter.grad is None for parameter in model.parameters()
+    )
     watch = weakref.ref(model.layers[3].mlp.W_in)
     del model
     gc.collect()
@@ -183,7 +216,9 @@ def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPat
 
 def test_progress_goes_from_nothing_to_all() -> None:
     reached: list[float] = []
-    measure(SMALL.replace(d_model=128), progress=reached.append)  # too wide for seeds to share a pass
+    measure(
+        SMALL.replace(d_model=128), progress=reached.append
+    )  # too wide for seeds to share a pass
     assert reached == sorted(reached)
     assert 0 < reached[0] < 0.1
     assert reached[-1] == 1
@@ -191,9 +226,15 @@ def test_progress_goes_from_nothing_to_all() -> None:
 
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"norm_placement": "post", "residual_attention": "scores"}, {"residual_attention": "qk", "causal": True},
-     {"attention": "none"}, {"residual": "skipinit"}, {"norm_placement": "mix", "residual": "fixup"},
-     {"input": "text", "loss": "next_token", "n_layers": 5}],
+    [
+        {},
+        {"norm_placement": "post", "residual_attention": "scores"},
+        {"residual_attention": "qk", "causal": True},
+        {"attention": "none"},
+        {"residual": "skipinit"},
+        {"norm_placement": "mix", "residual": "fixup"},
+        {"input": "text", "loss": "next_token", "n_layers": 5},
+    ],
 )
 def test_activations_computed_twice_give_the_same_numbers(
     choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -228,24 +269,34 @@ def test_the_pattern_is_that_of_its_layer_and_head() -> None:
     profile = measure(SMALL.replace(n_seeds=1, batch_size=1), pattern_of=(2, 3))
     assert profile.pattern is not None
     np.testing.assert_allclose(profile.pattern.sum(-1), 1, rtol=1e-5)
-    assert profile.pattern.max(-1).mean() == pytest.approx(profile["attention_max", "pattern"][0, 1, 3], rel=1e-5)
+    assert profile.pattern.max(-1).mean() == pytest.approx(
+        profile["attention_max", "pattern"][0, 1, 3], rel=1e-5
+    )
 
 
 def test_an_unknown_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_DEVICE", "abacus")
-    with pytest.raises(ValueError, match="EXPLORER_DEVICE must be one of auto, cpu, cuda; got 'abacus'"):
+    with pytest.raises(
+        ValueError, match="EXPLORER_DEVICE must be one of auto, cpu, cuda; got 'abacus'"
+    ):
         measure(SMALL)
     monkeypatch.setenv("EXPLORER_DEVICE", "cpu")
     assert measure(SMALL).first_nonfinite is None
 
 
-# --- what a person must see ---------------------------------------------------------------------------------------
+# --- what a person must see
+# ---------------------------------------------------------------------------------------
 
 
 def test_without_the_divisor_attention_is_nearly_one_hot() -> None:
-    """64 logits of standard deviation 1 and 8: entropy .886 and .140 of uniform, largest weight .107 and .792."""
-    divided, raw = (measure(Config(n_layers=1, attention_scale=scale)) for scale in ("sqrt_d", "none"))
-    assert mean(divided, "attention_entropy_normalized", "pattern")[0] == pytest.approx(0.886, abs=0.01)
+    """64 logits of standard deviation 1 and 8: entropy .886 and .140 of uniform, largest weight
+    .107 and .792."""
+    divided, raw = (
+        measure(Config(n_layers=1, attention_scale=scale)) for scale in ("sqrt_d", "none")
+    )
+    assert mean(divided, "attention_entropy_normalized", "pattern")[0] == pytest.approx(
+        0.886, abs=0.01
+    )
     assert mean(raw, "attention_entropy_normalized", "pattern")[0] == pytest.approx(0.140, abs=0.01)
     assert mean(divided, "attention_max", "pattern")[0] == pytest.approx(0.107, abs=0.01)
     assert mean(raw, "attention_max", "pattern")[0] == pytest.approx(0.792, abs=0.015)
@@ -269,11 +320,25 @@ def test_rezero_is_flat_to_the_last_bit_and_moves_by_alpha_alone() -> None:
 
 @pytest.mark.parametrize("n_layers", [2, 8])
 def test_the_gradient_by_all_weights_is_where_theory_has_it(n_layers: int) -> None:
-    """Σ‖∂L/∂W‖² of an MLP stack, mean of 16 seeds within four standard errors, which are below 10 %."""
-    config = Config(n_layers=n_layers, d_model=128, n_heads=1, n_ctx=4, batch_size=1, attention="none", mlp_ratio=1,
-                    norm_placement="none", residual="constant", alpha=n_layers**-0.5, n_seeds=16)
-    found, expected = (sum((profile["parameter_gradient", name] ** 2).sum(axis=1) for name in ("W_in", "W_out"))
-                       for profile in (measure(config), predict(config)))
+    """Σ‖∂L/∂W‖² of an MLP stack, mean of 16 seeds within four standard errors, which are below 10
+    %."""
+    config = Config(
+        n_layers=n_layers,
+        d_model=128,
+        n_heads=1,
+        n_ctx=4,
+        batch_size=1,
+        attention="none",
+        mlp_ratio=1,
+        norm_placement="none",
+        residual="constant",
+        alpha=n_layers**-0.5,
+        n_seeds=16,
+    )
+    found, expected = (
+        sum((profile["parameter_gradient", name] ** 2).sum(axis=1) for name in ("W_in", "W_out"))
+        for profile in (measure(config), predict(config))
+    )
     error = found.std() / math.sqrt(len(found))
     assert error < 0.1 * found.mean()
     assert abs(found.mean() - expected[0]) < 4 * error
@@ -293,17 +358,23 @@ def test_without_a_norm_the_signal_explodes_and_the_site_is_named() -> None:
     profile = measure(Config(norm_placement="none", init_variance=4.0, d_model=64))
     assert profile.first_nonfinite is None
     assert profile["second_moment", "resid_post"].mean(0)[-1] > 1e20
-    beyond = measure(Config(norm_placement="none", init_variance=30.0, d_model=64, n_layers=40, n_seeds=1))
+    beyond = measure(
+        Config(norm_placement="none", init_variance=30.0, d_model=64, n_layers=40, n_seeds=1)
+    )
     place = beyond.first_nonfinite
     assert place is not None
-    assert place.site == "attn_scores"  # a product of two: it leaves the numbers before its factors do
+    assert (
+        place.site == "attn_scores"
+    )  # a product of two: it leaves the numbers before its factors do
     q = beyond.stream("second_moment")[1][0]
     assert np.isfinite(q[: 2 * place.layer - 1]).all()
     assert not np.isfinite(q[-1])
 
 
 def test_a_thousand_layers_with_small_branches_stay_flat() -> None:
-    config = Config(n_layers=1000, d_model=64, n_heads=2, n_ctx=32, n_seeds=1, norm_placement="none")
+    config = Config(
+        n_layers=1000, d_model=64, n_heads=2, n_ctx=32, n_seeds=1, norm_placement="none"
+    )
     profile = measure(config.replace(residual="constant", alpha=1000**-0.5))
     assert profile.first_nonfinite is None
     # 2000 branches of relative size 1/1000 each: no more than (1 + 1/1000)^2000 = e² is added
@@ -311,14 +382,23 @@ def test_a_thousand_layers_with_small_branches_stay_flat() -> None:
     assert 0.1 < profile["activation_gradient", "embed"][0, 0] < 30
 
 
-# --- any config at all ----------------------------------------------------------------------------------------------
+# --- any config at all
+# ----------------------------------------------------------------------------------------------
 
 
 @st.composite
 def configs(draw: st.DrawFn) -> dict[str, Any]:
-    """Every choice of every field, at sizes that measure in milliseconds; some narrow or contradictory ones are bad."""
-    sizes = {"n_layers": (1, 4), "n_heads": (1, 4), "n_ctx": (2, 9), "batch_size": (1, 3), "mlp_ratio": (1, 3),
-             "n_seeds": (1, 2), "seed": (0, 5)}
+    """Every choice of every field, at sizes that measure in milliseconds; some narrow or
+    contradictory ones are bad."""
+    sizes = {
+        "n_layers": (1, 4),
+        "n_heads": (1, 4),
+        "n_ctx": (2, 9),
+        "batch_size": (1, 3),
+        "mlp_ratio": (1, 3),
+        "n_seeds": (1, 2),
+        "seed": (0, 5),
+    }
     choices: dict[str, Any] = {name: draw(st.integers(*bounds)) for name, bounds in sizes.items()}
     choices["d_model"] = choices["n_heads"] * draw(st.integers(2, 12))
     for name, spec in Config.specs().items():
@@ -344,7 +424,10 @@ def test_any_config_is_refused_in_words_or_measured_whole(choices: dict[str, Any
         return
     profile = measure(config)
     for (statistic, site), value in profile.values.items():
-        assert value.shape[:2] == (config.n_seeds, 1 if site == "embed" else config.n_layers), (statistic, site)
+        assert value.shape[:2] == (config.n_seeds, 1 if site == "embed" else config.n_layers), (
+            statistic,
+            site,
+        )
     finite = all(np.isfinite(value).all() for value in profile.values.values())
     assert (profile.first_nonfinite is None) == finite
     if config.attention == "none":

@@ -1,4 +1,5 @@
-"""Memory after a large design: a process of its own measures three, as a visitor's kernel does over the hours."""
+"""Memory after a large design: a process of its own measures three, as a visitor's kernel does over
+the hours."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ print(json.dumps([*told, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxr
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides what a process keeps")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the system decides what a process keeps"
+)
 def test_memory_comes_back_after_a_large_design() -> None:
     """To 1.5 × a fresh page's, and no cache keeps what only the large one needed."""
     done = subprocess.run([sys.executable, "-c", CHILD], check=True, capture_output=True, text=True)
@@ -40,8 +43,11 @@ def test_memory_comes_back_after_a_large_design() -> None:
     assert after < 1.5 * fresh, f"{after / 1e6:.0f} MB after it, {fresh / 1e6:.0f} MB before"
 
 
-def test_designs_that_follow_each_other_use_the_memory_of_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More noise than is kept: each design drops what one before had, and needs as much, so it is not given back."""
+def test_designs_that_follow_each_other_use_the_memory_of_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More noise than is kept: each design drops what one before had, and needs as much, so it is
+    not given back."""
     trims: list[float] = []
     monkeypatch.setattr(observe, "seldom", Rarely(lambda: trims.append(time.monotonic()), 3600.0))
     for seed in range(10):  # the store is full after five designs

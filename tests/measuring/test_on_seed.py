@@ -1,4 +1,5 @@
-"""`measure(on_seed=…)`: what is handed over are rows of the whole, from the first seed on; no thread is left."""
+"""`measure(on_seed=…)`: what is handed over are rows of the whole, from the first seed on; no
+thread is left."""
 
 from __future__ import annotations
 
@@ -43,13 +44,17 @@ class Awaited:
 
     def stop(self) -> bool:
         with self._changed:
-            done = int(self._fraction * self._config.n_seeds * (1 - 1e-9))  # while a seed's last layer says so
+            done = int(
+                self._fraction * self._config.n_seeds * (1 - 1e-9)
+            )  # while a seed's last layer says so
             assert self._changed.wait_for(lambda: len(self.profiles) >= done, WAIT)
         return False
 
 
 def running() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("explorer-seed")]
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("explorer-seed")
+    ]
 
 
 def same(some: Profile, whole: Profile) -> None:
@@ -64,10 +69,17 @@ def same(some: Profile, whole: Profile) -> None:
         np.testing.assert_array_equal(some.pattern, whole.pattern)
 
 
-@pytest.mark.parametrize("config", [
-    SMALL, SMALL.replace(norm_placement="post", loss="next_token", input="text", causal=True), EXPLODED,
-    SMALL.replace(attention="none"), SMALL.replace(n_seeds=2),
-], ids=["plain", "text", "exploded", "no attention", "two seeds"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        SMALL.replace(norm_placement="post", loss="next_token", input="text", causal=True),
+        EXPLODED,
+        SMALL.replace(attention="none"),
+        SMALL.replace(n_seeds=2),
+    ],
+    ids=["plain", "text", "exploded", "no attention", "two seeds"],
+)
 @pytest.mark.parametrize("backward", [True, False])
 def test_each_seed_is_handed_over_as_it_comes_equal_to_the_whole(
     config: Config, backward: bool, one_by_one: None

@@ -22,7 +22,9 @@ def exact(weight: torch.Tensor) -> tuple[float, float]:
     return float(values[0]), float(values.square().sum() / values[0] ** 2)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (3, 200), (64, 64), (256, 256), (700, 300), (256, 1024)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 64), (64, 1), (3, 200), (64, 64), (256, 256), (700, 300), (256, 1024)]
+)
 def test_random_matrices_of_any_shape(shape: tuple[int, int]) -> None:
     torch.manual_seed(1)
     matrices = list(torch.randn(3, *shape))
@@ -37,10 +39,19 @@ def test_matrices_of_few_directions_tiny_huge_and_half_precision() -> None:
     """No rounding error is taken for a direction: of these the iteration ends early."""
     torch.manual_seed(2)
     twins = torch.randn(40, 2) @ torch.randn(2, 30)
-    matrices = [torch.ones(8, 9), torch.eye(64), twins, 1e-30 * torch.randn(8, 9), 1e30 * torch.randn(8, 9),
-                torch.randn(64, 32).half(), torch.diag(torch.tensor([3.0, 2.0, 2.0]))]
+    matrices = [
+        torch.ones(8, 9),
+        torch.eye(64),
+        twins,
+        1e-30 * torch.randn(8, 9),
+        1e30 * torch.randn(8, 9),
+        torch.randn(64, 32).half(),
+        torch.diag(torch.tensor([3.0, 2.0, 2.0])),
+    ]
     largest, ranks = spectra(matrices)
-    np.testing.assert_allclose([largest, ranks], np.array([exact(weight) for weight in matrices]).T, rtol=1e-5)
+    np.testing.assert_allclose(
+        [largest, ranks], np.array([exact(weight) for weight in matrices]).T, rtol=1e-5
+    )
     assert (largest[0], ranks[0]) == pytest.approx((math.sqrt(72), 1), rel=1e-5)
     assert ranks[1] == pytest.approx(64, rel=1e-5)
 
@@ -55,11 +66,18 @@ def test_zeros_and_numbers_that_are_not_finite_are_shown_as_such() -> None:
     assert [len(part) for part in spectra([])] == [0, 0]
 
 
-@pytest.mark.parametrize("config", [
-    SMALL, SMALL.replace(parametrization="ntk", init_variance=4.0), SMALL.replace(d_model=512, n_seeds=1, n_heads=8),
-    preset("llama3", n_layers=2, d_model=256, n_seeds=1), SMALL.replace(distribution="uniform", attention_gate="head"),
-    SMALL.replace(layer_weights="copied"),
-], ids=["default", "ntk", "wide", "llama3", "uniform, gate", "copied"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        SMALL.replace(parametrization="ntk", init_variance=4.0),
+        SMALL.replace(d_model=512, n_seeds=1, n_heads=8),
+        preset("llama3", n_layers=2, d_model=256, n_seeds=1),
+        SMALL.replace(distribution="uniform", attention_gate="head"),
+        SMALL.replace(layer_weights="copied"),
+    ],
+    ids=["default", "ntk", "wide", "llama3", "uniform, gate", "copied"],
+)
 def test_measured_matrices_are_those_that_multiply(config: Config) -> None:
     profile = measure(config, backward=False, spectra=True)
     for seed in range(config.n_seeds):
@@ -68,8 +86,12 @@ def test_measured_matrices_are_those_that_multiply(config: Config) -> None:
                 matrix = config.design.matrices[name]
                 largest, rank = exact(layer.weights[name] * matrix.forward)
                 size = largest / math.sqrt(matrix.fan_out / matrix.fan_in)
-                assert profile["spectral_norm", name][seed, index] == pytest.approx(size, rel=1e-3), name
-                assert profile["stable_rank", name][seed, index] == pytest.approx(rank, rel=2e-3), name
+                assert profile["spectral_norm", name][seed, index] == pytest.approx(
+                    size, rel=1e-3
+                ), name
+                assert profile["stable_rank", name][seed, index] == pytest.approx(rank, rel=2e-3), (
+                    name
+                )
 
 
 def test_matrices_that_start_at_zero_have_no_rank() -> None:
@@ -107,7 +129,9 @@ def test_the_largest_possible_logit_is_reached_by_two_vectors_of_rms_1() -> None
         x, y = 8 * left[:, 0], 8 * right[0]
         assert float(x.square().mean()) == pytest.approx(1)
         logit = float((queries @ x) @ (keys @ y)) / math.sqrt(32)
-        assert profile["largest_possible_logit", "attn_scores"][0, 1, head] == pytest.approx(logit, rel=1e-5)
+        assert profile["largest_possible_logit", "attn_scores"][0, 1, head] == pytest.approx(
+            logit, rel=1e-5
+        )
         values = torch.linalg.svdvals(queries.T @ keys)
         rank = float(values.square().sum() / values[0] ** 2)
         assert profile["logit_rank", "attn_scores"][0, 1, head] == pytest.approx(rank, rel=1e-5)

@@ -1,4 +1,5 @@
-"""Each statistic against its definition written out, and at the ends of what floating point holds."""
+"""Each statistic against its definition written out, and at the ends of what floating point
+holds."""
 
 import math
 
@@ -17,8 +18,11 @@ def rng(*shape: int) -> torch.Tensor:
 
 def reduced(seen: Signal | Rows) -> dict[str, torch.Tensor]:
     """Every statistic of the vocabulary that is read of the signal, or of the rows of attention."""
-    return {row.name: row.reduce(seen) for row in STATISTICS.values()
-            if row.reduce and (row.sites[0] in ROWS) == isinstance(seen, Rows)}
+    return {
+        row.name: row.reduce(seen)
+        for row in STATISTICS.values()
+        if row.reduce and (row.sites[0] in ROWS) == isinstance(seen, Rows)
+    }
 
 
 def test_second_moment_and_overlap_by_hand() -> None:
@@ -53,13 +57,18 @@ def test_largest_and_kurtosis_by_hand_at_any_size(size: float) -> None:
 def test_values_by_token_by_hand_at_any_size(size: float) -> None:
     x = rng(3, 2, 5, 7)
     x[:, :, 0] *= 4  # a first token that is longer, as under a causal mask
-    found, gram = reduced(Signal.of(x * size)), torch.einsum("lbtd,lbsd->lts", x.double(), x.double()) / 14
+    found, gram = (
+        reduced(Signal.of(x * size)),
+        torch.einsum("lbtd,lbsd->lts", x.double(), x.double()) / 14,
+    )
     q = gram.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(found["second_moment_by_position"], q * size**2, rtol=1e-5, atol=0)
     others = ~torch.eye(5, dtype=torch.bool)
     product = (q[:, :, None] * q[:, None]).sqrt()
     expected = (gram * others).sum(-1) / (product * others).sum(-1)
-    torch.testing.assert_close(found["token_correlation_by_position"].double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        found["token_correlation_by_position"].double(), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_kurtosis_is_1_of_even_features_and_d_of_a_single_one() -> None:
@@ -76,7 +85,9 @@ def test_squares_beyond_float32_are_still_numbers(size: float) -> None:
     expected = x.double().square().mean(dim=(1, 2, 3)) * size**2
     torch.testing.assert_close(statistics.second_moment(x * size), expected, rtol=1e-5, atol=0)
     found = torch.tensor(statistics.norms([x * size, x[0] * size]), dtype=torch.float64)
-    torch.testing.assert_close(found, torch.stack([x.double().norm(), x[0].double().norm()]) * size, rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        found, torch.stack([x.double().norm(), x[0].double().norm()]) * size, rtol=1e-5, atol=0
+    )
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
@@ -126,13 +137,17 @@ def test_attention_statistics_by_their_definitions(causal: bool, spread: float) 
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_with_a_sink_the_entropy_is_of_the_keys_shares_and_the_largest_weight_what_is_left(causal: bool) -> None:
+def test_with_a_sink_the_entropy_is_of_the_keys_shares_and_the_largest_weight_what_is_left(
+    causal: bool,
+) -> None:
     scores = rng(2, 3, 2, 12, 12)
     mask = torch.ones(12, 12, dtype=torch.bool).tril() if causal else None
     masked = scores if mask is None else scores.masked_fill(~mask, -math.inf)
     kept = torch.cat([masked, torch.zeros(2, 3, 2, 12, 1)], -1).softmax(-1)[..., :-1]
-    found, without = (reduced(Rows.of(scores.clone(), pattern, mask, sinks)) for pattern, sinks in
-                      ((kept, True), (masked.softmax(-1), False)))
+    found, without = (
+        reduced(Rows.of(scores.clone(), pattern, mask, sinks))
+        for pattern, sinks in ((kept, True), (masked.softmax(-1), False))
+    )
     for name in ("logit_std", "attention_entropy", "attention_entropy_normalized"):
         torch.testing.assert_close(found[name], without[name])
     torch.testing.assert_close(found["attention_max"], kept.amax(-1).mean((1, 3)))

@@ -1,4 +1,5 @@
-"""What is stopped lets go of its tensors at once: a move of a slider stops the measurement of the one before."""
+"""What is stopped lets go of its tensors at once: a move of a slider stops the measurement of the
+one before."""
 
 from __future__ import annotations
 

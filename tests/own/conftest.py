@@ -1,4 +1,5 @@
-"""One thread of torch for tests of small models, whose tensors are no work for two: each wait costs a processor."""
+"""One thread of torch for tests of small models, whose tensors are no work for two: each wait costs
+a processor."""
 
 from __future__ import annotations
 

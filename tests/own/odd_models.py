@@ -20,12 +20,18 @@ def mlp(width: int = D, hidden: int = 24) -> nn.Sequential:
 class Attention(nn.Module):
     def __init__(self, width: int = D, heads: int = 3) -> None:
         super().__init__()
-        self.q, self.kv, self.o = nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)
+        self.q, self.kv, self.o = (
+            nn.Linear(width, width),
+            nn.Linear(width, 2 * width),
+            nn.Linear(width, width),
+        )
         self.heads = heads
 
     def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
         k, v = self.kv(x if source is None else source).chunk(2, dim=-1)
-        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for one in (self.q(x), k, v))
+        q, k, v = (
+            one.unflatten(-1, (self.heads, -1)).transpose(-2, -3) for one in (self.q(x), k, v)
+        )
         return self.o(F.scaled_dot_product_attention(q, k, v).transpose(-2, -3).flatten(-2))
 
 
@@ -78,8 +84,13 @@ class Vision(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 6, 3, 2, 1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, D, 3, 2, 1))
-        self.token, self.blocks = nn.Parameter(torch.randn(1, 1, D)), nn.ModuleList(PreNorm() for _ in range(2))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 6, 3, 2, 1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, D, 3, 2, 1)
+        )
+        self.token, self.blocks = (
+            nn.Parameter(torch.randn(1, 1, D)),
+            nn.ModuleList(PreNorm() for _ in range(2)),
+        )
         self.head = nn.Linear(D, 4)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -218,7 +229,11 @@ class Dropped(nn.Module):
 
         def forward(self, x: Tensor) -> Tensor:
             y = self.mlp(self.norm(x))
-            return x + y * torch.empty(len(x), 1, 1).bernoulli_(0.5).div_(0.5) if self.training else x + y
+            return (
+                x + y * torch.empty(len(x), 1, 1).bernoulli_(0.5).div_(0.5)
+                if self.training
+                else x + y
+            )
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +251,12 @@ class Mixer(nn.Module):
 
     def __init__(self, tokens: int = 5) -> None:
         super().__init__()
-        self.one, self.two, self.tokens, self.mlp = nn.LayerNorm(D), nn.LayerNorm(D), mlp(tokens, 7), mlp()
+        self.one, self.two, self.tokens, self.mlp = (
+            nn.LayerNorm(D),
+            nn.LayerNorm(D),
+            mlp(tokens, 7),
+            mlp(),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.tokens(self.one(x).transpose(1, 2)).transpose(1, 2)
@@ -249,13 +269,23 @@ class Windows(nn.Module):
     def __init__(self, shift: int) -> None:
         super().__init__()
         self.one, self.two, self.attention, self.mlp, self.shift = (
-            nn.LayerNorm(D), nn.LayerNorm(D), Attention(), mlp(), shift)
+            nn.LayerNorm(D),
+            nn.LayerNorm(D),
+            Attention(),
+            mlp(),
+            shift,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         b, h, w, d = x.shape
         y = torch.roll(self.one(x), (-self.shift, -self.shift), (1, 2))
         y = y.view(b, h // 2, 2, w // 2, 2, d).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, d)
-        y = self.attention(y).view(b, h // 2, w // 2, 2, 2, d).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, d)
+        y = (
+            self.attention(y)
+            .view(b, h // 2, w // 2, 2, 2, d)
+            .permute(0, 1, 3, 2, 4, 5)
+            .reshape(b, h, w, d)
+        )
         x = x + torch.roll(y, (self.shift, self.shift), (1, 2))
         return x + self.mlp(self.two(x))
 
@@ -288,7 +318,10 @@ class Perceiver(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.latents, self.blocks = nn.Parameter(torch.randn(3, D)), nn.ModuleList(self.Read() for _ in range(2))
+        self.latents, self.blocks = (
+            nn.Parameter(torch.randn(3, D)),
+            nn.ModuleList(self.Read() for _ in range(2)),
+        )
 
     def forward(self, source: Tensor) -> Tensor:
         x = self.latents.expand(len(source), -1, -1)
@@ -302,8 +335,13 @@ class Residual(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(D, D, 3, padding=1), nn.BatchNorm2d(D), nn.ReLU(),
-                                  nn.Conv2d(D, D, 3, padding=1), nn.BatchNorm2d(D))
+        self.body = nn.Sequential(
+            nn.Conv2d(D, D, 3, padding=1),
+            nn.BatchNorm2d(D),
+            nn.ReLU(),
+            nn.Conv2d(D, D, 3, padding=1),
+            nn.BatchNorm2d(D),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(x + self.body(x))
@@ -314,7 +352,9 @@ class Hybrid(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(PreNorm(Attention() if layer == 2 else nn.Linear(D, D)) for layer in range(3))
+        self.layers = nn.ModuleList(
+            PreNorm(Attention() if layer == 2 else nn.Linear(D, D)) for layer in range(3)
+        )
 
     def forward(self, x: Tensor) -> dict[str, Any]:
         for layer in self.layers:
@@ -329,7 +369,8 @@ class Pyramid(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(
             nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width))
-            for width in (D, 2 * D, 4 * D))
+            for width in (D, 2 * D, 4 * D)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -344,7 +385,10 @@ class Tensors(nn.Module):
         super().__init__()
         self.qkv = nn.Parameter(torch.randn(3, D, 3, 4) / D**0.5)  # [which, d, head, d_head]
         self.out = nn.Parameter(torch.randn(3, 4, D) / D**0.5)  # [head, d_head, d]
-        self.up, self.down = nn.Parameter(torch.randn(24, D) / D**0.5), nn.Parameter(torch.randn(24, D) / 24**0.5)
+        self.up, self.down = (
+            nn.Parameter(torch.randn(24, D) / D**0.5),
+            nn.Parameter(torch.randn(24, D) / 24**0.5),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = torch.einsum("btd,ndhe->nbhte", F.layer_norm(x, (D,)), self.qkv)
@@ -354,12 +398,14 @@ class Tensors(nn.Module):
 
 
 class Lists(nn.Module):
-    """Layers that are lists of parts: the sums are in the loop around them, and no module puts the stream out."""
+    """Layers that are lists of parts: the sums are in the loop around them, and no module puts the
+    stream out."""
 
     def __init__(self, post: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            nn.ModuleList([nn.LayerNorm(D), Attention(), nn.LayerNorm(D), mlp()]) for _ in range(3))
+            nn.ModuleList([nn.LayerNorm(D), Attention(), nn.LayerNorm(D), mlp()]) for _ in range(3)
+        )
         self.norm, self.head, self.post = nn.LayerNorm(D), nn.Linear(D, 4), post
 
     def stream(self, x: Tensor) -> list[Tensor]:
@@ -396,7 +442,10 @@ class Classified(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(PreNorm() for _ in range(3))
-        self.token, self.last = nn.Parameter(torch.randn(1, 1, D)), nn.ModuleList(ClassAttention() for _ in range(2))
+        self.token, self.last = (
+            nn.Parameter(torch.randn(1, 1, D)),
+            nn.ModuleList(ClassAttention() for _ in range(2)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
@@ -412,7 +461,10 @@ class TwoStacks(nn.Module):
 
     def __init__(self, first: nn.Module, grad: bool = True) -> None:
         super().__init__()
-        self.first, self.blocks = nn.ModuleList([first, type(first)()]), nn.ModuleList(PreNorm() for _ in range(3))
+        self.first, self.blocks = (
+            nn.ModuleList([first, type(first)()]),
+            nn.ModuleList(PreNorm() for _ in range(3)),
+        )
         self.grad = grad
 
     def forward(self, x: Tensor) -> Tensor:
@@ -469,7 +521,8 @@ class Forwarded(nn.Module):
 
 
 class Alternating(nn.Module):
-    """Layers of one branch each, lists of norm, branch and residual, as x-transformers has them; keys have one head."""
+    """Layers of one branch each, lists of norm, branch and residual, as x-transformers has them;
+    keys have one head."""
 
     class OneHead(nn.Module):
         def __init__(self) -> None:
@@ -481,7 +534,9 @@ class Alternating(nn.Module):
             logits = torch.einsum("b h i d, b j d -> b h i j", q, k) / 2
             hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
             pattern = logits.masked_fill(hidden, -torch.finfo(logits.dtype).max).softmax(-1)
-            return self.o(torch.einsum("b h i j, b j d -> b h i d", pattern, v).transpose(1, 2).flatten(2))
+            return self.o(
+                torch.einsum("b h i j, b j d -> b h i d", pattern, v).transpose(1, 2).flatten(2)
+            )
 
     class Add(nn.Module):
         def forward(self, x: Tensor, residual: Tensor) -> Tensor:
@@ -490,8 +545,11 @@ class Alternating(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            nn.ModuleList([nn.LayerNorm(D), self.OneHead() if index % 2 == 0 else mlp(), self.Add()])
-            for index in range(6))
+            nn.ModuleList(
+                [nn.LayerNorm(D), self.OneHead() if index % 2 == 0 else mlp(), self.Add()]
+            )
+            for index in range(6)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for norm, branch, add in self.layers:  # type: ignore[misc]

@@ -1,6 +1,7 @@
-"""One of two processes that train together; `test_processes` starts both and compares what they read.
+"""One of two processes that train together; `test_processes` starts both and compares what they
+read.
 
-    RANK=… WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=… python tests/watching/ranks.py FOLDER
+RANK=… WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=… python tests/watching/ranks.py FOLDER
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ import explorer as ex
 
 SIZE, STEPS = 8, 3
 SPLIT = {
-    **{f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"}, "self_attn.o_proj": RowwiseParallel(),
-    "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel(),
+    **{f"self_attn.{name}_proj": ColwiseParallel() for name in "qkv"},
+    "self_attn.o_proj": RowwiseParallel(),
+    "mlp.gate_proj": ColwiseParallel(),
+    "mlp.up_proj": ColwiseParallel(),
+    "mlp.down_proj": RowwiseParallel(),
 }
 """Tensor parallelism as everybody does it: heads and neurons over the processes."""
 
@@ -56,7 +60,8 @@ def sharded_later(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
 
 
 def tensor_parallel(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
-    """Every matrix of the blocks is split, in the passes too; both processes see the whole batch."""
+    """Every matrix of the blocks is split, in the passes too; both processes see the whole
+    batch."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model.layers:  # type: ignore[union-attr]
         parallelize_module(layer, mesh, SPLIT)
@@ -64,8 +69,11 @@ def tensor_parallel(model: nn.Module) -> tuple[nn.Module, ex.Watch]:
 
 
 WAYS: dict[str, Callable[[nn.Module], tuple[nn.Module, ex.Watch]]] = {
-    "data_parallel": data_parallel, "wrapped_first": wrapped_first, "sharded": sharded,
-    "sharded_later": sharded_later, "tensor_parallel": tensor_parallel,
+    "data_parallel": data_parallel,
+    "wrapped_first": wrapped_first,
+    "sharded": sharded,
+    "sharded_later": sharded_later,
+    "tensor_parallel": tensor_parallel,
 }
 
 

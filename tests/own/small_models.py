@@ -1,4 +1,5 @@
-"""Small real models to watch, and the loop that trains them; transformers is imported where it is asked for."""
+"""Small real models to watch, and the loop that trains them; transformers is imported where it is
+asked for."""
 
 from __future__ import annotations
 
@@ -15,8 +16,18 @@ def gpt2(attention: str = "sdpa", dropout: float = 0.0, n_layers: int = LAYERS) 
     import transformers
 
     config = transformers.GPT2Config(
-        n_layer=n_layers, n_embd=WIDTH, n_head=HEADS, n_positions=TOKENS, vocab_size=WORDS, resid_pdrop=dropout,
-        embd_pdrop=dropout, attn_pdrop=dropout, attn_implementation=attention, bos_token_id=None, eos_token_id=None)
+        n_layer=n_layers,
+        n_embd=WIDTH,
+        n_head=HEADS,
+        n_positions=TOKENS,
+        vocab_size=WORDS,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
+        attn_implementation=attention,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     torch.manual_seed(0)
     model: nn.Module = transformers.GPT2Model(config)
     with torch.no_grad():
@@ -30,9 +41,19 @@ def llama(attention: str = "sdpa") -> nn.Module:
     import transformers
 
     config = transformers.LlamaConfig(
-        num_hidden_layers=LAYERS, hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_attention_heads=HEADS,
-        num_key_value_heads=HEADS // 2, vocab_size=WORDS, max_position_embeddings=TOKENS, initializer_range=0.2,
-        attn_implementation=attention, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+        num_hidden_layers=LAYERS,
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS // 2,
+        vocab_size=WORDS,
+        max_position_embeddings=TOKENS,
+        initializer_range=0.2,
+        attn_implementation=attention,
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     torch.manual_seed(0)
     model: nn.Module = transformers.LlamaModel(config)
     return model
@@ -70,8 +91,13 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=1e-3)
 
 
-def train(model: nn.Module, steps: int, optimizer: torch.optim.Optimizer | None = None, parts: int = 1,
-          loss: Callable[[nn.Module, Tensor], Tensor] = loss_of) -> list[float]:
+def train(
+    model: nn.Module,
+    steps: int,
+    optimizer: torch.optim.Optimizer | None = None,
+    parts: int = 1,
+    loss: Callable[[nn.Module, Tensor], Tensor] = loss_of,
+) -> list[float]:
     """Some steps, each over so many parts of its batch; their losses."""
     optimizer = adam(model) if optimizer is None else optimizer
     losses = []

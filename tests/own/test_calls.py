@@ -14,15 +14,20 @@ from torch import Tensor, nn
 import explorer as ex
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
-    "method": lambda z: z.softmax(-1), "function": lambda z: torch.softmax(z, -1), "module": nn.Softmax(-1),
-    "functional": lambda z: nn.functional.softmax(z, dim=-1), "in float64": lambda z: z.softmax(-1, torch.float64),
-    "special": lambda z: torch.special.softmax(z, -1), "mapped": torch.vmap(lambda z: z.softmax(-1)),
+    "method": lambda z: z.softmax(-1),
+    "function": lambda z: torch.softmax(z, -1),
+    "module": nn.Softmax(-1),
+    "functional": lambda z: nn.functional.softmax(z, dim=-1),
+    "in float64": lambda z: z.softmax(-1, torch.float64),
+    "special": lambda z: torch.special.softmax(z, -1),
+    "mapped": torch.vmap(lambda z: z.softmax(-1)),
     "operator": lambda z: torch.ops.aten._softmax.default(z, -1, False),
 }
 
 
 class Block(nn.Module):
-    """Two heads of two coordinates, whose logits are all 0, so that each query sees every key alike."""
+    """Two heads of two coordinates, whose logits are all 0, so that each query sees every key
+    alike."""
 
     def __init__(self, softmax: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Notes on what was read, where that is not all of a model: several streams, stages, branches, and skipped blocks."""
+"""Notes on what was read, where that is not all of a model: several streams, stages, branches, and
+skipped blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ WIDTH = 16
 
 class Mlp(nn.Sequential):
     def __init__(self, width: int = WIDTH) -> None:
-        super().__init__(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        super().__init__(
+            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
 
 
 class Branches(nn.Module):
@@ -33,7 +36,8 @@ class Branches(nn.Module):
 
 
 class Joint(nn.Module):
-    """Image and text tokens: one attention over both, an MLP each; `order` says which comes first in the output."""
+    """Image and text tokens: one attention over both, an MLP each; `order` says which comes first
+    in the output."""
 
     def __init__(self, order: str = "image, text", apart: bool = False) -> None:
         super().__init__()
@@ -43,9 +47,12 @@ class Joint(nn.Module):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         if not self.apart:
             both = torch.cat([image, text], 1)
-            q, k, v = (part(both).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+            q, k, v = (
+                part(both).unflatten(-1, (2, -1)).transpose(1, 2)
+                for part in (self.q, self.k, self.v)
+            )
             added = self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-            image, text = image + added[:, :image.shape[1]], text + added[:, image.shape[1]:]
+            image, text = image + added[:, : image.shape[1]], text + added[:, image.shape[1] :]
         image, text = image + self.image(image), text + self.text(text)
         return (image, text) if self.order == "image, text" else (text, image)
 
@@ -58,7 +65,9 @@ class Both(nn.Module):
 
     def forward(self, image: Tensor, text: Tensor) -> Tensor:
         for block in self.blocks:
-            image, text = block(image, text) if block.order == "image, text" else block(image, text)[::-1]
+            image, text = (
+                block(image, text) if block.order == "image, text" else block(image, text)[::-1]
+            )
         return torch.cat([image, text], 1)
 
 
@@ -67,13 +76,19 @@ IMAGE, TEXT = torch.randn(2, 9, WIDTH), torch.randn(2, 5, WIDTH)
 
 @pytest.mark.parametrize("block", [{}, {"order": "text, image"}, {"apart": True}], ids=str)
 def test_blocks_that_put_out_two_streams(block: dict[str, object]) -> None:
-    """The one that goes on from the first input is read, whatever their order, and the other one is named."""
+    """The one that goes on from the first input is read, whatever their order, and the other one is
+    named."""
     profile = ex.probe(Both(**block), (IMAGE, TEXT))
     (sentence,) = profile.coverage
     assert sentence == (
-        "In 3 of 3 layers the block puts out 2 streams: that of shape (2, 9, 16) was read, (2, 5, 16) not.")
+        "In 3 of 3 layers the block puts out 2 streams: that of shape (2, 9, 16) was read, (2, 5, 16) not."
+    )
     note = ex.diagnose(profile)[-1]
-    assert (note.severity, note.meaning, note.evidence) == ("good", "A part of the model was read.", sentence)
+    assert (note.severity, note.meaning, note.evidence) == (
+        "good",
+        "A part of the model was read.",
+        sentence,
+    )
     assert Profile.from_json(profile.to_json()).coverage == profile.coverage
 
 
@@ -84,19 +99,23 @@ def test_a_watch_says_so_too() -> None:
         model(IMAGE, TEXT).square().mean().backward()
         optimizer.step()
     assert watch.coverage() == (
-        "In 3 of 3 layers the block puts out 2 streams: that of shape (2, 9, 16) was read, (2, 5, 16) not.",)
+        "In 3 of 3 layers the block puts out 2 streams: that of shape (2, 9, 16) was read, (2, 5, 16) not.",
+    )
     assert watch.profile().coverage == watch.coverage()
     assert any("2 streams" in one.evidence for one in watch.diagnose())
 
 
 class Stages(nn.Module):
-    """Two stages of unlike width, as of a hierarchical image model; `skipped` names a layer that does not run."""
+    """Two stages of unlike width, as of a hierarchical image model; `skipped` names a layer that
+    does not run."""
 
     def __init__(self, skipped: int = -1) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.fine, self.coarse = nn.ModuleList(Branches() for _ in range(2)), nn.ModuleList(
-            Branches(width=2 * WIDTH) for _ in range(4))
+        self.fine, self.coarse = (
+            nn.ModuleList(Branches() for _ in range(2)),
+            nn.ModuleList(Branches(width=2 * WIDTH) for _ in range(4)),
+        )
         self.merge, self.skipped = nn.Linear(WIDTH, 2 * WIDTH), skipped
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,7 +130,9 @@ class Stages(nn.Module):
 def test_stages_of_which_one_is_read() -> None:
     model, x = Stages(), torch.randn(2, 6, WIDTH)
     profile = ex.probe(model, x)
-    assert profile.coverage == ("Read here: 4 blocks of coarse.*. Beside them, in others: 2 blocks of fine.*.",)
+    assert profile.coverage == (
+        "Read here: 4 blocks of coarse.*. Beside them, in others: 2 blocks of fine.*.",
+    )
     assert [other.layers for other in profile.others] == [("fine.0", "fine.1")]
     assert ex.diagnose(profile)[-1].evidence == profile.coverage[0]
     with ex.watch(model) as watch:
@@ -127,8 +148,9 @@ def test_blocks_that_did_not_run() -> None:
 
 
 def test_blocks_that_were_named_are_a_part_of_a_stack() -> None:
-    (sentence,) = ex.probe(nn.Sequential(*(Branches() for _ in range(4))), torch.randn(2, 6, WIDTH),
-                           blocks=["1", "2"]).coverage
+    (sentence,) = ex.probe(
+        nn.Sequential(*(Branches() for _ in range(4))), torch.randn(2, 6, WIDTH), blocks=["1", "2"]
+    ).coverage
     assert sentence == "Read: 2 blocks, as named, of the 4 of *."
 
 
@@ -137,7 +159,8 @@ def test_branches_of_which_some_are_read() -> None:
     for count in (1, 2):
         assert not ex.probe(nn.Sequential(*(Branches(count) for _ in range(3))), x).coverage
     assert ex.probe(nn.Sequential(*(Branches(3) for _ in range(3))), x).coverage == (
-        "In 3 of 3 layers 3 branches are added: 2 were read, the last of each kind, the others not.",)
+        "In 3 of 3 layers 3 branches are added: 2 were read, the last of each kind, the others not.",
+    )
 
 
 class Gated(nn.Module):
@@ -161,9 +184,16 @@ def test_both_mlps_of_a_branch_are_read() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(Gated() for _ in range(3)))
     profile = ex.probe(model, torch.randn(2, 6, WIDTH))
-    both = [[float(WIDTH * part[1].weight.detach().square().mean()) for part in block.parts] for block in model]
-    assert profile["weight_variance", "W_in"][0].tolist() == pytest.approx([sum(pair) / 2 for pair in both], rel=1e-5)
+    both = [
+        [float(WIDTH * part[1].weight.detach().square().mean()) for part in block.parts]
+        for block in model
+    ]
+    assert profile["weight_variance", "W_in"][0].tolist() == pytest.approx(
+        [sum(pair) / 2 for pair in both], rel=1e-5
+    )
 
 
 def test_a_model_that_is_read_as_a_whole_has_no_note() -> None:
-    assert not ex.probe(nn.Sequential(*(Branches() for _ in range(3))), torch.randn(2, 6, WIDTH)).coverage
+    assert not ex.probe(
+        nn.Sequential(*(Branches() for _ in range(3))), torch.randn(2, 6, WIDTH)
+    ).coverage

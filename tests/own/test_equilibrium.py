@@ -1,4 +1,5 @@
-"""The equilibrium of steps and weight decay, in layers that a norm follows, and the finding about it."""
+"""The equilibrium of steps and weight decay, in layers that a norm follows, and the finding about
+it."""
 
 from __future__ import annotations
 
@@ -31,10 +32,15 @@ class Block(nn.Module):
 
 
 @cache
-def trained(make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float], steps: int = 1500,
-            decay: Callable[[float], float] = lambda done: 1.0, loud: Callable[[float], float] = lambda done: 1.0
-            ) -> ex.Watch:
-    """Two blocks on targets that are drawn anew at each step; schedules by the share of the steps that is done.
+def trained(
+    make: Callable[[nn.Module], Optimizer],
+    rate: Callable[[float], float],
+    steps: int = 1500,
+    decay: Callable[[float], float] = lambda done: 1.0,
+    loud: Callable[[float], float] = lambda done: 1.0,
+) -> ex.Watch:
+    """Two blocks on targets that are drawn anew at each step; schedules by the share of the steps
+    that is done.
 
     Kept: several tests read one training.
     """
@@ -45,7 +51,10 @@ def trained(make: Callable[[nn.Module], Optimizer], rate: Callable[[float], floa
     with ex.watch(model, every=10, blocks=["0", "1"]) as watch:
         for step in range(steps):
             for group, (lr, weight_decay) in zip(optimizer.param_groups, held, strict=True):
-                group["lr"], group["weight_decay"] = lr * rate(step / steps), weight_decay * decay(step / steps)
+                group["lr"], group["weight_decay"] = (
+                    lr * rate(step / steps),
+                    weight_decay * decay(step / steps),
+                )
             x, y = torch.randn(2, 16, WIDTH)
             optimizer.zero_grad()
             (loud(step / steps) * (model(x) * y).mean(1).sum()).backward()
@@ -53,12 +62,20 @@ def trained(make: Callable[[nn.Module], Optimizer], rate: Callable[[float], floa
     return watch
 
 
-def sgd(lr: float = 1.0, weight_decay: float = 0.01, momentum: float = 0.0) -> Callable[[nn.Module], Optimizer]:
-    return lambda model: torch.optim.SGD(model.parameters(), lr=lr, weight_decay=weight_decay, momentum=momentum)
+def sgd(
+    lr: float = 1.0, weight_decay: float = 0.01, momentum: float = 0.0
+) -> Callable[[nn.Module], Optimizer]:
+    return lambda model: torch.optim.SGD(
+        model.parameters(), lr=lr, weight_decay=weight_decay, momentum=momentum
+    )
 
 
-def adamw(lr: float = 0.01, weight_decay: float = 1.0, beta: float = 0.9) -> Callable[[nn.Module], Optimizer]:
-    return lambda model: torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=weight_decay, betas=(beta, 0.99))
+def adamw(
+    lr: float = 0.01, weight_decay: float = 1.0, beta: float = 0.9
+) -> Callable[[nn.Module], Optimizer]:
+    return lambda model: torch.optim.AdamW(
+        model.parameters(), lr=lr, weight_decay=weight_decay, betas=(beta, 0.99)
+    )
 
 
 SGD, MOMENTUM, ADAMW = sgd(), sgd(0.1, momentum=0.9), adamw()
@@ -91,14 +108,21 @@ def late(watch: ex.Watch, statistic: str) -> float:
     return mean_square(series(watch, statistic)[len(watch.readings) // 2 :])
 
 
-@pytest.mark.parametrize(("make", "rest"), [
-    (SGD, math.sqrt(2 * 0.01)),
-    (MOMENTUM, math.sqrt(2 * 0.1 * 0.01 / 1.9)),
-    (ADAMW, math.sqrt(2 * 0.01 * 0.1 / 1.9)),
-    (adamw(beta=0.0), math.sqrt(2 * 0.01)),
-], ids=["sgd", "momentum", "adamw", "adamw without momentum"])
-def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Module], Optimizer], rest: float) -> None:
-    """Within 4 %: 1 to 2 % of scatter over 150 numbers, and as much as ‖W‖ varies about its fixed point."""
+@pytest.mark.parametrize(
+    ("make", "rest"),
+    [
+        (SGD, math.sqrt(2 * 0.01)),
+        (MOMENTUM, math.sqrt(2 * 0.1 * 0.01 / 1.9)),
+        (ADAMW, math.sqrt(2 * 0.01 * 0.1 / 1.9)),
+        (adamw(beta=0.0), math.sqrt(2 * 0.01)),
+    ],
+    ids=["sgd", "momentum", "adamw", "adamw without momentum"],
+)
+def test_a_step_turns_a_normalized_matrix_as_the_law_says(
+    make: Callable[[nn.Module], Optimizer], rest: float
+) -> None:
+    """Within 4 %: 1 to 2 % of scatter over 150 numbers, and as much as ‖W‖ varies about its fixed
+    point."""
     watch = trained(make, constant, 1000)
     assert late(watch, "equilibrium_update") == pytest.approx(rest, rel=1e-6)
     assert late(watch, "update_ratio") == pytest.approx(rest, rel=0.04)
@@ -110,16 +134,20 @@ def test_a_step_turns_a_normalized_matrix_as_the_law_says(make: Callable[[nn.Mod
 
 @pytest.mark.parametrize(("make", "lr", "momentum"), [(SGD, 1.0, 0.0), (MOMENTUM, 0.1, 0.9)])
 def test_the_gradient_of_sgd_is_to_the_matrix_as_the_law_says(
-        make: Callable[[nn.Module], Optimizer], lr: float, momentum: float) -> None:
+    make: Callable[[nn.Module], Optimizer], lr: float, momentum: float
+) -> None:
     watch = trained(make, constant, 1000)
     half = len(watch.readings) // 2
-    ratio = mean_square(series(watch, "parameter_gradient")[half:] / series(watch, "weight_norm")[half:])
+    ratio = mean_square(
+        series(watch, "parameter_gradient")[half:] / series(watch, "weight_norm")[half:]
+    )
     assert ratio == pytest.approx(math.sqrt(2 * 0.01 * (1 - momentum) / lr), rel=0.05)
 
 
 @pytest.mark.parametrize(("make", "rate"), [(SGD, falling), (ADAMW, cosine)], ids=["sgd", "adamw"])
 def test_a_gradient_that_grows_as_the_rate_decays_is_explained(
-        make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float]) -> None:
+    make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float]
+) -> None:
     watch = trained(make, rate)
     (told,) = (one for one in watch.diagnose() if MEANING in one.meaning)
     assert told.severity == "good"
@@ -141,18 +169,31 @@ def test_with_the_decay_multiplied_by_the_rate_too_it_stays_level() -> None:
     assert gradients_grow(corrected.readings) is None
 
 
-@pytest.mark.parametrize(("make", "rate"), [(SGD, falling), (ADAMW, constant)], ids=["sgd", "adamw"])
+@pytest.mark.parametrize(
+    ("make", "rate"), [(SGD, falling), (ADAMW, constant)], ids=["sgd", "adamw"]
+)
 def test_a_gradient_that_grows_for_another_reason_is_not(
-        make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float]) -> None:
+    make: Callable[[nn.Module], Optimizer], rate: Callable[[float], float]
+) -> None:
     watch = trained(make, rate, 1000, loud=lambda done: 5.0 if done > 0.8 else 1.0)
     gradient = series(watch, "parameter_gradient")
     assert mean_square(gradient[-3:]) > 1.5 * mean_square(gradient[20:30])
     assert gradients_grow(watch.readings) is None
 
 
-@pytest.mark.parametrize("make", [sgd(weight_decay=0.0), adamw(weight_decay=0.0),
-                                  lambda model: torch.optim.Adam(model.parameters(), 0.01, weight_decay=0.1)])
-def test_without_decay_apart_from_the_gradient_nothing_is_expected(make: Callable[[nn.Module], Optimizer]) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        sgd(weight_decay=0.0),
+        adamw(weight_decay=0.0),
+        lambda model: torch.optim.Adam(model.parameters(), 0.01, weight_decay=0.1),
+    ],
+)
+def test_without_decay_apart_from_the_gradient_nothing_is_expected(
+    make: Callable[[nn.Module], Optimizer],
+) -> None:
     watch = trained(make, falling, 300)
-    assert not any(key[0] == "equilibrium_update" for reading in watch.readings for key in reading.values)
+    assert not any(
+        key[0] == "equilibrium_update" for reading in watch.readings for key in reading.values
+    )
     assert gradients_grow(watch.readings) is None

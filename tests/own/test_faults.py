@@ -1,4 +1,5 @@
-"""What is wrong in itself: it is named first, with its place; nothing is told from zeros, constants and NaN."""
+"""What is wrong in itself: it is named first, with its place; nothing is told from zeros, constants
+and NaN."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Block(nn.Module):
         self.register_buffer("shift", torch.zeros(()))
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
         first = 0 if self.mistake in ("empty row", "empty row, written out") else 1
         hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(first)
         scores = (q @ k.mT / 4).masked_fill(hidden, -INF)
@@ -62,7 +65,9 @@ class GPT(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
         for name, weight in self.named_parameters():
             if weight.ndim > 1:
-                nn.init.normal_(weight, std=0.006 if name.endswith(("o.weight", "down.weight")) else 0.02)
+                nn.init.normal_(
+                    weight, std=0.006 if name.endswith(("o.weight", "down.weight")) else 0.02
+                )
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
 
@@ -86,8 +91,10 @@ def set_to(value: float, *names: str) -> Change:
 
 def one_entry(name: str, value: float) -> Change:
     """Sets one number of a parameter."""
+
     def change(model: GPT) -> None:
         model.get_parameter(name).data.view(-1)[5] = value
+
     return change
 
 
@@ -98,10 +105,12 @@ def in_layers(value: float, name: str) -> Change:
 
 def louder(factor: float) -> Change:
     """Multiplies both matrices of each MLP."""
+
     def change(model: GPT) -> None:
         for block in model.blocks:
             block.up.weight.data *= factor  # type: ignore[operator, union-attr]
             block.down.weight.data *= factor  # type: ignore[operator, union-attr]
+
     return change
 
 
@@ -136,26 +145,51 @@ def told(change: Change, batch: Any = BATCH) -> tuple[Findings, Profile]:
 
 ALONE: dict[str, tuple[Change, str]] = {
     "all parameters 0": (zero, "Every parameter is zero."),
-    "all matrices 0": (lambda model: zero(model, lambda _, weight: weight.ndim < 2), "Every matrix is zero."),
-    "the layers' 0": (lambda model: zero(model, lambda name, _: "blocks" not in name),
-                      "Every matrix of the layers is zero."),
-    "one layer's parameters 0": (lambda model: zero(model, lambda name, _: "blocks.2." not in name),
-                                 "All matrices of layer 3 (blocks.2) are zero."),
+    "all matrices 0": (
+        lambda model: zero(model, lambda _, weight: weight.ndim < 2),
+        "Every matrix is zero.",
+    ),
+    "the layers' 0": (
+        lambda model: zero(model, lambda name, _: "blocks" not in name),
+        "Every matrix of the layers is zero.",
+    ),
+    "one layer's parameters 0": (
+        lambda model: zero(model, lambda name, _: "blocks.2." not in name),
+        "All matrices of layer 3 (blocks.2) are zero.",
+    ),
     "W_Q 0": (set_to(0.0, "blocks.2.q.weight"), "W_Q of layer 3 (blocks.2) is zero."),
     "W_K 0": (set_to(0.0, "blocks.2.k.weight"), "W_K of layer 3 (blocks.2) is zero."),
-    "both 0": (set_to(0.0, "blocks.2.q.weight", "blocks.2.k.weight"), "W_Q and W_K of layer 3 (blocks.2) are zero."),
-    "a constant": (set_to(0.05, "blocks.2.up.weight"), "All entries of W_in in layer 3 (blocks.2) are 0.05."),
-    "gain 0": (set_to(0.0, "blocks.2.two.weight"), "Layer 3 (blocks.2): the norm before the MLP has gain 0."),
-    "gain 0, attention": (set_to(0.0, "blocks.2.one.weight", "blocks.2.one.bias"),
-                          "Layer 3 (blocks.2): the norm before attention has gain 0."),
-    "gain 0 everywhere": (in_layers(0.0, "two.weight"), "Layer 1 (blocks.0): the norm before the MLP has gain 0."),
-    "units 0": (set_to(-1e3, "blocks.2.up.bias"), "Every hidden unit of the MLP of layer 3 (blocks.2) is 0."),
+    "both 0": (
+        set_to(0.0, "blocks.2.q.weight", "blocks.2.k.weight"),
+        "W_Q and W_K of layer 3 (blocks.2) are zero.",
+    ),
+    "a constant": (
+        set_to(0.05, "blocks.2.up.weight"),
+        "All entries of W_in in layer 3 (blocks.2) are 0.05.",
+    ),
+    "gain 0": (
+        set_to(0.0, "blocks.2.two.weight"),
+        "Layer 3 (blocks.2): the norm before the MLP has gain 0.",
+    ),
+    "gain 0, attention": (
+        set_to(0.0, "blocks.2.one.weight", "blocks.2.one.bias"),
+        "Layer 3 (blocks.2): the norm before attention has gain 0.",
+    ),
+    "gain 0 everywhere": (
+        in_layers(0.0, "two.weight"),
+        "Layer 1 (blocks.0): the norm before the MLP has gain 0.",
+    ),
+    "units 0": (
+        set_to(-1e3, "blocks.2.up.bias"),
+        "Every hidden unit of the MLP of layer 3 (blocks.2) is 0.",
+    ),
 }
 
 
 @pytest.mark.parametrize(("change", "meaning"), ALONE.values(), ids=ALONE.keys())
 def test_it_is_all_that_is_told(change: Change, meaning: str) -> None:
-    """No other sentence is true of these models: the rest of them is as in the model without the fault."""
+    """No other sentence is true of these models: the rest of them is as in the model without the
+    fault."""
     found, profile = told(change)
     assert [one.meaning for one in found] == [meaning], found
     assert found[0].remedy
@@ -164,34 +198,95 @@ def test_it_is_all_that_is_told(change: Change, meaning: str) -> None:
 
 
 FIRST: dict[str, tuple[Change, str, str]] = {
-    "garbage gain": (garbage("blocks.3.one.weight"), "Layer 4 (blocks.3): the gains of the norm before attention",
-                     "Set these gains to 1"),
-    "garbage matrix": (garbage("blocks.3.up.weight"), "blocks.3.up.weight is of size ", "blocks.3.up.weight anew"),
+    "garbage gain": (
+        garbage("blocks.3.one.weight"),
+        "Layer 4 (blocks.3): the gains of the norm before attention",
+        "Set these gains to 1",
+    ),
+    "garbage matrix": (
+        garbage("blocks.3.up.weight"),
+        "blocks.3.up.weight is of size ",
+        "blocks.3.up.weight anew",
+    ),
     "garbage words": (garbage("words.weight"), "words.weight is of size ", "words.weight anew"),
-    "all NaN": (set_to(NAN, "blocks.2.up.weight"), "blocks.2.up.weight holds 16,384 values that are", "anew"),
-    "all inf": (set_to(INF, "blocks.2.up.weight"), "blocks.2.up.weight holds 16,384 values that are", "anew"),
-    "one inf": (one_entry("blocks.2.up.weight", INF), "blocks.2.up.weight holds a value that is not finite.", "anew"),
-    "one NaN, last": (one_entry("blocks.3.o.weight", NAN), "blocks.3.o.weight holds a value that is", "anew"),
-    "a bias": (one_entry("blocks.1.k.bias", NAN), "blocks.1.k.bias holds a value that is not finite.", "anew"),
-    "a gain": (one_entry("blocks.1.one.weight", -INF), "blocks.1.one.weight holds a value that", "anew"),
-    "a word": (one_entry("words.weight", NAN), "words.weight holds a value that is not finite.", "anew"),
-    "the readout": (one_entry("head.weight", INF), "head.weight holds a value that is not finite.", "anew"),
-    "the last gain": (one_entry("norm.weight", NAN), "norm.weight holds a value that is not finite.", "anew"),
-    "empty row": (mistaken("empty row", *range(N)), "Attention in layer 1 (blocks.0) has a row without a visible key.",
-                  "Let each query see a key"),
-    "empty row, one layer": (mistaken("empty row, written out", 3), "Attention in layer 4 (blocks.3) has a row",
-                             "Let each query see a key"),
-    "0 / 0": (mistaken("0 / 0", 3), "Layer 4 (blocks.3) divides by 0, in the MLP.", "Add a small number"),
-    "a buffer": (lambda model: model.blocks[2].shift.fill_(NAN),  # type: ignore[operator, union-attr]
-                 "Layer 3 (blocks.2) is given values that are not finite", ""),
-    "float16": (lambda model: (louder(2e3)(model), model.half()),
-                "Layer 1 (blocks.0) leaves the range of float16, in ", "Keep the stream in float32 or bfloat16"),
+    "all NaN": (
+        set_to(NAN, "blocks.2.up.weight"),
+        "blocks.2.up.weight holds 16,384 values that are",
+        "anew",
+    ),
+    "all inf": (
+        set_to(INF, "blocks.2.up.weight"),
+        "blocks.2.up.weight holds 16,384 values that are",
+        "anew",
+    ),
+    "one inf": (
+        one_entry("blocks.2.up.weight", INF),
+        "blocks.2.up.weight holds a value that is not finite.",
+        "anew",
+    ),
+    "one NaN, last": (
+        one_entry("blocks.3.o.weight", NAN),
+        "blocks.3.o.weight holds a value that is",
+        "anew",
+    ),
+    "a bias": (
+        one_entry("blocks.1.k.bias", NAN),
+        "blocks.1.k.bias holds a value that is not finite.",
+        "anew",
+    ),
+    "a gain": (
+        one_entry("blocks.1.one.weight", -INF),
+        "blocks.1.one.weight holds a value that",
+        "anew",
+    ),
+    "a word": (
+        one_entry("words.weight", NAN),
+        "words.weight holds a value that is not finite.",
+        "anew",
+    ),
+    "the readout": (
+        one_entry("head.weight", INF),
+        "head.weight holds a value that is not finite.",
+        "anew",
+    ),
+    "the last gain": (
+        one_entry("norm.weight", NAN),
+        "norm.weight holds a value that is not finite.",
+        "anew",
+    ),
+    "empty row": (
+        mistaken("empty row", *range(N)),
+        "Attention in layer 1 (blocks.0) has a row without a visible key.",
+        "Let each query see a key",
+    ),
+    "empty row, one layer": (
+        mistaken("empty row, written out", 3),
+        "Attention in layer 4 (blocks.3) has a row",
+        "Let each query see a key",
+    ),
+    "0 / 0": (
+        mistaken("0 / 0", 3),
+        "Layer 4 (blocks.3) divides by 0, in the MLP.",
+        "Add a small number",
+    ),
+    "a buffer": (
+        lambda model: model.blocks[2].shift.fill_(NAN),  # type: ignore[operator, union-attr]
+        "Layer 3 (blocks.2) is given values that are not finite",
+        "",
+    ),
+    "float16": (
+        lambda model: (louder(2e3)(model), model.half()),
+        "Layer 1 (blocks.0) leaves the range of float16, in ",
+        "Keep the stream in float32 or bfloat16",
+    ),
     "float32": (louder(1e12), "blocks.0.up.weight is of size ", "anew"),
 }
 
 
 @pytest.mark.parametrize(("change", "meaning", "remedy"), FIRST.values(), ids=FIRST.keys())
-def test_the_cause_comes_first_and_has_the_remedy(change: Change, meaning: str, remedy: str) -> None:
+def test_the_cause_comes_first_and_has_the_remedy(
+    change: Change, meaning: str, remedy: str
+) -> None:
     found, profile = told(change)
     assert found[0].severity == "bad"
     assert found[0].meaning.startswith(meaning), found
@@ -209,20 +304,26 @@ def test_the_cause_comes_first_and_has_the_remedy(change: Change, meaning: str, 
 def test_the_first_value_that_is_not_finite_may_be_outside_the_layers() -> None:
     found, _ = told(lambda model: None, BATCH | {"labels": torch.full_like(LABELS, -100)})
     assert [(one.meaning, one.remedy) for one in found] == [
-        ("After the layers the operation nll_loss_forward gives no number.", "")]
-    found, _ = told(lambda model: (model.words.weight.data.zero_(), model.places.weight.data.zero_()))
+        ("After the layers the operation nll_loss_forward gives no number.", "")
+    ]
+    found, _ = told(
+        lambda model: (model.words.weight.data.zero_(), model.places.weight.data.zero_())
+    )
     assert found[0].meaning == "The input of layer 1 is 0 for every token."
     assert not any("finite" in one.meaning or "learns" in one.meaning for one in found)
     blocks = nn.Sequential(*GPT().blocks)
     x = torch.randn(2, TOKENS, WIDTH)
     x[0, 1, 2] = NAN
     first = diagnose(ex.probe(blocks, x))[0]
-    assert (first.meaning, first.remedy) == ("The batch holds values that are not finite.",
-                                             "Take these values out of the batch")
+    assert (first.meaning, first.remedy) == (
+        "The batch holds values that are not finite.",
+        "Take these values out of the batch",
+    )
 
 
 def test_a_branch_that_is_added_to_itself_is_named() -> None:
-    """BitNet's x = x + x, where x is the branch: the norms are there, and no further one would help."""
+    """BitNet's x = x + x, where x is the branch: the norms are there, and no further one would
+    help."""
     found, _ = told(mistaken("doubled", *range(N)))
     assert found[0].meaning == "All layers add the attention output to itself, not to the stream."
     assert found[0].remedy == "Add the branch to its input"
@@ -245,7 +346,9 @@ def test_the_remedy_of_a_gain_fixes_it() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.02], ids=["zeros", "constants"])
 def test_matrices_that_are_equal_without_having_been_drawn_are_not_tied(value: float) -> None:
-    _, profile = told(lambda model: (in_layers(value, "q.weight")(model), in_layers(value, "k.weight")(model)))
+    _, profile = told(
+        lambda model: (in_layers(value, "q.weight")(model), in_layers(value, "k.weight")(model))
+    )
     assert not any("one matrix" in words for _, _, words in profile.differences)
     assert not any("one matrix" in remark for remark in profile.remarks)
 
@@ -255,6 +358,7 @@ def test_one_parameter_for_queries_and_keys_is_tied_whatever_it_holds() -> None:
         for block in model.blocks:
             block.k = block.q
             block.q.weight.data.fill_(0.02)
+
     _, profile = told(share)
     assert any("one matrix" in words for _, _, words in profile.differences)
 
@@ -272,8 +376,11 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("function", [F.gelu, F.silu, torch.tanh])
-def test_a_function_is_read_where_its_argument_shows_it(function: Callable[[Tensor], Tensor]) -> None:
-    """Next to 0 all of them are straight lines: one such layer among others is not said to have another function."""
+def test_a_function_is_read_where_its_argument_shows_it(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    """Next to 0 all of them are straight lines: one such layer among others is not said to have
+    another function."""
     torch.manual_seed(0)
     sizes = [1.0, 1.0, 1e-9, 1.0, 0.01, 1.0]
     model = nn.Sequential(*(Scaled(function, size) for size in sizes))
@@ -283,9 +390,18 @@ def test_a_function_is_read_where_its_argument_shows_it(function: Callable[[Tens
 def test_rotary_positions_are_not_told_from_zeros() -> None:
     import transformers
 
-    config = transformers.LlamaConfig(num_hidden_layers=4, hidden_size=32, intermediate_size=64, num_attention_heads=4,
-                                      vocab_size=WORDS, max_position_embeddings=TOKENS, attn_implementation="eager",
-                                      pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    config = transformers.LlamaConfig(
+        num_hidden_layers=4,
+        hidden_size=32,
+        intermediate_size=64,
+        num_attention_heads=4,
+        vocab_size=WORDS,
+        max_position_embeddings=TOKENS,
+        attn_implementation="eager",
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     for names in (("q_proj",), ("k_proj",), ("q_proj", "k_proj")):
         torch.manual_seed(0)
         model = transformers.LlamaModel(config)
@@ -298,7 +414,11 @@ def test_gains_that_start_at_0_after_branches_are_a_design() -> None:
     class After(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.up, self.down, self.norm = nn.Linear(WIDTH, 128), nn.Linear(128, WIDTH), nn.LayerNorm(WIDTH)
+            self.up, self.down, self.norm = (
+                nn.Linear(WIDTH, 128),
+                nn.Linear(128, WIDTH),
+                nn.LayerNorm(WIDTH),
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             return x + self.norm(self.down(F.gelu(self.up(x))))  # type: ignore[no-any-return]
@@ -311,4 +431,6 @@ def test_gains_that_start_at_0_after_branches_are_a_design() -> None:
     one[2].norm.weight.data.zero_()
     x = torch.randn(2, TOKENS, WIDTH)
     assert not any("gain 0" in found.meaning for found in diagnose(ex.probe(model, x)))
-    assert diagnose(ex.probe(one, x))[0].meaning == "Layer 3 (2): the norm after the MLP has gain 0."
+    assert (
+        diagnose(ex.probe(one, x))[0].meaning == "Layer 3 (2): the norm after the MLP has gain 0."
+    )

@@ -1,4 +1,5 @@
-"""Stacks in which only some layers attend: their attention's statistics are kept, and the others have a gap."""
+"""Stacks in which only some layers attend: their attention's statistics are kept, and the others
+have a gap."""
 
 from __future__ import annotations
 
@@ -13,8 +14,14 @@ import explorer as ex
 from explorer import Profile, diagnose
 
 WIDTH, HEADS, TOKENS, N = 32, 4, 12, 8
-STATISTICS = ("logit_std", "attention_entropy", "attention_entropy_normalized", "attention_max",
-              "attention_entropy_by_position", "attention_received")
+STATISTICS = (
+    "logit_std",
+    "attention_entropy",
+    "attention_entropy_normalized",
+    "attention_max",
+    "attention_entropy_by_position",
+    "attention_received",
+)
 
 
 class Block(nn.Module):
@@ -30,7 +37,9 @@ class Block(nn.Module):
     def mix(self, x: Tensor) -> Tensor:
         if not self.attends:
             return self.o(self.v(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None])  # type: ignore[no-any-return]
-        q, k, v = (part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
         return self.o(((q @ k.mT / 8**0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,7 +91,9 @@ def test_gaps_are_drawn_as_such() -> None:
     profile = read((4,))
     assert "nan" not in profile._repr_html_()
     for statistic in STATISTICS:
-        figure = profile.plot(statistic, layer=5 if statistic.endswith(("position", "received")) else 0)
+        figure = profile.plot(
+            statistic, layer=5 if statistic.endswith(("position", "received")) else 0
+        )
         words = figure.to_json()
         assert "not finite" not in words, statistic
         assert "has no such statistic" not in words, statistic
@@ -91,7 +102,9 @@ def test_gaps_are_drawn_as_such() -> None:
 
 def test_attention_that_is_one_hot_is_found_in_the_one_layer_that_attends() -> None:
     sharp = diagnose(read((4,), 200.0))
-    assert any("close to one-hot" in one.meaning and "layer 5 (layers.4)" in one.evidence for one in sharp)
+    assert any(
+        "close to one-hot" in one.meaning and "layer 5 (layers.4)" in one.evidence for one in sharp
+    )
     mild = diagnose(read((4,)))
     assert not any("one-hot" in one.meaning for one in mild)
     assert any(number.name.startswith("Least attention entropy") for number in mild[0].numbers)

@@ -1,4 +1,5 @@
-"""Which layers are of one kind: a design that mixes layers on purpose has no odd ones, a mistake in it is named."""
+"""Which layers are of one kind: a design that mixes layers on purpose has no odd ones, a mistake in
+it is named."""
 
 from __future__ import annotations
 
@@ -18,8 +19,15 @@ D, TOKENS = 64, 16
 class Block(nn.Module):
     """Rotary or bare attention, causal with a window or without, and one MLP or experts."""
 
-    def __init__(self, *, window: int = TOKENS, rotary: bool = True, experts: bool = False, state: bool = False,
-                 epsilon: float = 1e-5) -> None:
+    def __init__(
+        self,
+        *,
+        window: int = TOKENS,
+        rotary: bool = True,
+        experts: bool = False,
+        state: bool = False,
+        epsilon: float = 1e-5,
+    ) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(D), nn.LayerNorm(D, eps=epsilon)
         self.qkv, self.out = nn.Linear(D, 3 * D), nn.Linear(D, D)
@@ -59,18 +67,38 @@ class Block(nn.Module):
 def turned(x: Tensor) -> Tensor:
     angles = torch.outer(torch.arange(TOKENS), 1e4 ** (-torch.arange(8) / 8))
     first, second = x.chunk(2, -1)
-    return torch.cat([first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1)
+    return torch.cat(
+        [
+            first * angles.cos() - second * angles.sin(),
+            second * angles.cos() + first * angles.sin(),
+        ],
+        -1,
+    )
 
 
 DESIGNS: dict[str, tuple[Callable[[int], dict[str, Any]], str, int]] = {
-    "no positions in every fourth layer": (lambda layer: {"rotary": layer % 4 != 0}, "attention, no positions", 8),
-    "a window in all layers but every fourth": (lambda layer: {"window": 4 if layer % 4 else TOKENS},
-                                                "attention, a window", 6),
+    "no positions in every fourth layer": (
+        lambda layer: {"rotary": layer % 4 != 0},
+        "attention, no positions",
+        8,
+    ),
+    "a window in all layers but every fourth": (
+        lambda layer: {"window": 4 if layer % 4 else TOKENS},
+        "attention, a window",
+        6,
+    ),
     "no window where there are no positions": (
-        lambda layer: {"window": 4 if layer % 4 else TOKENS, "rotary": layer % 4 != 0}, "attention, a window", 6),
+        lambda layer: {"window": 4 if layer % 4 else TOKENS, "rotary": layer % 4 != 0},
+        "attention, a window",
+        6,
+    ),
     "a dense first layer": (lambda layer: {"experts": layer > 1}, "attention, experts", 6),
     "attention in every fourth layer": (lambda layer: {"state": layer % 4 != 0}, "no attention", 6),
-    "attention where it happens to be": (lambda layer: {"state": layer not in (3, 5)}, "no attention", 8),
+    "attention where it happens to be": (
+        lambda layer: {"state": layer not in (3, 5)},
+        "no attention",
+        8,
+    ),
 }
 """What a layer from 1 is, the name of a kind, and how many layers there are."""
 
@@ -90,7 +118,9 @@ def test_layers_that_are_mixed_on_purpose_are_no_mistakes(design: str) -> None:
     assert DESIGNS[design][1] in profile.kinds
     assert len(set(profile.kinds)) == 2
     findings = diagnose(profile)
-    assert not any("sibling" in finding.meaning + finding.evidence + finding.remedy for finding in findings)
+    assert not any(
+        "sibling" in finding.meaning + finding.evidence + finding.remedy for finding in findings
+    )
     assert any("of 2 kinds" in finding.meaning for finding in findings)
     assert Profile.from_json(profile.to_json()).kinds == profile.kinds
 
@@ -119,10 +149,16 @@ def unplaced(block: Block) -> None:
     block.rotary = False
 
 
-@pytest.mark.parametrize("design", ["a window in all layers but every fourth", "a dense first layer"])
-def test_no_design_sees_later_tokens_in_one_layer_or_drops_positions_at_no_distance(design: str) -> None:
-    said = [(layer, words.partition(", where")[0]) for layer, _, words in seen(
-        design, 8, (2, unmasked), (3, unplaced)).differences]
+@pytest.mark.parametrize(
+    "design", ["a window in all layers but every fourth", "a dense first layer"]
+)
+def test_no_design_sees_later_tokens_in_one_layer_or_drops_positions_at_no_distance(
+    design: str,
+) -> None:
+    said = [
+        (layer, words.partition(", where")[0])
+        for layer, _, words in seen(design, 8, (2, unmasked), (3, unplaced)).differences
+    ]
     assert (2, "has a mask of the kind none") in said
     assert (3, "has positions of the kind none") in said
 
@@ -146,11 +182,24 @@ def test_a_first_layer_that_reads_a_norms_output_needs_no_norm() -> None:
     assert [difference[:2] for difference in probe(blocks, x).differences] == [(1, "attn_out")]
 
 
-@pytest.mark.parametrize(("at", "count", "expected"), [
-    ([3], 6, True), ([3, 7], 8, True), ([3, 7, 11], 12, True), ([0, 4], 8, True), ([1, 4, 7], 9, True),
-    ([2], 12, False), ([3], 12, False), ([10], 12, False), ([0], 6, False), ([3, 5], 12, False), ([4, 5], 6, False),
-    ([3, 7], 16, False), ([1, 5], 8, False),
-])
+@pytest.mark.parametrize(
+    ("at", "count", "expected"),
+    [
+        ([3], 6, True),
+        ([3, 7], 8, True),
+        ([3, 7, 11], 12, True),
+        ([0, 4], 8, True),
+        ([1, 4, 7], 9, True),
+        ([2], 12, False),
+        ([3], 12, False),
+        ([10], 12, False),
+        ([0], 6, False),
+        ([3, 5], 12, False),
+        ([4, 5], 6, False),
+        ([3, 7], 16, False),
+        ([1, 5], 8, False),
+    ],
+)
 def test_layers_at_one_distance_from_end_to_end(at: list[int], count: int, expected: bool) -> None:
     assert periodic(at, count) == expected
 
@@ -160,7 +209,12 @@ class Pooling(nn.Module):
 
     def __init__(self, pools: bool) -> None:
         super().__init__()
-        self.pools, self.norm, self.up, self.down = pools, nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, D)
+        self.pools, self.norm, self.up, self.down = (
+            pools,
+            nn.LayerNorm(D),
+            nn.Linear(D, D),
+            nn.Linear(D, D),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.unflatten(1, (-1, 2)).mean(2) if self.pools else x

@@ -1,4 +1,5 @@
-"""Which parameters learn, and why others do not: in a probe's passes, and in the first steps of a training."""
+"""Which parameters learn, and why others do not: in a probe's passes, and in the first steps of a
+training."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ class Adapter(nn.Module):
 
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()
-        self.base, self.lora_A, self.lora_B = base, nn.Linear(WIDTH, 2, bias=False), nn.Linear(2, WIDTH, bias=False)
+        self.base, self.lora_A, self.lora_B = (
+            base,
+            nn.Linear(WIDTH, 2, bias=False),
+            nn.Linear(2, WIDTH, bias=False),
+        )
         nn.init.zeros_(self.lora_B.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -33,14 +38,17 @@ class Adapter(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: attention and an MLP, before which, or after which, norms stand; `gate` multiplies both branches."""
+    """One layer: attention and an MLP, before which, or after which, norms stand; `gate` multiplies
+    both branches."""
 
     def __init__(self, post: bool = False, gate: float | None = None, vector: bool = False) -> None:
         super().__init__()
         self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
         self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.gate = None if gate is None else nn.Parameter(torch.full((WIDTH if vector else 1,), gate))
+        self.gate = (
+            None if gate is None else nn.Parameter(torch.full((WIDTH if vector else 1,), gate))
+        )
         self.post, self.cut = post, False
 
     def branch(self, x: Tensor, norm: nn.Module, run: Callable[[Tensor], Tensor]) -> Tensor:
@@ -49,7 +57,9 @@ class Block(nn.Module):
         return added if self.gate is None else self.gate * added
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -73,7 +83,11 @@ class Model(nn.Module):
         x = self.embedding(ids)
         for layer, block in enumerate(self.blocks):
             x = x.detach() if layer == self.detached else x
-            x = block(x) if self.reentrant is None else checkpoint(block, x, use_reentrant=self.reentrant)
+            x = (
+                block(x)
+                if self.reentrant is None
+                else checkpoint(block, x, use_reentrant=self.reentrant)
+            )
         return self.head(self.norm(x))  # type: ignore[no-any-return]
 
 
@@ -88,7 +102,9 @@ def probed(model: nn.Module) -> tuple[Profile, Findings]:
 
 def watching(model: nn.Module, steps: int = 3, parameters: Sequence[Any] | None = None) -> ex.Watch:
     """So many steps of SGD, of which the first is read."""
-    optimizer = torch.optim.SGD(list(model.parameters()) if parameters is None else list(parameters), lr=0.1)
+    optimizer = torch.optim.SGD(
+        list(model.parameters()) if parameters is None else list(parameters), lr=0.1
+    )
     with ex.watch(model) as watch:
         for _ in range(steps):
             optimizer.zero_grad()
@@ -151,9 +167,14 @@ def test_what_starts_at_zero_by_design_is_judged_over_several_steps(name: str) -
     """Every parameter gets its gradient at the very step that the probe says."""
     build, first = SOUND[name]
     profile, findings = probed(build())
-    assert all(one.severity == "good" for one in findings if "known design" not in one.meaning), words(findings)
+    assert all(one.severity == "good" for one in findings if "known design" not in one.meaning), (
+        words(findings)
+    )
     assert not profile.learning.of("zeros", "never", "waiting", "unreached")
-    assert any(one.meaning.startswith(f"The first step moves {first}") for one in findings) or not first
+    assert (
+        any(one.meaning.startswith(f"The first step moves {first}") for one in findings)
+        or not first
+    )
     watch = watching(build(), steps=5)
     assert all(one.severity != "bad" for one in watch.diagnose())
     if name != "LayerScale of 1e-6":
@@ -164,7 +185,16 @@ def test_a_readout_of_zeros_over_gates_of_zeros_takes_three_steps() -> None:
     parts = ex.probe(zero_head(Model(gate=0.0)), IDS, loss).learning
     assert {part.name for part in parts.of("first")} == {"head"}
     assert {part.name for part in parts.of("second")} == {"embedding", "norm", "gate"}
-    assert {part.name for part in parts.of("later")} == {"q", "k", "v", "o", "up", "down", "norm_1", "norm_2"}
+    assert {part.name for part in parts.of("later")} == {
+        "q",
+        "k",
+        "v",
+        "o",
+        "up",
+        "down",
+        "norm_1",
+        "norm_2",
+    }
 
 
 def everything(model: nn.Module) -> list[Tensor]:
@@ -217,14 +247,20 @@ def test_an_ordinary_model_takes_one_pass() -> None:
 
 def test_parameters_that_no_optimizer_holds() -> None:
     model = Model()
-    some = [one for name, one in model.named_parameters() if not name.startswith(("blocks.1", "blocks.2", "embedding"))]
+    some = [
+        one
+        for name, one in model.named_parameters()
+        if not name.startswith(("blocks.1", "blocks.2", "embedding"))
+    ]
     first = watched(model, parameters=some)[0]
     assert first.severity == "bad"
     assert first.meaning == "No optimizer holds embedding; all of layers 2 to 3."
     assert "in 2 steps" in first.evidence
     assert "add_param_group" in first.code
     head = Model()
-    (only,) = watched(head, parameters=[one for one in head.parameters() if one is not head.head.bias])[:1]
+    (only,) = watched(
+        head, parameters=[one for one in head.parameters() if one is not head.head.bias]
+    )[:1]
     assert (only.severity, only.meaning) == ("warning", "No optimizer holds head.bias.")
 
 
@@ -233,18 +269,25 @@ def test_steps_that_change_nothing(kind: str) -> None:
     model = Model() if kind == "rate" else Model().to(torch.bfloat16)
     rest = [one for name, one in model.named_parameters() if not name.startswith("blocks.3")]
     rate = 0.0 if kind == "rate" else 1e-12
-    watch = watching(model, parameters=[{"params": rest}, {"params": list(model.blocks[3].parameters()), "lr": rate}])
+    watch = watching(
+        model,
+        parameters=[{"params": rest}, {"params": list(model.blocks[3].parameters()), "lr": rate}],
+    )
     first = watch.diagnose()[0]
     assert first.severity == "bad"
     if kind == "rate":
         assert first.meaning == "The learning rate of all of layer 4 (blocks.3) is 0."
     else:
         assert first.meaning == "Steps do not change 6 of the 69 parameters."
-        assert "q.weight, k.weight, v.weight, o.weight, up.weight and down.weight in layer 4" in first.evidence
+        assert (
+            "q.weight, k.weight, v.weight, o.weight, up.weight and down.weight in layer 4"
+            in first.evidence
+        )
 
 
 def test_a_rate_that_begins_at_zero_is_no_fault() -> None:
-    """Warm-up from 0: the first step moves nothing, and gates of 0 have no gradient behind them for one step more."""
+    """Warm-up from 0: the first step moves nothing, and gates of 0 have no gradient behind them for
+    one step more."""
     model = Model(gate=0.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 4))
@@ -260,7 +303,8 @@ def test_a_rate_that_begins_at_zero_is_no_fault() -> None:
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
 def test_a_reentrant_checkpoint_behind_frozen_embeddings() -> None:
-    """Told by a probe, which goes around the checkpoint, and by a watch; without it, or not reentrant, all is well."""
+    """Told by a probe, which goes around the checkpoint, and by a watch; without it, or not
+    reentrant, all is well."""
     model = Model(reentrant=True)
     model.embedding.requires_grad_(False)
     profile, findings = probed(model)
@@ -300,7 +344,9 @@ def test_a_reentrant_checkpoint_of_numbers_that_no_parameter_made() -> None:
 
     first = ex.diagnose(ex.probe(Numbers(), torch.randn(2, TOKENS, WIDTH)))[0]
     assert (first.severity, first.meaning) == (
-        "bad", "A reentrant checkpoint gives all of layer 1 (blocks.0) no gradient.")
+        "bad",
+        "A reentrant checkpoint gives all of layer 1 (blocks.0) no gradient.",
+    )
 
 
 def test_adapters_whose_factors_are_both_zero() -> None:
@@ -314,10 +360,14 @@ def test_adapters_whose_factors_are_both_zero() -> None:
     beside = adapted(Model(), zeros=True, frozen=False)
     first = probed(beside)[1][0]
     assert (first.severity, first.meaning) == (
-        "bad", "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.")
+        "bad",
+        "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.",
+    )
     first = watched(beside)[0]
     assert (first.severity, first.meaning) == (
-        "bad", "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.")
+        "bad",
+        "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.",
+    )
 
 
 def test_frozen_parameters_are_a_note_and_what_trains_is_said() -> None:
@@ -350,7 +400,10 @@ def test_a_branch_that_is_detached_in_all_layers() -> None:
         block.cut = True
     assert probed(model)[1][0].severity == "bad"
     first = watched(model)[0]
-    assert (first.severity, first.meaning) == ("bad", f"No path leads from the loss to all of layers 1 to {LAYERS}.")
+    assert (first.severity, first.meaning) == (
+        "bad",
+        f"No path leads from the loss to all of layers 1 to {LAYERS}.",
+    )
 
 
 def test_modules_that_are_not_used() -> None:
@@ -362,10 +415,15 @@ def test_modules_that_are_not_used() -> None:
                 block.spare = nn.Linear(WIDTH, WIDTH)
 
     first = probed(Spare())[1][0]
-    assert (first.severity, first.meaning) == ("warning", "No operation reads pooler; spare in layers 1 to 4.")
+    assert (first.severity, first.meaning) == (
+        "warning",
+        "No operation reads pooler; spare in layers 1 to 4.",
+    )
     first = watched(Spare())[0]
     assert (first.severity, first.meaning) == (
-        "warning", "No call runs pooler; spare in layers 1 to 4.")
+        "warning",
+        "No call runs pooler; spare in layers 1 to 4.",
+    )
     note = ex.diagnose(ex.probe(Spare(), IDS))
     assert any("another loss may reach them" in one.evidence for one in note)
 
@@ -376,13 +434,17 @@ class Experts(nn.Module):
     def __init__(self, chosen: int) -> None:
         super().__init__()
         self.norm, self.chosen = nn.LayerNorm(WIDTH), chosen
-        experts = (nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, WIDTH)) for _ in range(6))
+        experts = (
+            nn.Sequential(nn.Linear(WIDTH, 8), nn.GELU(), nn.Linear(8, WIDTH)) for _ in range(6)
+        )
         self.experts = nn.ModuleList(experts)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x)
         parts = y.chunk(2, 1)
-        return x + torch.cat([self.experts[self.chosen](parts[0]), self.experts[self.chosen + 1](parts[1])], 1)
+        return x + torch.cat(
+            [self.experts[self.chosen](parts[0]), self.experts[self.chosen + 1](parts[1])], 1
+        )
 
 
 def test_experts_without_a_token_are_not_blamed() -> None:
@@ -390,19 +452,24 @@ def test_experts_without_a_token_are_not_blamed() -> None:
     model = nn.Sequential(*(Experts(chosen) for chosen in (0, 2, 4, 1)))
     profile = ex.probe(model, torch.randn(2, TOKENS, WIDTH))
     assert {part.state for part in profile.learning.parts} == {"first", "idle"}
-    assert all(one.severity == "good" for one in ex.diagnose(profile) if "known design" not in one.meaning)
+    assert all(
+        one.severity == "good" for one in ex.diagnose(profile) if "known design" not in one.meaning
+    )
 
 
 def test_a_profile_without_gradients_is_not_called_healthy_of_them() -> None:
     profile, _ = probed(Model())
-    values = {key: value for key, value in profile.values.items() if key[0] != "activation_gradient"}
+    values = {
+        key: value for key, value in profile.values.items() if key[0] != "activation_gradient"
+    }
     first = ex.diagnose(Profile("measured", values, model="GPT", layers=profile.layers))[0]
     assert first.meaning.startswith("Healthy signal: grows")
     assert first.meaning.endswith("; the gradient is not known.")
 
 
 class Choosing(Block):
-    """A layer whose attention is to the keys that another matrix chooses, which gets no gradient by that."""
+    """A layer whose attention is to the keys that another matrix chooses, which gets no gradient by
+    that."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -411,7 +478,9 @@ class Choosing(Block):
     def attend(self, x: Tensor) -> Tensor:
         chosen = self.indexer(x).squeeze(-1).topk(TOKENS // 2).indices  # [sequence, key]
         mask = torch.zeros(x.shape[:2], dtype=torch.bool).scatter(1, chosen, True)[:, None, None]
-        q, k, v = (part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (
+            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -426,7 +495,8 @@ def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:
 
 
 class Scored(Block):
-    """A layer whose tokens are summed by scores, over which the softmax is taken along the axis of a single one."""
+    """A layer whose tokens are summed by scores, over which the softmax is taken along the axis of
+    a single one."""
 
     def __init__(self, queries: bool) -> None:
         super().__init__()
@@ -439,8 +509,11 @@ class Scored(Block):
 
 
 @pytest.mark.parametrize(("queries", "severity"), [(False, "warning"), (True, "bad")])
-def test_a_column_whose_gradient_stays_zero_is_less_than_a_matrix(queries: bool, severity: str) -> None:
-    """SwiftFormer's additive attention has such a column alone; with queries before it, they do not learn either."""
+def test_a_column_whose_gradient_stays_zero_is_less_than_a_matrix(
+    queries: bool, severity: str
+) -> None:
+    """SwiftFormer's additive attention has such a column alone; with queries before it, they do not
+    learn either."""
     model = Model()
     model.blocks = nn.ModuleList(Scored(queries) for _ in range(LAYERS))
     if not queries:
@@ -453,7 +526,9 @@ def test_a_column_whose_gradient_stays_zero_is_less_than_a_matrix(queries: bool,
 
 
 @pytest.mark.parametrize("said", [lambda model: probed(model)[1], watched])
-def test_a_parameter_without_numbers_is_not_said_to_stay_zero(said: Callable[[nn.Module], Findings]) -> None:
+def test_a_parameter_without_numbers_is_not_said_to_stay_zero(
+    said: Callable[[nn.Module], Findings],
+) -> None:
     model = Model()
     for part in (model, model.blocks[2]):
         part.projection = nn.Parameter(torch.empty(0, WIDTH))

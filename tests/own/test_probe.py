@@ -29,7 +29,9 @@ class Block(nn.Module):
 
     def attend(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
-        return self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return self.proj(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.in_place:
@@ -57,7 +59,11 @@ class Model(nn.Module):
         self.calls += 1
         x = self.embed(ids) if shift is None else self.embed(ids) + shift
         for block in self.blocks:
-            x = block(x) if self.reentrant is None else checkpoint(block, x, use_reentrant=self.reentrant)
+            x = (
+                block(x)
+                if self.reentrant is None
+                else checkpoint(block, x, use_reentrant=self.reentrant)
+            )
         return self.head(x)
 
 
@@ -75,14 +81,25 @@ def state(model: nn.Module) -> dict[str, Any]:
     return {
         **{name: one.clone() for name, one in model.state_dict().items()},
         "grad": [None if one.grad is None else one.grad.clone() for one in model.parameters()],
-        "wish": [one.requires_grad for one in model.parameters()], "mode": [one.training for one in model.modules()],
-        "hooks": [(len(one._forward_hooks), len(one._forward_pre_hooks), len(one._backward_hooks))
-                  for one in model.modules()],
+        "wish": [one.requires_grad for one in model.parameters()],
+        "mode": [one.training for one in model.modules()],
+        "hooks": [
+            (len(one._forward_hooks), len(one._forward_pre_hooks), len(one._backward_hooks))
+            for one in model.modules()
+        ],
         "tensor hooks": [len(one._backward_hooks or ()) for one in model.parameters()],
-        "random": (torch.random.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()),  # noqa: NPY002
-        "torch": (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled(), torch.is_autocast_cache_enabled(),
-                  torch.utils.checkpoint.CheckpointFunction.apply,
-                  torch.utils.checkpoint._checkpoint_without_reentrant_generator),
+        "random": (
+            torch.random.get_rng_state(),
+            random.getstate(),
+            np.random.get_state()[1].tolist(),  # noqa: NPY002
+        ),
+        "torch": (
+            torch.is_grad_enabled(),
+            torch.backends.mha.get_fastpath_enabled(),
+            torch.is_autocast_cache_enabled(),
+            torch.utils.checkpoint.CheckpointFunction.apply,
+            torch.utils.checkpoint._checkpoint_without_reentrant_generator,
+        ),
     }
 
 
@@ -96,7 +113,8 @@ def equal(first: Any, second: Any) -> bool:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_probe_leaves_no_trace(fails: bool) -> None:
-    """Dropout, a buffer that changes, a frozen parameter, gradients of an earlier step, a hook of the model's own."""
+    """Dropout, a buffer that changes, a frozen parameter, gradients of an earlier step, a hook of
+    the model's own."""
     model = Model(dropout=0.3).train()
     model(IDS).sum().backward()
     model.blocks[1].qkv.weight.requires_grad_(False)
@@ -133,9 +151,12 @@ def test_the_pass_is_the_models_own() -> None:
     assert losses == [float(model(IDS).detach().square().mean())]
 
 
-@pytest.mark.parametrize("options", [{"in_place": True}, {"reentrant": True}, {"reentrant": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"in_place": True}, {"reentrant": True}, {"reentrant": False}], ids=str
+)
 def test_how_it_is_computed_does_not_matter(options: dict[str, Any]) -> None:
-    """Sums in place, and checkpoints of both kinds: the same numbers at every site, nothing counted twice."""
+    """Sums in place, and checkpoints of both kinds: the same numbers at every site, nothing counted
+    twice."""
     same(probe(Model(), IDS), probe(Model(**options), IDS))
 
 
@@ -162,7 +183,9 @@ def test_other_types(dtype: torch.dtype) -> None:
     """Within their rounding, of which gradients gather some."""
     exact, rounded = probe(Model(), IDS), probe(Model().to(dtype), IDS)
     assert rounded.dtype == str(dtype).removeprefix("torch.")
-    same(exact, rounded, rtol={torch.float16: 0.02, torch.bfloat16: 0.15, torch.float64: 1e-4}[dtype])
+    same(
+        exact, rounded, rtol={torch.float16: 0.02, torch.bfloat16: 0.15, torch.float64: 1e-4}[dtype]
+    )
 
 
 def test_autocast_finds_matrices_that_layers_share() -> None:
@@ -182,7 +205,13 @@ def test_autocast_finds_matrices_that_layers_share() -> None:
 def test_batches_of_every_kind() -> None:
     plain = probe(Model(), IDS)
     shift = torch.zeros(2, 5, WIDTH)
-    for batch in ((IDS,), [IDS, shift], {"ids": IDS}, {"ids": IDS, "shift": shift}, lambda model: model(IDS)):
+    for batch in (
+        (IDS,),
+        [IDS, shift],
+        {"ids": IDS},
+        {"ids": IDS, "shift": shift},
+        lambda model: model(IDS),
+    ):
         same(plain, probe(Model(), batch))
 
 
@@ -197,20 +226,38 @@ def test_gradients_are_autograds() -> None:
     profile = probe(model, IDS, lambda out: out.square().mean())
     model(IDS).square().mean().backward()
     for layer, block in enumerate(model.blocks):
-        for name, exact in {"W_Q": block.qkv.weight.grad[:WIDTH], "W_V": block.qkv.weight.grad[2 * WIDTH:],
-                            "W_O": block.proj.weight.grad, "W_in": block.up.weight.grad,
-                            "W_out": block.down.weight.grad}.items():
-            assert profile["parameter_gradient", name][0, layer] == pytest.approx(float(exact.norm()), rel=1e-5)
+        for name, exact in {
+            "W_Q": block.qkv.weight.grad[:WIDTH],
+            "W_V": block.qkv.weight.grad[2 * WIDTH :],
+            "W_O": block.proj.weight.grad,
+            "W_in": block.up.weight.grad,
+            "W_out": block.down.weight.grad,
+        }.items():
+            assert profile["parameter_gradient", name][0, layer] == pytest.approx(
+                float(exact.norm()), rel=1e-5
+            )
 
 
 def test_sites_that_a_person_names() -> None:
     found = probe(Model(), IDS)
-    named = probe(Model(), IDS, blocks={"embed": "embed", "attn_out": "blocks.*.proj", "mlp_out": "blocks.*.down",
-                                        "resid_post": "blocks.*"})
+    named = probe(
+        Model(),
+        IDS,
+        blocks={
+            "embed": "embed",
+            "attn_out": "blocks.*.proj",
+            "mlp_out": "blocks.*.down",
+            "resid_post": "blocks.*",
+        },
+    )
     assert named.layers == found.layers
     for key in named:
         np.testing.assert_allclose(named[key], found[key], rtol=1e-6, err_msg=str(key))
-    assert {("second_moment", "attn_out"), ("max_abs", "mlp_out"), ("activation_gradient", "embed")} <= set(named)
+    assert {
+        ("second_moment", "attn_out"),
+        ("max_abs", "mlp_out"),
+        ("activation_gradient", "embed"),
+    } <= set(named)
 
 
 def test_blocks_by_name() -> None:
@@ -237,40 +284,121 @@ class Unused(Model):
 
 
 REFUSED: list[tuple[Any, Any, dict[str, Any], str]] = [
-    (lambda: nn.Linear(4, 4), torch.ones(2, 4), {}, "blocks must be named, for Linear has no repeated modules"),
-    (lambda: nn.LSTM(4, 4, num_layers=2), torch.ones(2, 3, 4), {}, "blocks must be named, for LSTM has no repeated"),
-    (lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), torch.ones(2, 4), {},
-     "blocks must be named, for Sequential has no repeated"),
+    (
+        lambda: nn.Linear(4, 4),
+        torch.ones(2, 4),
+        {},
+        "blocks must be named, for Linear has no repeated modules",
+    ),
+    (
+        lambda: nn.LSTM(4, 4, num_layers=2),
+        torch.ones(2, 3, 4),
+        {},
+        "blocks must be named, for LSTM has no repeated",
+    ),
+    (
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)),
+        torch.ones(2, 4),
+        {},
+        "blocks must be named, for Sequential has no repeated",
+    ),
     (Model, IDS[:, :0], {}, r"batch must hold at least one token; got \[\(2, 0\)\]"),
     (Model, {}, {}, "batch must hold at least one token; got no tensor"),
     (Model, lambda model: model(IDS[:0]), {}, r"blocks.0 got one of shape \(0, 5, 8\)"),
     (Model, "text", {}, "batch must be a tensor, a tuple or a mapping .* got 'text' of type str"),
     (Integers, IDS, {}, r"loss must be given, .* it has int64 \(2, 5\)"),
-    (Model, IDS, {"loss": lambda out: out}, r"loss must give one number; got a tensor of shape \(2, 5, 11\)"),
+    (
+        Model,
+        IDS,
+        {"loss": lambda out: out},
+        r"loss must give one number; got a tensor of shape \(2, 5, 11\)",
+    ),
     (Model, IDS, {"loss": lambda out: 1.0}, r"loss must give one number; got 1.0"),
-    (Model, IDS, {"loss": lambda out: out.sum().detach()}, "loss must depend on the model's parameters"),
-    (Model, IDS, {"loss": "sum"}, "loss must be a function of the model's output; got 'sum' of type str"),
-    (Model, IDS, {"blocks": "layers.*"}, r"blocks must name modules of the model, such as embed, .* got 'layers.\*'"),
-    (Model, IDS, {"blocks": 3}, "blocks must be a name, several, or a mapping .* got 3 of type int"),
-    (Model, IDS, {"blocks": {"resid": "blocks.*"}}, "blocks must name sites of embed, .* got 'resid'"),
-    (Model, IDS, {"blocks": {"mlp_out": "blocks.*"}}, "blocks must name the modules of resid_post; got mlp_out"),
-    (Model, IDS, {"blocks": {"resid_post": "blocks.*", "mlp_out": "blocks.0"}}, "one module a layer; got 1 of mlp_out"),
-    (NoGrad, IDS, {}, r"model must run with gradients; its block blocks.0 runs under torch.no_grad"),
+    (
+        Model,
+        IDS,
+        {"loss": lambda out: out.sum().detach()},
+        "loss must depend on the model's parameters",
+    ),
+    (
+        Model,
+        IDS,
+        {"loss": "sum"},
+        "loss must be a function of the model's output; got 'sum' of type str",
+    ),
+    (
+        Model,
+        IDS,
+        {"blocks": "layers.*"},
+        r"blocks must name modules of the model, such as embed, .* got 'layers.\*'",
+    ),
+    (
+        Model,
+        IDS,
+        {"blocks": 3},
+        "blocks must be a name, several, or a mapping .* got 3 of type int",
+    ),
+    (
+        Model,
+        IDS,
+        {"blocks": {"resid": "blocks.*"}},
+        "blocks must name sites of embed, .* got 'resid'",
+    ),
+    (
+        Model,
+        IDS,
+        {"blocks": {"mlp_out": "blocks.*"}},
+        "blocks must name the modules of resid_post; got mlp_out",
+    ),
+    (
+        Model,
+        IDS,
+        {"blocks": {"resid_post": "blocks.*", "mlp_out": "blocks.0"}},
+        "one module a layer; got 1 of mlp_out",
+    ),
+    (
+        NoGrad,
+        IDS,
+        {},
+        r"model must run with gradients; its block blocks.0 runs under torch.no_grad",
+    ),
     (Unused, IDS, {}, "blocks must be run by the model; none of those found was"),
-    (Unused, IDS, {"blocks": {"resid_post": "blocks.*"}}, "blocks must be run by the model; blocks.0 was not"),
-    (lambda: Model().to("meta"), IDS, {}, r"model must have numbers; its parameter embed.weight is on the meta device"),
-    (lambda: nn.Sequential(nn.LazyLinear(4), nn.LazyLinear(4)), torch.ones(2, 4), {},
-     "model must have numbers; its parameter 0.weight has no shape yet: run it once"),
-    (lambda: torch.jit.script(nn.Sequential(nn.Linear(4, 4))), torch.ones(2, 4), {},
-     "model must be Python code; it is TorchScript"),
+    (
+        Unused,
+        IDS,
+        {"blocks": {"resid_post": "blocks.*"}},
+        "blocks must be run by the model; blocks.0 was not",
+    ),
+    (
+        lambda: Model().to("meta"),
+        IDS,
+        {},
+        r"model must have numbers; its parameter embed.weight is on the meta device",
+    ),
+    (
+        lambda: nn.Sequential(nn.LazyLinear(4), nn.LazyLinear(4)),
+        torch.ones(2, 4),
+        {},
+        "model must have numbers; its parameter 0.weight has no shape yet: run it once",
+    ),
+    (
+        lambda: torch.jit.script(nn.Sequential(nn.Linear(4, 4))),
+        torch.ones(2, 4),
+        {},
+        "model must be Python code; it is TorchScript",
+    ),
     (lambda: print, IDS, {}, "model must be a Module"),
 ]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
-@pytest.mark.parametrize(("make", "batch", "options", "words"), REFUSED, ids=[row[-1][:40] for row in REFUSED])
-def test_bad_input_gets_a_sentence(make: Any, batch: Any, options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "batch", "options", "words"), REFUSED, ids=[row[-1][:40] for row in REFUSED]
+)
+def test_bad_input_gets_a_sentence(
+    make: Any, batch: Any, options: dict[str, Any], words: str
+) -> None:
     model = make()
     before = state(model) if type(model) in (NoGrad, Unused) else {}
     with pytest.raises((TypeError, ValueError), match=words) as caught:
@@ -280,7 +408,8 @@ def test_bad_input_gets_a_sentence(make: Any, batch: Any, options: dict[str, Any
 
 
 class Experts(nn.Module):
-    """A block whose MLP is a sum of experts, made in a given order and called in the order of their names."""
+    """A block whose MLP is a sum of experts, made in a given order and called in the order of their
+    names."""
 
     def __init__(self, order: list[int]) -> None:
         super().__init__()
@@ -288,7 +417,10 @@ class Experts(nn.Module):
         for number in order:
             torch.manual_seed(number)
             parts[number] = nn.Sequential(nn.Linear(WIDTH, 16), nn.GELU(), nn.Linear(16, WIDTH))
-        self.norm, self.experts = nn.LayerNorm(WIDTH), nn.ModuleList(parts[number] for number in sorted(parts))
+        self.norm, self.experts = (
+            nn.LayerNorm(WIDTH),
+            nn.ModuleList(parts[number] for number in sorted(parts)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x)

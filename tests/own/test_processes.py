@@ -1,4 +1,5 @@
-"""Two processes that train together read what one reads, however weights and batch are spread over them."""
+"""Two processes that train together read what one reads, however weights and batch are spread over
+them."""
 
 from __future__ import annotations
 
@@ -25,11 +26,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-              "OMP_NUM_THREADS": "1"}
+    shared = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     ranks = [
-        subprocess.Popen([sys.executable, HERE / "ranks.py", into], text=True,
-                         env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.Popen(
+            [sys.executable, HERE / "ranks.py", into],
+            text=True,
+            env={**shared, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         for rank in range(2)
     ]
     try:
@@ -55,8 +66,8 @@ KEYS = ["step", "layer", "site", "head", "statistic"]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_read_what_one_reads(way: str, folder: Path, alone: pd.DataFrame) -> None:
-    """Singular values only of matrices that each process holds whole. Cosines of small updates show the rounding of the
-    weights, which is not orthogonal to them."""
+    """Singular values only of matrices that each process holds whole. Cosines of small updates show
+    the rounding of the weights, which is not orthogonal to them."""
     if way not in ("data_parallel", "wrapped_first"):
         alone = alone[~alone["statistic"].isin(["update_spectral_norm", "update_stable_rank"])]
     for rank in range(2):
@@ -64,7 +75,9 @@ def test_two_processes_read_what_one_reads(way: str, folder: Path, alone: pd.Dat
         assert sorted(found["statistic"].unique()) == sorted(alone["statistic"].unique())
         both = alone.merge(found, on=KEYS, how="outer", suffixes=("", "_of_two"))
         assert len(both) == len(alone) == len(found)
-        slack = both["statistic"].map({"update_cosine": 3e-5}).fillna(1e-6) + 2e-4 * both["value"].abs()
+        slack = (
+            both["statistic"].map({"update_cosine": 3e-5}).fillna(1e-6) + 2e-4 * both["value"].abs()
+        )
         assert (abs(both["value_of_two"] - both["value"]) <= slack).all(), way
 
 

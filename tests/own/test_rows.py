@@ -1,4 +1,5 @@
-"""Attention rows of any code: written out, in one call, in torch's own layers; against weights computed here."""
+"""Attention rows of any code: written out, in one call, in torch's own layers; against weights
+computed here."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def additive(mask: Tensor, number: float) -> Tensor:
 
 
 class Block(nn.Module):
-    """A residual block around a function of queries, keys and values `[batch, head, token, d_head]`."""
+    """A residual block around a function of queries, keys and values `[batch, head, token,
+    d_head]`."""
 
     def __init__(self, attend: Attend, kv_heads: int = HEADS) -> None:
         super().__init__()
@@ -47,8 +49,13 @@ class Block(nn.Module):
         return x + self.o(out.transpose(1, 2).flatten(2))
 
 
-def written(mask: Tensor | None = None, bias: Tensor | None = None, cap: float = 0.0, sink: float | None = None,
-            scale: float | None = None) -> Attend:
+def written(
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    cap: float = 0.0,
+    sink: float | None = None,
+    scale: float | None = None,
+) -> Attend:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], dim=1) for one in (k, v))
         scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -85,8 +92,15 @@ def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return ((q @ k[:, :, None].mT * q.shape[-1] ** -0.5).softmax(-1) @ v[:, :, None]).flatten(1, 2)
 
 
-def exact(block: Block, x: Tensor, mask: Tensor, bias: Tensor | float = 0.0, cap: float = 0.0,
-          sink: float | None = None, scale: float | None = None) -> dict[str, np.ndarray[Any, Any]]:
+def exact(
+    block: Block,
+    x: Tensor,
+    mask: Tensor,
+    bias: Tensor | float = 0.0,
+    cap: float = 0.0,
+    sink: float | None = None,
+    scale: float | None = None,
+) -> dict[str, np.ndarray[Any, Any]]:
     """The same statistics row by row, in double precision, from their definitions."""
     with torch.no_grad():
         q, k = block.split(block.q(x)).double(), block.split(block.k(x)).double()
@@ -94,13 +108,19 @@ def exact(block: Block, x: Tensor, mask: Tensor, bias: Tensor | float = 0.0, cap
     scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     scores = (cap * torch.tanh(scores / cap) if cap else scores) + bias
     mask = mask.expand(scores.shape)
-    found: dict[str, list[Any]] = {name: [[] for _ in range(HEADS)] for name in ("s2", "H", "share", "max")}
+    found: dict[str, list[Any]] = {
+        name: [[] for _ in range(HEADS)] for name in ("s2", "H", "share", "max")
+    }
     for batch in range(BATCH):
         for head in range(HEADS):
             for query in range(TOKENS):
                 seen = scores[batch, head, query][mask[batch, head, query]]
                 p = seen.softmax(-1)
-                kept = 1.0 if sink is None else float(seen.exp().sum() / (seen.exp().sum() + math.exp(sink)))
+                kept = (
+                    1.0
+                    if sink is None
+                    else float(seen.exp().sum() / (seen.exp().sum() + math.exp(sink)))
+                )
                 entropy = float(-(p * p.log()).sum())
                 found["H"][head].append(entropy)
                 found["max"][head].append(kept * float(p.max()))
@@ -108,8 +128,12 @@ def exact(block: Block, x: Tensor, mask: Tensor, bias: Tensor | float = 0.0, cap
                     found["s2"][head].append(float(seen.var(correction=0)))
                     found["share"][head].append(entropy / math.log(len(seen)))
     means = {name: np.array([np.mean(one) for one in part]) for name, part in found.items()}
-    return {"logit_std": np.sqrt(means["s2"]), "attention_entropy": means["H"],
-            "attention_entropy_normalized": means["share"], "attention_max": means["max"]}
+    return {
+        "logit_std": np.sqrt(means["s2"]),
+        "attention_entropy": means["H"],
+        "attention_entropy_normalized": means["share"],
+        "attention_max": means["max"],
+    }
 
 
 EVERY = torch.ones(1, 1, TOKENS, TOKENS, dtype=torch.bool)
@@ -135,7 +159,11 @@ CASES: dict[str, tuple[Attend, dict[str, Any], int]] = {
     "fused, scale": (fused(scale=1.0, is_causal=True), {"mask": CAUSAL, "scale": 1.0}, HEADS),
     "fused, padding": (fused(attn_mask=PADDED), {"mask": PADDED}, HEADS),
     "fused, window": (fused(attn_mask=WINDOW), {"mask": WINDOW}, HEADS),
-    "fused, additive": (fused(attn_mask=SLOPES + additive(CAUSAL, LEAST)), {"mask": CAUSAL, "bias": SLOPES}, HEADS),
+    "fused, additive": (
+        fused(attn_mask=SLOPES + additive(CAUSAL, LEAST)),
+        {"mask": CAUSAL, "bias": SLOPES},
+        HEADS,
+    ),
     "fused, groups": (fused(enable_gqa=True, is_causal=True), {"mask": CAUSAL}, 1),
 }
 
@@ -147,7 +175,8 @@ def stack(*attends: Attend) -> nn.Sequential:
 
 @pytest.mark.parametrize("at_once", [attention.AT_ONCE, 2 * BATCH * HEADS * TOKENS])
 def test_rows_follow_from_their_definition(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a stack whose layers attend each in another way; also where only two queries are read at a time."""
+    """In a stack whose layers attend each in another way; also where only two queries are read at a
+    time."""
     monkeypatch.setattr(attention, "AT_ONCE", at_once)
     torch.manual_seed(0)
     model = nn.Sequential(*(Block(attend, kv_heads) for attend, _, kv_heads in CASES.values()))
@@ -155,7 +184,9 @@ def test_rows_follow_from_their_definition(at_once: int, monkeypatch: pytest.Mon
     profile = probe(model, x)
     for layer, (name, (_, options, _)) in enumerate(CASES.items()):
         for statistic, values in exact(model[layer], x, **options).items():  # type: ignore[arg-type]
-            np.testing.assert_allclose(profile[statistic][0, layer], values, rtol=2e-4, err_msg=f"{name}: {statistic}")
+            np.testing.assert_allclose(
+                profile[statistic][0, layer], values, rtol=2e-4, err_msg=f"{name}: {statistic}"
+            )
         x = model[layer](x)
     assert profile.pattern is not None
     assert profile.pattern.shape == (TOKENS, TOKENS)
@@ -179,13 +210,16 @@ class Torch(nn.Module):
 @pytest.mark.parametrize("tokens_first", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_torchs_own_attention(tokens_first: bool, training: bool) -> None:
-    """Heads come out as heads and tokens as tokens, wherever the batch stands; each layer is given other options."""
+    """Heads come out as heads and tokens as tokens, wherever the batch stands; each layer is given
+    other options."""
     padded = ~PADDED[:, 0, 0]
     every: list[dict[str, Any]] = [
-        {"need_weights": True}, {"need_weights": False},
+        {"need_weights": True},
+        {"need_weights": False},
         {"need_weights": False, "attn_mask": ~CAUSAL, "is_causal": True},
         {"need_weights": True, "attn_mask": additive(CAUSAL, -math.inf)},
-        {"need_weights": False, "key_padding_mask": padded}, {"need_weights": True, "key_padding_mask": padded},
+        {"need_weights": False, "key_padding_mask": padded},
+        {"need_weights": True, "key_padding_mask": padded},
     ]
     torch.manual_seed(1)
     model = nn.Sequential(*(Torch(tokens_first, **options) for options in every)).train(training)
@@ -198,11 +232,19 @@ def test_torchs_own_attention(tokens_first: bool, training: bool) -> None:
         given.pop("is_causal", None)
         weights = block.attention(y, y, y, **given)[1].detach()  # type: ignore[operator,union-attr]
         entropy = torch.special.entr(weights).sum(-1).mean(dim=(0, 2))
-        np.testing.assert_allclose(profile["attention_entropy"][0, layer], entropy, rtol=1e-4, err_msg=str(options))
-        np.testing.assert_allclose(profile["attention_max"][0, layer], weights.amax(-1).mean(dim=(0, 2)), rtol=1e-4)
+        np.testing.assert_allclose(
+            profile["attention_entropy"][0, layer], entropy, rtol=1e-4, err_msg=str(options)
+        )
+        np.testing.assert_allclose(
+            profile["attention_max"][0, layer], weights.amax(-1).mean(dim=(0, 2)), rtol=1e-4
+        )
         x = block(x)
-    overlap = float(((first.sum(1) ** 2).sum(-1) - (first**2).sum((1, 2))).mean()) / (TOKENS * (TOKENS - 1) * WIDTH)
-    assert profile["token_correlation", "embed"][0, 0] == pytest.approx(overlap / float((first**2).mean()), rel=1e-4)
+    overlap = float(((first.sum(1) ** 2).sum(-1) - (first**2).sum((1, 2))).mean()) / (
+        TOKENS * (TOKENS - 1) * WIDTH
+    )
+    assert profile["token_correlation", "embed"][0, 0] == pytest.approx(
+        overlap / float((first**2).mean()), rel=1e-4
+    )
 
 
 def test_a_number_that_is_not_finite_is_kept() -> None:
@@ -227,6 +269,7 @@ def test_one_token_has_no_spread() -> None:
 
 def test_a_softmax_over_something_else_is_no_attention() -> None:
     """Linear attention: features of queries and keys, each with a softmax of its own."""
+
     def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return q.softmax(-1) @ (k.softmax(-2).mT @ v)
 

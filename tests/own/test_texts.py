@@ -17,11 +17,20 @@ from explorer.own.twin import _sentence
 from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS, Profile
 from explorer.schemes.placement import PLACEMENTS
 
-CODE = [ast.parse(path.read_text(encoding="utf-8")) for path in Path(explorer.own.__file__).parent.glob("*.py")]
-WORDS = {node.value for tree in CODE for node in ast.walk(tree)
-         if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+CODE = [
+    ast.parse(path.read_text(encoding="utf-8"))
+    for path in Path(explorer.own.__file__).parent.glob("*.py")
+]
+WORDS = {
+    node.value
+    for tree in CODE
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
 """Every text of the code, among them the keys of the tables."""
-NAMES = {node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)} | WORDS
+NAMES = {
+    node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)
+} | WORDS
 """Every name that a placeholder may be filled by."""
 SUFFIXES = ("_missing", "_extra", "_more", "_zero", "_input", "_step")
 """Endings that the code puts to a key."""
@@ -36,19 +45,31 @@ def fields(sentence: str) -> set[str]:
 def test_each_placeholder_has_a_value_somewhere() -> None:
     for table, rows in TEXTS.items():
         for key, sentence in rows.items():
-            assert fields(sentence) <= ({"value", "usual"} if table in SITES else NAMES - {""}), (table, key)
+            assert fields(sentence) <= ({"value", "usual"} if table in SITES else NAMES - {""}), (
+                table,
+                key,
+            )
 
 
 def test_each_call_gives_what_its_text_asks_for() -> None:
     checked = 0
     for call in (node for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        if not (isinstance(call.func, ast.Name) and call.func.id == "text" and all(
-                isinstance(arg, ast.Constant) for arg in call.args)):
+        if not (
+            isinstance(call.func, ast.Name)
+            and call.func.id == "text"
+            and all(isinstance(arg, ast.Constant) for arg in call.args)
+        ):
             continue
         table, key = (arg.value for arg in call.args if isinstance(arg, ast.Constant))
         given = {word.arg for word in call.keywords}
-        given = (given - {None}) | {"layer", "more"} if None in given else given  # of `stack._first`
-        asked = {field for ending in ("", "_more") for field in fields(TEXTS[table].get(f"{key}{ending}", ""))}
+        given = (
+            (given - {None}) | {"layer", "more"} if None in given else given
+        )  # of `stack._first`
+        asked = {
+            field
+            for ending in ("", "_more")
+            for field in fields(TEXTS[table].get(f"{key}{ending}", ""))
+        }
         assert asked | {"more"} == given | {"more"}, (table, key)
         checked += 1
     assert checked > 30
@@ -79,8 +100,12 @@ def test_each_fact_has_a_sentence_whatever_a_layer_has(site: str, name: str) -> 
 
 
 def test_each_norm_that_a_placement_may_have_has_a_sentence() -> None:
-    norms = {(BRANCHES[index % 2], name) for row in PLACEMENTS.values() for index in range(24)
-             for name in row.sublayer(index, 12).norms}
+    norms = {
+        (BRANCHES[index % 2], name)
+        for row in PLACEMENTS.values()
+        for index in range(24)
+        for name in row.sublayer(index, 12).norms
+    }
     said = {norm_difference(*norm, missing=missing) for norm in norms for missing in (True, False)}
     assert len(said) == 2 * len(norms)
     assert not any(" on , " in words for words in said)
@@ -115,8 +140,15 @@ def test_more_layers_take_another_text() -> None:
     assert more == f"{one} and 2 more"
 
 
-@pytest.mark.parametrize(("place", "site", "layer"), [
-    ("norm", "c_proj", 2), ("gradient", "c_proj", 1), ("max_abs", "", 0), ("second_moment", "", 2)])
+@pytest.mark.parametrize(
+    ("place", "site", "layer"),
+    [
+        ("norm", "c_proj", 2),
+        ("gradient", "c_proj", 1),
+        ("max_abs", "", 0),
+        ("second_moment", "", 2),
+    ],
+)
 def test_a_jump_in_words(place: str, site: str, layer: int) -> None:
     after = 0.0 if site else 360.0
     jump = Jump(place, site, layer, 1.25, after)

@@ -26,15 +26,34 @@ def steps(watch: ex.Watch) -> list[int]:
 
 def hooks(model: nn.Module) -> int:
     """How many hooks there are on a model, and on all optimizers."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-             "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
-    everywhere = (torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks)
-    return sum(len(getattr(part, kind)) for part in model.modules() for kind in kinds) + sum(map(len, everywhere))
+    kinds = (
+        "_forward_hooks",
+        "_forward_pre_hooks",
+        "_backward_hooks",
+        "_backward_pre_hooks",
+        "_forward_hooks_with_kwargs",
+        "_forward_pre_hooks_with_kwargs",
+        "_forward_hooks_always_called",
+    )
+    everywhere = (
+        torch_optimizer._global_optimizer_pre_hooks,
+        torch_optimizer._global_optimizer_post_hooks,
+    )
+    return sum(len(getattr(part, kind)) for part in model.modules() for kind in kinds) + sum(
+        map(len, everywhere)
+    )
 
 
-@pytest.mark.parametrize("build", [
-    lambda: gpt2(dropout=0.1), lambda: gpt2("eager"), llama, lambda: Encoder(dropout=0.1),
-], ids=["gpt2 with dropout", "gpt2 eager", "llama", "encoder with dropout"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: gpt2(dropout=0.1),
+        lambda: gpt2("eager"),
+        llama,
+        lambda: Encoder(dropout=0.1),
+    ],
+    ids=["gpt2 with dropout", "gpt2 eager", "llama", "encoder with dropout"],
+)
 def test_training_is_bit_for_bit_what_it_was(build: Callable[[], nn.Module]) -> None:
     found = []
     for watched in (False, True):
@@ -42,8 +61,14 @@ def test_training_is_bit_for_bit_what_it_was(build: Callable[[], nn.Module]) -> 
         watch = ex.watch(model, every=2) if watched else None
         torch.manual_seed(1)
         losses = train(model, 4)
-        found.append([*model.parameters(), *(one.grad for one in model.parameters()), torch.tensor(losses),
-                      torch.get_rng_state()])
+        found.append(
+            [
+                *model.parameters(),
+                *(one.grad for one in model.parameters()),
+                torch.tensor(losses),
+                torch.get_rng_state(),
+            ]
+        )
         assert watch is None or steps(watch) == [0, 2]
     for plain, seen in zip(*found, strict=True):
         assert (plain is None and seen is None) or torch.equal(plain, seen)
@@ -136,10 +161,17 @@ def test_passes_without_gradients_or_in_evaluation_mode_are_no_readings() -> Non
 def test_a_model_trained_in_evaluation_mode_is_told_how_to_be_read() -> None:
     model = gpt2().eval()
     watch = ex.watch(model)
-    with pytest.warns(UserWarning, match="no pass was seen in training mode; evaluation=True reads every pass"):
+    with pytest.warns(
+        UserWarning, match="no pass was seen in training mode; evaluation=True reads every pass"
+    ):
         train(model, 1)
     assert set(watch.frame()["statistic"]) == {
-        "parameter_gradient", "update_ratio", "weight_norm", "gradient_cosine", "update_cosine"}
+        "parameter_gradient",
+        "update_ratio",
+        "weight_norm",
+        "gradient_cosine",
+        "update_cosine",
+    }
 
 
 def test_two_watches_read_the_same() -> None:
@@ -154,8 +186,11 @@ def test_two_watches_read_the_same() -> None:
     assert steps(two) == [0, 2, 4]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
-                         ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
+    ids=["deepcopy", "pickle"],
+)
 def test_a_copy_of_a_watched_model_is_not_watched(copied: Callable[[Any], Any]) -> None:
     model = gpt2()
     watch = ex.watch(model)
@@ -174,7 +209,8 @@ def test_what_a_checkpoint_computes_again_is_not_counted_twice(reentrant: bool) 
     def checkpointed(block: nn.Module) -> None:
         inner = block.forward
         block.forward = lambda x, *args, **kwargs: checkpoint(  # type: ignore[method-assign]
-            lambda x: inner(x, *args, **kwargs), x, use_reentrant=reentrant)
+            lambda x: inner(x, *args, **kwargs), x, use_reentrant=reentrant
+        )
 
     class Outside(nn.Module):
         """Checkpoints whole blocks, hooks and all."""
@@ -195,7 +231,10 @@ def test_what_a_checkpoint_computes_again_is_not_counted_twice(reentrant: bool) 
         watch = ex.watch(Outside(model) if wrap else model)
         train(watch.model, 1)
         frames.append(watch.frame()[["layer", "head", "statistic", "value"]])
-    plain, again = (frame.sort_values(["statistic", "layer", "head", "value"], ignore_index=True) for frame in frames)
+    plain, again = (
+        frame.sort_values(["statistic", "layer", "head", "value"], ignore_index=True)
+        for frame in frames
+    )
     assert plain.equals(again)
 
 
@@ -237,7 +276,10 @@ def test_a_loop_without_an_optimizer_says_when_a_step_ends() -> None:
         if step == 3:
             watch.step()
         model.zero_grad()
-    with pytest.warns(UserWarning, match=r"step 4: no gradients are left: call step\(\) before they are set to zero"):
+    with pytest.warns(
+        UserWarning,
+        match=r"step 4: no gradients are left: call step\(\) before they are set to zero",
+    ):
         watch.step()
 
 
@@ -245,7 +287,10 @@ def test_two_optimizers_make_one_step() -> None:
     model = gpt2()
     watch = ex.watch(model, every=2)
     matrices = [one for one in model.parameters() if one.ndim > 1]
-    pair = [torch.optim.SGD(matrices, lr=0.1), torch.optim.SGD([one for one in model.parameters() if one.ndim < 2])]
+    pair = [
+        torch.optim.SGD(matrices, lr=0.1),
+        torch.optim.SGD([one for one in model.parameters() if one.ndim < 2]),
+    ]
     for step in range(3):
         model.zero_grad()
         loss_of(model, batch(step)).backward()  # type: ignore[no-untyped-call]
@@ -313,16 +358,25 @@ def test_a_compiled_model_is_refused() -> None:
         ex.watch(model)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"every": 0}, "every must be a whole number from 1 on; got 0"),
-    ({"every": 2.5}, "every must be a whole number from 1 on; got 2.5"),
-    ({"every": True}, "every must be a whole number from 1 on; got True"),
-    ({"start": -1}, "start must be a whole number from 0 on; got -1"),
-    ({"model": nn.Linear(2, 2)}, "Linear has no repeated modules"),
-    ({"blocks": "layers.*"}, "blocks must name modules of the model"),
-    ({"sink": "somewhere"}, "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder"),
-    ({"sink": 3}, "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder.*; got 3"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 0}, "every must be a whole number from 1 on; got 0"),
+        ({"every": 2.5}, "every must be a whole number from 1 on; got 2.5"),
+        ({"every": True}, "every must be a whole number from 1 on; got True"),
+        ({"start": -1}, "start must be a whole number from 0 on; got -1"),
+        ({"model": nn.Linear(2, 2)}, "Linear has no repeated modules"),
+        ({"blocks": "layers.*"}, "blocks must name modules of the model"),
+        (
+            {"sink": "somewhere"},
+            "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder",
+        ),
+        (
+            {"sink": 3},
+            "sink must be memory, tensorboard, wandb, a file that ends in .csv or .jsonl, a folder.*; got 3",
+        ),
+    ],
+)
 def test_bad_input_is_refused_in_a_sentence(arguments: dict[str, Any], message: str) -> None:
     model = gpt2()
     before = hooks(model)

@@ -37,13 +37,21 @@ RMS: dict[str, Function] = {
     "pow": lambda x: x / (mean(x.pow(2)) + EPSILON).sqrt(),
     "abs": lambda x: x / (mean(x.abs().pow(2)) + EPSILON).sqrt(),
     "sum": lambda x: x.div(torch.sqrt(((x * x).sum(-1, keepdim=True) / size(x)).add(EPSILON))),
-    "double": lambda x: (x.double() * torch.rsqrt(mean(x.double() * x.double()) + EPSILON)).to(x.dtype),
+    "double": lambda x: (x.double() * torch.rsqrt(mean(x.double() * x.double()) + EPSILON)).to(
+        x.dtype
+    ),
     "logarithm": lambda x: x * torch.exp(-0.5 * torch.log(mean(x * x) + EPSILON)),
-    "einsum": lambda x: x * torch.rsqrt(torch.einsum("...d,...d->...", x, x)[..., None] / size(x) + EPSILON),
+    "einsum": lambda x: (
+        x * torch.rsqrt(torch.einsum("...d,...d->...", x, x)[..., None] / size(x) + EPSILON)
+    ),
     "vecdot": lambda x: x * torch.rsqrt(torch.linalg.vecdot(x, x)[..., None] / size(x) + EPSILON),
-    "matmul": lambda x: x * torch.rsqrt((x[..., None, :] @ x[..., None])[..., 0] / size(x) + EPSILON),
+    "matmul": lambda x: (
+        x * torch.rsqrt((x[..., None, :] @ x[..., None])[..., 0] / size(x) + EPSILON)
+    ),
     "ones": lambda x: x * torch.rsqrt((x * x) @ torch.full((size(x), 1), 1 / size(x)) + EPSILON),
-    "vector_norm": lambda x: x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) * size(x) ** -0.5 + EPSILON),
+    "vector_norm": lambda x: (
+        x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) * size(x) ** -0.5 + EPSILON)
+    ),
     "norm": lambda x: x / (x.norm(dim=-1, keepdim=True) / size(x) ** 0.5 + EPSILON),
 }
 LAYER: dict[str, Function] = {
@@ -66,7 +74,9 @@ class Norm(nn.Module):
 class Block(nn.Module):
     """Norms before the branches, on the sums, or after the branches and on queries and keys."""
 
-    def __init__(self, place: str = "pre", norm: Function = RMS["pow"], bend: Function = F.gelu) -> None:
+    def __init__(
+        self, place: str = "pre", norm: Function = RMS["pow"], bend: Function = F.gelu
+    ) -> None:
         super().__init__()
         self.one, self.two, self.q, self.k = Norm(norm), Norm(norm), Norm(norm, 16), Norm(norm, 16)
         self.qkv, self.out = nn.Linear(D, 3 * D, bias=False), nn.Linear(D, D, bias=False)
@@ -114,7 +124,8 @@ def plain(layers: int = 4) -> Profile:
 
 
 SOME = ("x * x", "logarithm", "einsum", "vector_norm")
-"""One form of each kind, where norms are read in the same way as after branches and on queries and keys."""
+"""One form of each kind, where norms are read in the same way as after branches and on queries and
+keys."""
 
 
 @pytest.mark.parametrize("place", ["branch_output", "pre", "post"])
@@ -130,20 +141,33 @@ def test_a_norm_is_one_however_it_is_written(kind: str, place: str) -> None:
     profile, found = probed(model, torch.randn(2, 16, D))
     assert profile.twin is not None
     assert (profile.twin.norm_placement, profile.twin.norm, profile.twin.qk_norm) == (
-        place, kind, place == "branch_output")
+        place,
+        kind,
+        place == "branch_output",
+    )
     assert (profile.twin.residual, profile.twin.alpha) == ("constant", 1.0)
     for layer, facts in enumerate(found.facts):
-        assert (facts["mlp_out", "norm"], facts["mlp_out", "epsilon"]) == (kind, pytest.approx(EPSILON)), layer
-    (layer, site, words), = profile.differences
+        assert (facts["mlp_out", "norm"], facts["mlp_out", "epsilon"]) == (
+            kind,
+            pytest.approx(EPSILON),
+        ), layer
+    ((layer, site, words),) = profile.differences
     assert (layer, site) == (3, "attn_out")
     assert "no norm on" in words
 
 
 def test_a_length_is_a_norm_and_a_factor() -> None:
-    """What `normalize` gives is multiplied by √width afterwards, so that its twin has no line, but is there."""
-    found = twin(*stack(lambda: Block("branch_output", lambda x: F.normalize(x, dim=-1) * size(x) ** 0.5), 2)).config
+    """What `normalize` gives is multiplied by √width afterwards, so that its twin has no line, but
+    is there."""
+    found = twin(
+        *stack(lambda: Block("branch_output", lambda x: F.normalize(x, dim=-1) * size(x) ** 0.5), 2)
+    ).config
     assert (found.norm_placement, found.norm, found.qk_norm) == ("branch_output", "rms", True)
-    assert (found.norm_epsilon, found.residual, found.alpha) == (pytest.approx(1e-12), "constant", 1.0)
+    assert (found.norm_epsilon, found.residual, found.alpha) == (
+        pytest.approx(1e-12),
+        "constant",
+        1.0,
+    )
 
 
 ROOT, SLOPE = 2**0.5, (2 / torch.pi) ** 0.5
@@ -163,31 +187,43 @@ BENDS: dict[str, dict[str, Function]] = {
         "half last": lambda x: (1 + torch.tanh(SLOPE * (x + 0.044715 * x * x * x))) * x * 0.5,
     },
     "silu": {
-        "x σ(x)": lambda x: x * torch.sigmoid(x), "σ(x) x": lambda x: torch.sigmoid(x) * x,
-        "quotient": lambda x: x / (1 + torch.exp(-x)), "tanh": lambda x: x * 0.5 * (1 + torch.tanh(x / 2)),
+        "x σ(x)": lambda x: x * torch.sigmoid(x),
+        "σ(x) x": lambda x: torch.sigmoid(x) * x,
+        "quotient": lambda x: x / (1 + torch.exp(-x)),
+        "tanh": lambda x: x * 0.5 * (1 + torch.tanh(x / 2)),
     },
     "quick": {"x σ(1.7 x)": lambda x: x * torch.sigmoid(1.702 * x)},
     "relu": {
-        "where": lambda x: torch.where(x > 0, x, 0.0), "mask": lambda x: x * (x > 0),
-        "filled": lambda x: x.masked_fill(x < 0, 0), "clamp": lambda x: x.clamp(min=0),
-        "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)), "abs": lambda x: (x + x.abs()) / 2,
+        "where": lambda x: torch.where(x > 0, x, 0.0),
+        "mask": lambda x: x * (x > 0),
+        "filled": lambda x: x.masked_fill(x < 0, 0),
+        "clamp": lambda x: x.clamp(min=0),
+        "maximum": lambda x: torch.maximum(x, torch.zeros_like(x)),
+        "abs": lambda x: (x + x.abs()) / 2,
     },
     "relu2": {"r * r": lambda x: F.relu(x) * F.relu(x), "x relu": lambda x: x * F.relu(x)},
     "elu": {"where": lambda x: torch.where(x > 0, x, torch.exp(x) - 1)},
-    "tanh": {"sigmoid": lambda x: 2 * torch.sigmoid(2 * x) - 1,
-             "exp": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1)},
+    "tanh": {
+        "sigmoid": lambda x: 2 * torch.sigmoid(2 * x) - 1,
+        "exp": lambda x: (torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1),
+    },
 }
 GATED: dict[str, dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "silu": {
-        "in turn": lambda u, v: u * torch.sigmoid(u) * v, "value first": lambda u, v: v * u * torch.sigmoid(u),
-        "value between": lambda u, v: torch.sigmoid(u) * v * u, "quotient": lambda u, v: v * u / (1 + torch.exp(-u)),
+        "in turn": lambda u, v: u * torch.sigmoid(u) * v,
+        "value first": lambda u, v: v * u * torch.sigmoid(u),
+        "value between": lambda u, v: torch.sigmoid(u) * v * u,
+        "quotient": lambda u, v: v * u / (1 + torch.exp(-u)),
     },
     "gelu": {
         "value first": lambda u, v: v * u * 0.5 * (1 + torch.erf(u / ROOT)),
         "value last": lambda u, v: u * 0.5 * (1 + torch.erf(u / ROOT)) * v,
     },
     "relu": {"where": lambda u, v: torch.where(u > 0, u, 0.0) * v},
-    "sigmoid": {"σ(u) v": lambda u, v: torch.sigmoid(u) * v, "quotient": lambda u, v: v / (1 + torch.exp(-u))},
+    "sigmoid": {
+        "σ(u) v": lambda u, v: torch.sigmoid(u) * v,
+        "quotient": lambda u, v: v / (1 + torch.exp(-u)),
+    },
     "identity": {"u v": lambda u, v: u * v},
 }
 
@@ -218,10 +254,15 @@ class Gated(Block):
 
 def test_so_is_a_gate() -> None:
     """And W_gate is the matrix before the function."""
-    rows = [("gated", name, form, bool(number % 2)) for name, row in GATED.items()
-            for number, form in enumerate(row.values())]
-    rows += [("gated", "identity", GATED["identity"]["u v"], True),
-             ("gated_plus_one", "silu", lambda u, v: u * (v + 1) * torch.sigmoid(u), False)]
+    rows = [
+        ("gated", name, form, bool(number % 2))
+        for name, row in GATED.items()
+        for number, form in enumerate(row.values())
+    ]
+    rows += [
+        ("gated", "identity", GATED["identity"]["u v"], True),
+        ("gated_plus_one", "silu", lambda u, v: u * (v + 1) * torch.sigmoid(u), False),
+    ]
     profile, found = forms(Gated(form, packed) for *_, form, packed in rows)
     ratio = profile["weight_variance", "W_gate"][0] / profile["weight_variance", "W_in"][0]
     for layer, (facts, (kind, name, *_)) in enumerate(zip(found.facts, rows, strict=True)):
@@ -243,9 +284,17 @@ class Multiplied(Block):
     def __init__(self, way: str) -> None:
         super().__init__()
         self.way = way
-        self.wq, self.wk, self.wv = weight(HEADS, D, HEAD), weight(HEADS, D, HEAD), weight(HEADS, D, HEAD)
+        self.wq, self.wk, self.wv = (
+            weight(HEADS, D, HEAD),
+            weight(HEADS, D, HEAD),
+            weight(HEADS, D, HEAD),
+        )
         self.k1, self.v1, self.wo = weight(D, HEAD), weight(D, HEAD), weight(HEADS, HEAD, D)
-        self.joined, self.stem, self.root = weight(D, 3, HEADS, HEAD), weight(1, D, 128), weight(1, 128, D)
+        self.joined, self.stem, self.root = (
+            weight(D, 3, HEADS, HEAD),
+            weight(1, D, 128),
+            weight(1, 128, D),
+        )
 
     def attend(self, x: Tensor) -> Tensor:
         e = torch.einsum
@@ -265,23 +314,35 @@ class Multiplied(Block):
         return e("bhqe,hed->bqd", (q @ k.mT / 4).softmax(-1) @ v, self.wo)
 
     def mlp(self, x: Tensor) -> Tensor:
-        return torch.einsum("btf,efd->btd", F.gelu(torch.einsum("btd,edf->btf", x, self.stem)), self.root)
+        return torch.einsum(
+            "btf,efd->btd", F.gelu(torch.einsum("btd,edf->btf", x, self.stem)), self.root
+        )
 
 
-@pytest.mark.parametrize("way", ["three axes", "joined", "one key-value head", "three operands", "heads third"])
+@pytest.mark.parametrize(
+    "way", ["three axes", "joined", "one key-value head", "three operands", "heads third"]
+)
 def test_products_of_several_tensors(way: str) -> None:
     found = twin(*stack(lambda: Multiplied(way), 2))
     config = found.config
     assert (config.attention, config.n_heads, config.n_kv_heads or HEADS) == (
-        "softmax", HEADS, 1 if way == "one key-value head" else HEADS)
-    assert (config.norm_placement, config.residual, config.attention_scale) == ("pre", "constant", "sqrt_d")
+        "softmax",
+        HEADS,
+        1 if way == "one key-value head" else HEADS,
+    )
+    assert (config.norm_placement, config.residual, config.attention_scale) == (
+        "pre",
+        "constant",
+        "sqrt_d",
+    )
     assert (config.position, config.causal, config.activation) == ("none", False, "gelu")
     assert not found.unread
     assert not found.differs
 
 
 class Single(Block):
-    """A mask on logits of one key-value head, as x-transformers has it: keys have no axis for heads."""
+    """A mask on logits of one key-value head, as x-transformers has it: keys have no axis for
+    heads."""
 
     def __init__(self, hidden: float) -> None:
         super().__init__()
@@ -292,15 +353,18 @@ class Single(Block):
         q, v = q.unflatten(-1, (HEADS, HEAD)).transpose(1, 2), v[..., :HEAD]
         logits = torch.einsum("bhid,bjd->bhij", q, k) * HEAD**-0.5
         logits = logits + torch.full((16, 16), self.hidden).triu(1)
-        return self.out(torch.einsum("bhij,bjd->bhid", logits.softmax(-1), v).transpose(1, 2).flatten(2))
+        return self.out(
+            torch.einsum("bhij,bjd->bhid", logits.softmax(-1), v).transpose(1, 2).flatten(2)
+        )
 
 
 def test_a_mask_is_one_whatever_number_hides() -> None:
     _, found = forms(map(Single, [-torch.inf, -1e4, -9e3, -2e4, -1e9, -100.0]))
     assert found.twin is not None
     assert (found.twin.config.n_kv_heads, found.twin.unread) == (1, ())
-    assert {(facts["attn_scores", "mask"], facts["attn_scores", "position"]) for facts in found.facts} == {
-        ("causal", "none")}
+    assert {
+        (facts["attn_scores", "mask"], facts["attn_scores", "position"]) for facts in found.facts
+    } == {("causal", "none")}
 
 
 def softmax(logits: Tensor, axis: int) -> Tensor:
@@ -322,20 +386,31 @@ SUMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "logits": lambda q, k, v: (times(q, k) / 4).softmax(-1) @ v,
     "values": lambda q, k, v: of_values((q @ k.mT / 4).softmax(-1), v),
     "both": lambda q, k, v: of_values(times(q / 4, k).softmax(-1), v),
-    "keys first": lambda q, k, v: (torch.mul(k[:, :, None], q[:, :, :, None]).sum(-1) / 4).softmax(-1) @ v,
+    "keys first": lambda q, k, v: (
+        (torch.mul(k[:, :, None], q[:, :, :, None]).sum(-1) / 4).softmax(-1) @ v
+    ),
     "expanded": lambda q, k, v: (
-        (q[:, :, :, None].expand(2, 4, 16, 16, 16) * k[:, :, None]).sum(-1) / 4).softmax(-1) @ v,
+        ((q[:, :, :, None].expand(2, 4, 16, 16, 16) * k[:, :, None]).sum(-1) / 4).softmax(-1) @ v
+    ),
     "heads last": lambda q, k, v: (
-        (q.transpose(1, 2)[:, :, None] * k.transpose(1, 2)[:, None]).sum(-1).permute(0, 3, 1, 2) / 4).softmax(-1) @ v,
+        (
+            (q.transpose(1, 2)[:, :, None] * k.transpose(1, 2)[:, None]).sum(-1).permute(0, 3, 1, 2)
+            / 4
+        ).softmax(-1)
+        @ v
+    ),
     "heads in the batch": lambda q, k, v: of_values(
-        (times(q.flatten(0, 1), k.flatten(0, 1)) / 4).softmax(-1), v.flatten(0, 1)).view(2, 4, 16, 16),
+        (times(q.flatten(0, 1), k.flatten(0, 1)) / 4).softmax(-1), v.flatten(0, 1)
+    ).view(2, 4, 16, 16),
 }
 
 
 class Headed(Block):
     """Attention by a function of queries, keys and values `[batch, head, token, d_head]`."""
 
-    def __init__(self, form: Callable[[Tensor, Tensor, Tensor], Tensor], place: str = "pre") -> None:
+    def __init__(
+        self, form: Callable[[Tensor, Tensor, Tensor], Tensor], place: str = "pre"
+    ) -> None:
         super().__init__(place)
         self.form = form
 
@@ -378,7 +453,8 @@ class Turned(Block):
 
 
 def test_what_could_not_be_read_is_said_and_no_line_is_drawn() -> None:
-    """The numbers are there all the same: entropy and gradients are what they are with the usual axes."""
+    """The numbers are there all the same: entropy and gradients are what they are with the usual
+    axes."""
     profile, read = probed(*stack(Turned))
     for key in (usual := plain()):
         assert profile[key] == pytest.approx(usual[key], rel=1e-3, abs=1e-5), key
@@ -415,11 +491,17 @@ def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return q @ (k.mT @ v) / (q @ k.sum(-2)[..., None])
 
 
-@pytest.mark.parametrize(("make", "where"), [
-    (Louder, "second moment at MLP output of layer 1 (0)"), (Median, "gradient by layer at stream after attention"),
-    (lambda: Headed(linear), "two branches is no attention"),
-])
-def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Module], where: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (Louder, "second moment at MLP output of layer 1 (0)"),
+        (Median, "gradient by layer at stream after attention"),
+        (lambda: Headed(linear), "two branches is no attention"),
+    ],
+)
+def test_a_twin_that_behaves_otherwise_draws_no_line(
+    make: Callable[[], nn.Module], where: str
+) -> None:
     profile, read = probed(*stack(make, 3))
     found = read.twin
     assert found is not None
@@ -433,7 +515,9 @@ def test_a_twin_that_behaves_otherwise_draws_no_line(make: Callable[[], nn.Modul
 
 
 def test_tokens_that_become_alike_otherwise_than_expected_draw_no_line() -> None:
-    """No second moment shows it: norms follow an MLP that gives all tokens what it gives the first."""
+    """No second moment shows it: norms follow an MLP that gives all tokens what it gives the
+    first."""
+
     class First(Block):
         def mlp(self, x: Tensor) -> Tensor:
             return super().mlp(x)[:, :1].expand_as(x)
@@ -469,11 +553,20 @@ def sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return of_values((times(q, k) / 4).softmax(-2), v)
 
 
-@pytest.mark.parametrize(("odd", "at", "container"), [
-    (linear, 0, nn.Sequential), (linear, 2, nn.ModuleList), (columns, 2, nn.Sequential), (sums, 0, nn.ModuleList),
-])
-def test_one_unusual_layer_hides_no_other(odd: Callable[..., Tensor], at: int, container: type) -> None:
+@pytest.mark.parametrize(
+    ("odd", "at", "container"),
+    [
+        (linear, 0, nn.Sequential),
+        (linear, 2, nn.ModuleList),
+        (columns, 2, nn.Sequential),
+        (sums, 0, nn.ModuleList),
+    ],
+)
+def test_one_unusual_layer_hides_no_other(
+    odd: Callable[..., Tensor], at: int, container: type
+) -> None:
     """It is named; the others' numbers are there, a line, too."""
+
     def run(model: nn.Module) -> Tensor:
         x = inputs
         for layer in model.children():
@@ -489,8 +582,12 @@ def test_one_unusual_layer_hides_no_other(odd: Callable[..., Tensor], at: int, c
     profile = probe(whole, run)
     assert set(profile) == set(plain())
     assert len(profile.layers) == len(whole)
-    for key in [("attention_entropy", "pattern"), ("logit_std", "attn_scores"), ("parameter_gradient", "W_Q"),
-                ("weight_variance", "W_V")]:
+    for key in [
+        ("attention_entropy", "pattern"),
+        ("logit_std", "attn_scores"),
+        ("parameter_gradient", "W_Q"),
+        ("weight_variance", "W_V"),
+    ]:
         missing = np.isnan(profile[key].mean(axis=(0, *range(2, profile[key].ndim))))
         assert np.flatnonzero(missing).tolist() in ([], [at])  # what can be read of it is there
         assert profile.absent.get(key, ()) == tuple(np.flatnonzero(missing) + 1)

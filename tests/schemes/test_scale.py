@@ -36,10 +36,14 @@ def test_variances_by_hand() -> None:
 
 
 def test_attention_and_mlp_have_a_factor_of_their_own_each() -> None:
-    plain, changed = (variances(Config(mlp="gated", init_variance=2, **factors))
-                      for factors in ({}, {"attention_variance": 3, "mlp_variance": 0.5}))
+    plain, changed = (
+        variances(Config(mlp="gated", init_variance=2, **factors))
+        for factors in ({}, {"attention_variance": 3, "mlp_variance": 0.5})
+    )
     assert {name: changed[name] / plain[name] for name in plain} == {
-        **dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), 3), **dict.fromkeys(("W_gate", "W_in", "W_out"), 0.5)}
+        **dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), 3),
+        **dict.fromkeys(("W_gate", "W_in", "W_out"), 0.5),
+    }
 
 
 def test_an_mlp_has_a_whole_number_of_units() -> None:
@@ -53,35 +57,52 @@ def test_an_mlp_has_a_whole_number_of_units() -> None:
 def test_torchs_transformer_draws_what_the_row_says() -> None:
     torch.manual_seed(0)
     layer = nn.Transformer(128, 4, 1, 1, 512, batch_first=True).encoder.layers[0]
-    found = {"W_Q": layer.self_attn.in_proj_weight, "W_O": layer.self_attn.out_proj.weight,
-             "W_in": layer.linear1.weight, "W_out": layer.linear2.weight}
+    found = {
+        "W_Q": layer.self_attn.in_proj_weight,
+        "W_O": layer.self_attn.out_proj.weight,
+        "W_in": layer.linear1.weight,
+        "W_out": layer.linear2.weight,
+    }
     expected = variances(Config(d_model=128, scale_rule="torch_transformer"))
     assert expected["W_V"] == expected["W_K"] == expected["W_Q"]
     for name, weight in found.items():
-        assert float(weight.detach().square().mean()) == pytest.approx(expected[name], rel=0.03), name
+        assert float(weight.detach().square().mean()) == pytest.approx(expected[name], rel=0.03), (
+            name
+        )
 
 
 def test_bert_draws_everything_alike() -> None:
-    for config in (Config(scale_rule="bert"), Config(scale_rule="bert", d_model=64, mlp_ratio=2, n_layers=3)):
+    for config in (
+        Config(scale_rule="bert"),
+        Config(scale_rule="bert", d_model=64, mlp_ratio=2, n_layers=3),
+    ):
         assert set(variances(config).values()) == {0.02**2}
 
 
 def test_gpt2_shrinks_the_last_matrix_of_each_branch() -> None:
     """Of twelve layers to 0.004082, the number that GPT-2's authors arrived at."""
-    found = {name: math.sqrt(variance) for name, variance in variances(Config(scale_rule="gpt2", n_layers=12)).items()}
+    found = {
+        name: math.sqrt(variance)
+        for name, variance in variances(Config(scale_rule="gpt2", n_layers=12)).items()
+    }
     assert found["W_O"] == found["W_out"] == pytest.approx(0.004082, abs=5e-7)
     assert {found[name] for name in ("W_Q", "W_K", "W_V", "W_in")} == {0.02}
 
 
 @pytest.mark.parametrize(("rule", "usual"), [("mitchell", 1 / 64), ("torchtitan", 0.02**2)])
 def test_the_last_matrices_are_smaller_the_higher_their_layer(rule: str, usual: float) -> None:
-    """OLMo: 1/√(2 fan_in l); torchtitan: 0.02/√(2 l). The draws are those of the rule without it, times (2 l)^(−½)."""
+    """OLMo: 1/√(2 fan_in l); torchtitan: 0.02/√(2 l). The draws are those of the rule without it,
+    times (2 l)^(−½)."""
     config = Config(scale_rule=rule, n_layers=3, d_model=64)
     assert config.design.matrices["W_O"].variance == config.design.matrices["W_Q"].variance == usual
     assert config.design.last == (1 / 2, 1 / 2, 1 / 4, 1 / 4, 1 / 6, 1 / 6)
     plain = draw_weights(config.replace(scale_rule="lecun" if rule == "mitchell" else "bert"), 0)
     for name, weight in draw_weights(config, 0).items():
-        factor = torch.tensor([1 / 2, 1 / 4, 1 / 6]).sqrt()[:, None, None] if name in ("W_O", "W_out") else 1.0
+        factor = (
+            torch.tensor([1 / 2, 1 / 4, 1 / 6]).sqrt()[:, None, None]
+            if name in ("W_O", "W_out")
+            else 1.0
+        )
         torch.testing.assert_close(weight, plain[name] * factor)
 
 
@@ -103,7 +124,8 @@ def test_only_mup_treats_widths_differently(parametrization: str) -> None:
 
 
 def test_mup_by_the_table_of_its_paper() -> None:
-    """Yang et al. 2022, eq. 4 and table 3 at eight times the base width; at the base width it is the standard."""
+    """Yang et al. 2022, eq. 4 and table 3 at eight times the base width; at the base width it is
+    the standard."""
     config = Config(d_model=512, parametrization="mup")
     assert variances(config) == variances(config.replace(parametrization="standard"))
     assert config.design.readout_variance == 1 / 512 / 8
@@ -121,12 +143,18 @@ def test_mup_by_the_table_of_its_paper() -> None:
 def test_completep_by_its_authors_code() -> None:
     """Eight times the base width, six times the base depth, α = 1: rates of μP, every ε over 8 · 6.
 
-    Their readout has the multiplier 1/8 where ours is in the matrix, whose gradient is therefore 8 times theirs.
-    """
+    Their readout has the multiplier 1/8 where ours is in the matrix, whose gradient is therefore 8
+    times theirs."""
     config = Config(d_model=512, n_layers=12, parametrization="completep")
-    assert config.design.factors("adam") == {"input": 1, "hidden": 1 / 8, "vector": 1, "output": 1 / 8}
+    assert config.design.factors("adam") == {
+        "input": 1,
+        "hidden": 1 / 8,
+        "vector": 1,
+        "output": 1 / 8,
+    }
     assert config.design.factors("epsilon") == pytest.approx(
-        {"input": 1 / 48, "hidden": 1 / 48, "vector": 1 / 48, "output": 1 / 6})
+        {"input": 1 / 48, "hidden": 1 / 48, "vector": 1 / 48, "output": 1 / 6}
+    )
     assert config.design.factors("sgd")["hidden"] == 6
     assert config.design.factors("muon") == dict.fromkeys(COMPLETEP, 1.0)
     assert set(config.design.branches) == {2 / 12}
@@ -137,18 +165,25 @@ def test_completep_by_its_authors_code() -> None:
 def test_completep_is_the_only_multiplier_for_the_depth() -> None:
     config = Config(parametrization="completep")
     assert {name for name in RESIDUALS if config.accepts(residual=name)} == {"constant"}
-    with pytest.raises(ConfigError, match=r"parametrization = completep needs .* got residual = deepnorm") as refused:
+    with pytest.raises(
+        ConfigError, match=r"parametrization = completep needs .* got residual = deepnorm"
+    ) as refused:
         config.replace(residual="deepnorm")
     assert refused.value.fixes == {"residual": "constant", "parametrization": "mup"}
 
 
 def test_torch_default_is_what_torch_does() -> None:
-    """The variances of a freshly made encoder layer, within four standard errors of a variance of uniform draws."""
+    """The variances of a freshly made encoder layer, within four standard errors of a variance of
+    uniform draws."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(256, 4, 1024, bias=False)
     expected = variances(Config(scale_rule="torch_default", d_model=256))
-    found = {"W_Q": layer.self_attn.in_proj_weight, "W_in": layer.linear1.weight, "W_out": layer.linear2.weight,
-             "W_O": layer.self_attn.out_proj.weight}
+    found = {
+        "W_Q": layer.self_attn.in_proj_weight,
+        "W_in": layer.linear1.weight,
+        "W_out": layer.linear2.weight,
+        "W_O": layer.self_attn.out_proj.weight,
+    }
     for name, weight in found.items():
         error = expected[name] * math.sqrt(0.8 / weight.numel())  # Var of u² over (E u²)² is 4/5
         assert float(weight.detach().var()) == pytest.approx(expected[name], abs=4 * error), name
@@ -167,7 +202,11 @@ def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta:
     config = Config(residual="deepnorm", n_layers=depth, d_model=64)
     skip, branch, drawn = same(config)
     shrink = drawn["W_V"]
-    assert (skip, branch, shrink) == (pytest.approx(alpha, abs=5e-5), 1, pytest.approx(beta, abs=5e-5))
+    assert (skip, branch, shrink) == (
+        pytest.approx(alpha, abs=5e-5),
+        1,
+        pytest.approx(beta, abs=5e-5),
+    )
     plain, shrunk = variances(config.replace(residual="constant")), variances(config)
     assert shrunk["W_Q"] == plain["W_Q"]
     assert shrunk["W_O"] == pytest.approx(shrink**2 * plain["W_O"])
@@ -177,8 +216,10 @@ def test_deepnorm_has_the_constants_of_its_paper(depth: int, alpha: float, beta:
 def test_deepnorm_of_two_stacks_of_one_depth(depth: int) -> None:
     """Figure 2 of Wang et al. 2022, N = M."""
     root = depth ** (5 / 16)
-    for residual, constants in (("deepnorm_encoder", (0.81 * root, 0.87 / root)),
-                                ("deepnorm_decoder", ((3 * depth) ** 0.25, (12 * depth) ** -0.25))):
+    for residual, constants in (
+        ("deepnorm_encoder", (0.81 * root, 0.87 / root)),
+        ("deepnorm_decoder", ((3 * depth) ** 0.25, (12 * depth) ** -0.25)),
+    ):
         skip, branch, drawn = same(Config(residual=residual, n_layers=depth))
         assert (skip, drawn["W_O"]) == pytest.approx(constants)
         assert (branch, set(drawn)) == (1, {"W_V", "W_O", "W_in", "W_out"})
@@ -192,12 +233,20 @@ def test_small_branches() -> None:
     assert same(Config(residual="absent")) == (0, 1, {})
 
 
-@pytest.mark.parametrize(("choices", "loops"), [
-    ({}, 1), ({"layer_weights": "looped", "n_loops": 1}, 1), ({"layer_weights": "looped", "n_loops": 4}, 4),
-    ({"layer_weights": "shared"}, 36), ({"layer_weights": "copied"}, 36),
-], ids=str)
+@pytest.mark.parametrize(
+    ("choices", "loops"),
+    [
+        ({}, 1),
+        ({"layer_weights": "looped", "n_loops": 1}, 1),
+        ({"layer_weights": "looped", "n_loops": 4}, 4),
+        ({"layer_weights": "shared"}, 36),
+        ({"layer_weights": "copied"}, 36),
+    ],
+    ids=str,
+)
 def test_branches_of_looped_layers_are_divided_by_the_loops_and_the_root_of_the_layers(
-        choices: dict[str, Any], loops: int) -> None:
+    choices: dict[str, Any], loops: int
+) -> None:
     """λ / (N √L) in the words of its paper: N loops of L layers."""
     skip, branch, drawn = same(Config(residual="looped", n_layers=36, alpha=0.3, **choices))
     assert (skip, drawn) == (1, {})
@@ -210,16 +259,25 @@ def test_layer_scale_starts_where_its_paper_has_it(depth: int, scale: float) -> 
 
 
 def test_admin_has_the_constant_of_its_paper() -> None:
-    """ω² is the variance of the branches so far over their number's logarithm: K = 2N branches of unit variance."""
+    """ω² is the variance of the branches so far over their number's logarithm: K = 2N branches of
+    unit variance."""
     assert same(Config(residual="admin", n_layers=12))[0] == pytest.approx(2.6013, abs=5e-5)
 
 
-def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_on_each_sum() -> None:
-    assert [profiled_factor(below, total) for below, total in ((0, 9.0), (1, 4.0), (2, 6.25))] == [1.0, 2.0, 2.5]
+def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_on_each_sum() -> (
+    None
+):
+    assert [profiled_factor(below, total) for below, total in ((0, 9.0), (1, 4.0), (2, 6.25))] == [
+        1.0,
+        2.0,
+        2.5,
+    ]
     config = Config(norm_placement="post", residual="admin_profiled")
     assert same(config)[:2] == (1, 1)  # until they are found
     assert not config.accepts(norm_placement="hybrid")
-    with pytest.raises(ConfigError, match=r"residual = admin_profiled needs .* got norm_placement = pre") as refused:
+    with pytest.raises(
+        ConfigError, match=r"residual = admin_profiled needs .* got norm_placement = pre"
+    ) as refused:
         config.replace(norm_placement="pre")
     assert refused.value.fixes == {"norm_placement": "post", "residual": "admin"}
 
@@ -242,7 +300,9 @@ def test_fixup_has_the_constants_of_its_paper() -> None:
     """2N = 8 branches of m = 2 matrices: the first by 8^(−1/(2m − 2)), the last zero."""
     fixup, plain = (variances(Config(residual=rule, n_layers=4)) for rule in ("fixup", "constant"))
     ratio = {name: fixup[name] / plain[name] for name in plain}
-    assert ratio == pytest.approx({"W_Q": 1, "W_K": 1, "W_V": 1 / 8, "W_O": 0, "W_in": 1 / 8, "W_out": 0})
+    assert ratio == pytest.approx(
+        {"W_Q": 1, "W_K": 1, "W_V": 1 / 8, "W_O": 0, "W_in": 1 / 8, "W_out": 0}
+    )
 
 
 def test_a_gate_has_the_variance_of_the_matrix_beside_it_unless_a_rule_names_that_one() -> None:
@@ -253,25 +313,42 @@ def test_a_gate_has_the_variance_of_the_matrix_beside_it_unless_a_rule_names_tha
         assert "W_gate" not in variances(Config(scale_rule=rule))
     gated, plain = Config(mlp="gated"), Config()
     assert gated.sizes.n_parameters - plain.sizes.n_parameters == 12 * 256 * 1024
-    fixup, deepnorm, usual = (variances(Config(mlp="gated", residual=rule, n_layers=4))
-                              for rule in ("fixup", "deepnorm", "constant"))
-    assert [fixup[name] / usual[name] for name in ("W_V", "W_gate", "W_in", "W_out")] == pytest.approx(
-        [1 / 8, 8**-0.5, 8**-0.5, 0])
-    assert [deepnorm[name] / usual[name] for name in ("W_gate", "W_in")] == pytest.approx([1, 32**-0.5])
+    fixup, deepnorm, usual = (
+        variances(Config(mlp="gated", residual=rule, n_layers=4))
+        for rule in ("fixup", "deepnorm", "constant")
+    )
+    assert [
+        fixup[name] / usual[name] for name in ("W_V", "W_gate", "W_in", "W_out")
+    ] == pytest.approx([1 / 8, 8**-0.5, 8**-0.5, 0])
+    assert [deepnorm[name] / usual[name] for name in ("W_gate", "W_in")] == pytest.approx(
+        [1, 32**-0.5]
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "moment"),
-    [("gelu_tanh", 0.4251937110), ("quick", 0.4219528069), ("silu", 0.3557755198),
-     ("relu", 0.5), ("relu2", 1.5), ("gelu", 1 / 3 + 1 / (2 * math.pi * math.sqrt(3))),
-     ("elu", 0.6449454175), ("tanh", 0.3942944904), ("sigmoid", 0.2933790359), ("selu", 1.0), ("identity", 1.0)],
+    [
+        ("gelu_tanh", 0.4251937110),
+        ("quick", 0.4219528069),
+        ("silu", 0.3557755198),
+        ("relu", 0.5),
+        ("relu2", 1.5),
+        ("gelu", 1 / 3 + 1 / (2 * math.pi * math.sqrt(3))),
+        ("elu", 0.6449454175),
+        ("tanh", 0.3942944904),
+        ("sigmoid", 0.2933790359),
+        ("selu", 1.0),
+        ("identity", 1.0),
+    ],
 )
 def test_activation_moments(name: str, moment: float) -> None:
     # torch rounds SELU's two constants to float32
     assert second_moment(name) == pytest.approx(moment, abs=1e-7 if name == "selu" else 1e-9)
     z = torch.from_numpy(np.random.default_rng(0).standard_normal(400_000))
     squares = activation(Config(activation=name).design)(z).square()
-    assert float(squares.mean()) == pytest.approx(1, abs=4 * float(squares.std()) / math.sqrt(len(z)))
+    assert float(squares.mean()) == pytest.approx(
+        1, abs=4 * float(squares.std()) / math.sqrt(len(z))
+    )
 
 
 @pytest.mark.parametrize("distribution", ["normal", "uniform", "truncated_normal"])
@@ -281,7 +358,11 @@ def test_noise_has_unit_variance_in_every_distribution(distribution: str) -> Non
     error = math.sqrt((fourth - 1) / z.numel())
     assert float(z.square().mean()) == pytest.approx(1, abs=4 * error)
     assert float(z.mean()) == pytest.approx(0, abs=4e-3)
-    bound = {"normal": math.inf, "uniform": math.sqrt(3), "truncated_normal": 2 / math.sqrt(CUT_VARIANCE)}
+    bound = {
+        "normal": math.inf,
+        "uniform": math.sqrt(3),
+        "truncated_normal": 2 / math.sqrt(CUT_VARIANCE),
+    }
     assert float(z.abs().max()) <= bound[distribution] + 1e-5
 
 
@@ -318,10 +399,20 @@ def test_drawing_ends_when_told() -> None:
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize(("distribution", "parametrization"), list(product(["normal", "uniform"], ["standard", "ntk"])))
-def test_weights_have_the_variance_that_the_config_asks_for(distribution: str, parametrization: str) -> None:
-    config = Config(n_layers=8, d_model=128, init_variance=2, scale_rule="xavier", distribution=distribution,
-                    parametrization=parametrization)
+@pytest.mark.parametrize(
+    ("distribution", "parametrization"), list(product(["normal", "uniform"], ["standard", "ntk"]))
+)
+def test_weights_have_the_variance_that_the_config_asks_for(
+    distribution: str, parametrization: str
+) -> None:
+    config = Config(
+        n_layers=8,
+        d_model=128,
+        init_variance=2,
+        scale_rule="xavier",
+        distribution=distribution,
+        parametrization=parametrization,
+    )
     for name, weight in draw_weights(config, 0).items():
         fan_in, fan_out = config.design.shapes[name]
         expected = 1.0 if parametrization == "ntk" else config.design.matrices[name].variance
@@ -331,5 +422,7 @@ def test_weights_have_the_variance_that_the_config_asks_for(distribution: str, p
 
 
 def test_a_changed_scale_only_rescales() -> None:
-    one, four = (draw_weights(Config(n_layers=2, d_model=32, init_variance=v), 0)["W_O"] for v in (1, 4))
+    one, four = (
+        draw_weights(Config(n_layers=2, d_model=32, init_variance=v), 0)["W_O"] for v in (1, 4)
+    )
     assert torch.equal(2 * one, four)

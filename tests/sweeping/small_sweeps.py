@@ -19,19 +19,29 @@ DEADLY = 0.5
 REFUSED = {"n_heads": [1, 2, 3, 4]}
 """The third does not divide the width."""
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(
-    [str(Path(__file__).parent), str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(
+        [
+            str(Path(__file__).parent),
+            str(Path(__file__).parents[2]),
+            *filter(None, [os.environ.get("PYTHONPATH")]),
+        ]
+    ),
+}
 """Another Python's, which finds this module."""
 
 
 def same(one: xr.Dataset, other: xr.Dataset) -> bool:
-    """Whether two sweeps have the same labels, failures and numbers, bit for bit; time is nobody's."""
+    """Whether two sweeps have the same labels, failures and numbers, bit for bit; time is
+    nobody's."""
     assert np.isfinite(one.second_moment).any(), "nothing was computed"
     return bool(one.drop_vars("seconds").identical(other.drop_vars("seconds")))
 
 
 def deadly(compute: Any, cells: list[Any]) -> Any:
-    """Computes cells in a worker process, which dies at one of them, as if the system had killed it."""
+    """Computes cells in a worker process, which dies at one of them, as if the system had killed
+    it."""
     if any(one.config.alpha == DEADLY for one in cells):
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(cells)

@@ -1,4 +1,5 @@
-"""Sweeps on dask: a real scheduler and two real worker processes on the loopback interface, each killed in its turn."""
+"""Sweeps on dask: a real scheduler and two real worker processes on the loopback interface, each
+killed in its turn."""
 
 from __future__ import annotations
 
@@ -35,22 +36,37 @@ class Processes:
         self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", "0")
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dask", *arguments, "--scheduler-file", self.file, "--no-dashboard"]
+        command = [
+            sys.executable,
+            "-m",
+            "dask",
+            *arguments,
+            "--scheduler-file",
+            self.file,
+            "--no-dashboard",
+        ]
         environment = {**ENVIRONMENT, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-        self.all.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL,
-                                         start_new_session=True))
+        self.all.append(
+            subprocess.Popen(
+                command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        )
         return self.all[-1]
 
     def hire(self) -> None:
         for _ in range(2):
-            self.start("worker", "--host", "127.0.0.1", "--nthreads", "1", "--memory-limit", "1.5GB")
+            self.start(
+                "worker", "--host", "127.0.0.1", "--nthreads", "1", "--memory-limit", "1.5GB"
+            )
 
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     started = Processes(str(tmp_path_factory.mktemp("dask")))
     yield started
-    for process in started.all:  # with what they have started; asked to end, a worker would look for its scheduler
+    for process in (
+        started.all
+    ):  # with what they have started; asked to end, a worker would look for its scheduler
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(SECONDS)
@@ -71,7 +87,8 @@ def whole() -> xr.Dataset:
 
 
 def test_workers_may_come_later(processes: Processes, client: Client, whole: xr.Dataset) -> None:
-    """As a cluster's do, which wait in a queue. What they find is, bit for bit, what one process finds."""
+    """As a cluster's do, which wait in a queue. What they find is, bit for bit, what one process
+    finds."""
     executor = client.get_executor()
     assert workers_of(executor).slots == 1
     with ThreadPoolExecutor(1) as thread:
@@ -83,7 +100,9 @@ def test_workers_may_come_later(processes: Processes, client: Client, whole: xr.
     assert (workers.slots, workers.threads, workers.memory) == (2, 1, 1.5e9)
 
 
-def test_a_worker_that_is_killed_costs_only_what_it_computed(client: Client, whole: xr.Dataset) -> None:
+def test_a_worker_that_is_killed_costs_only_what_it_computed(
+    client: Client, whole: xr.Dataset
+) -> None:
     client.wait_for_workers(2, timeout=SECONDS)
     where = client.run(os.getpid)
     killed: list[int] = []
@@ -107,12 +126,16 @@ class Deadly(Cluster):
 
 
 def test_a_cell_that_kills_its_worker_fails_alone(client: Client) -> None:
-    """The predicted ones are handed out together: those beside the deadly one are found all the same."""
+    """The predicted ones are handed out together: those beside the deadly one are found all the
+    same."""
     client.wait_for_workers(2, timeout=SECONDS)
     points = Sweep(SMALL, {"alpha": OVER["alpha"]}, origins="predicted").grid.points.values()
     failures: dict[float, str] = {}
-    run([([point.cell for point in points if point.cell], Deadly(client.get_executor(), client))], lambda: False,
-        lambda cell, found: failures.update({cell.config.alpha: found.failure}))
+    run(
+        [([point.cell for point in points if point.cell], Deadly(client.get_executor(), client))],
+        lambda: False,
+        lambda cell, found: failures.update({cell.config.alpha: found.failure}),
+    )
     assert failures == {alpha: KILLED if alpha == DEADLY else "" for alpha in OVER["alpha"]}
 
 
@@ -130,7 +153,8 @@ def test_what_no_worker_can_hold_is_refused_before_it_starts(client: Client) -> 
 
 
 def measured(one: Sweep) -> int:
-    """Its cells that are measured: the predicted ones are one batch, which comes before them, between them or last."""
+    """Its cells that are measured: the predicted ones are one batch, which comes before them,
+    between them or last."""
     return int(np.isfinite(one.dataset().seconds.sel(origin="measured")).sum())
 
 
@@ -141,7 +165,9 @@ def test_a_sweep_may_be_stopped_and_go_on(client: Client, whole: xr.Dataset) -> 
     assert same(one.run().dataset(), whole)
 
 
-def test_without_a_scheduler_a_sweep_ends(processes: Processes, client: Client, whole: xr.Dataset) -> None:
+def test_without_a_scheduler_a_sweep_ends(
+    processes: Processes, client: Client, whole: xr.Dataset
+) -> None:
     """The last test: what was computed is returned, what was not says why."""
     one = Sweep(SMALL, OVER, executor=client.get_executor())
 
@@ -149,7 +175,9 @@ def test_without_a_scheduler_a_sweep_ends(processes: Processes, client: Client, 
         if measured(one) == 2:
             processes.scheduler.kill()
 
-    with pytest.warns(UserWarning, match=r"cells were not computed: the connection to dask's scheduler is lost"):
+    with pytest.warns(
+        UserWarning, match=r"cells were not computed: the connection to dask's scheduler is lost"
+    ):
         found = one.run(on_cell=kill).dataset()
     there = (found.failure == "").values
     assert there.sum() == one.done

@@ -1,4 +1,5 @@
-"""What a sweep keeps: real kills of real processes, real disks that are full or may not be written."""
+"""What a sweep keeps: real kills of real processes, real disks that are full or may not be
+written."""
 
 from __future__ import annotations
 
@@ -24,9 +25,15 @@ from explorer import ConfigError, Recipe, Sweep, Task, sweep
 
 
 def run(code: str, folder: Path, **others: Any) -> subprocess.Popen[str]:
-    """Another Python, whose warnings are errors; what it says is read from it, what it leaves lies beside a folder."""
-    return subprocess.Popen([sys.executable, "-W", "error", "-c", code, str(folder)], stdout=subprocess.PIPE, text=True,
-                            env=ENVIRONMENT | {"TMPDIR": str(folder.parent)}, **others)
+    """Another Python, whose warnings are errors; what it says is read from it, what it leaves lies
+    beside a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT | {"TMPDIR": str(folder.parent)},
+        **others,
+    )
 
 
 def here(**others: Any) -> xr.Dataset:
@@ -55,7 +62,8 @@ explorer.sweep(SMALL, OVER, store=sys.argv[1], on_cell=after)
 
 
 def test_a_sweep_that_was_killed_goes_on_where_it_was(tmp_path: Path, whole: xr.Dataset) -> None:
-    """Only what is missing is computed, and the dataset is that of a sweep that nobody killed. Its processes end."""
+    """Only what is missing is computed, and the dataset is that of a sweep that nobody killed. Its
+    processes end."""
     one = run(SWEEPING, tmp_path / "store", start_new_session=True)
     said, _ = one.communicate()
     assert one.returncode == -signal.SIGKILL
@@ -78,7 +86,11 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(tmp_path: Path, whole: xr.
 def members(session: int) -> list[str]:
     """Processes of a session."""
     lines = subprocess.check_output(["ps", "-eo", "sid=,pid=,stat=,args="], text=True).splitlines()
-    return [line for line in lines if line.split()[0] == str(session) and not line.split()[2].startswith("Z")]
+    return [
+        line
+        for line in lines
+        if line.split()[0] == str(session) and not line.split()[2].startswith("Z")
+    ]
 
 
 MAKING = """
@@ -129,15 +141,21 @@ def test_a_store_whose_making_was_broken_off_is_finished(tmp_path: Path, whole: 
 
 def labels(where: Path) -> list[Any]:
     """What a store says of its cells."""
-    return [zarr.open_group(where, mode="r")[name][:].tolist() for name in ("origin", *OVER, "number", "keys")]
+    return [
+        zarr.open_group(where, mode="r")[name][:].tolist()
+        for name in ("origin", *OVER, "number", "keys")
+    ]
 
 
-def test_what_failed_is_computed_again_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                       whole: xr.Dataset) -> None:
+def test_what_failed_is_computed_again_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: xr.Dataset
+) -> None:
     monkeypatch.setenv("EXPLORER_DEVICE", "abacus")
     failed = here(store=tmp_path / "store")
-    assert (failed.failure.sel(origin="measured") ==
-            "ValueError: EXPLORER_DEVICE must be one of auto, cpu, cuda; got 'abacus'").all()
+    assert (
+        failed.failure.sel(origin="measured")
+        == "ValueError: EXPLORER_DEVICE must be one of auto, cpu, cuda; got 'abacus'"
+    ).all()
     monkeypatch.delenv("EXPLORER_DEVICE")
     assert same(here(store=tmp_path / "store"), failed)
 
@@ -165,8 +183,8 @@ class Traced(zarr.storage.MemoryStore):
 
 
 def test_a_failure_that_is_written_anew_never_stands_beside_older_numbers() -> None:
-    """Whoever is killed between two changes leaves a cell that failed as before, one that is not there, or the new
-    one."""
+    """Whoever is killed between two changes leaves a cell that failed as before, one that is not
+    there, or the new one."""
     from explorer.sweeping.store import Store
 
     def opened(where: Any) -> Store:
@@ -185,33 +203,66 @@ def test_a_failure_that_is_written_anew_never_stands_beside_older_numbers() -> N
             found = after.failures[place], after.numbers[place].tolist()
             states.append(found)
             if not np.isnan(found[1]).all():
-                assert found in (("the device is on fire", old.tolist()), (failure, numbers.tolist()))
+                assert found in (
+                    ("the device is on fire", old.tolist()),
+                    (failure, numbers.tolist()),
+                )
         assert states[-1] == (failure, numbers.tolist())
         opened(held).write(place, old, "the device is on fire")
 
 
 def test_a_refusal_is_kept_with_its_reason(tmp_path: Path) -> None:
     first = here(over=REFUSED, store=tmp_path / "store")
-    assert first.failure.sel(n_heads=3).values.tolist() == ["d_model must be divisible by n_heads; got 16 and 3"] * 2
+    assert (
+        first.failure.sel(n_heads=3).values.tolist()
+        == ["d_model must be divisible by n_heads; got 16 and 3"] * 2
+    )
     assert same(here(over=REFUSED, store=tmp_path / "store", on_cell=pytest.fail), first)
 
 
-@pytest.mark.parametrize(("other", "difference"), [
-    ({"config": SMALL.replace(d_model=32)}, "config.d_model is 16 there and 32 here"),
-    ({"over": OVER | {"alpha": [0.1, 0.5, 1.0, 3.0]}}, "over.alpha[3] is 2.0 there and 3.0 here"),
-    ({"over": OVER | {"alpha": [0.1]}}, "over.alpha is [0.1, 0.5, 1.0, 2.0] there and [0.1] here"),
-    ({"over": {"alpha": OVER["alpha"]}}, "over.n_layers is [1, 2, 3] there and None here"),
-    ({"over": {**OVER, "seed": [0, 1]}}, "over.seed is None there and [0, 1] here"),
-    ({"statistics": ["second_moment", "kurtosis"]}, "statistics[1] is 'token_correlation' there and 'kurtosis' here"),
-    ({"statistics": ["second_moment"]}, "statistics is ['second_moment', 'token_correlation'] there and"),
-    ({"origins": ["predicted", "trained"]}, "origins[1] is 'measured' there and 'trained' here; "),
-    ({"origins": ["measured", "trained"], "steps": 7}, "steps is 200 there and 7 here"),
-    ({"recipe": Recipe(warmup=3)}, "recipe.warmup is 1 there and 3 here"),
-    ({"task": Task(kind="masked_character")}, "task.kind is 'next_character' there and 'masked_character' here"),
-])
-def test_the_store_of_another_sweep_is_refused(tmp_path: Path, other: dict[str, Any], difference: str) -> None:
-    first: dict[str, Any] = {"config": SMALL, "over": OVER, "statistics": ["second_moment", "token_correlation"],
-                             "store": tmp_path / "store"}
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        ({"config": SMALL.replace(d_model=32)}, "config.d_model is 16 there and 32 here"),
+        (
+            {"over": OVER | {"alpha": [0.1, 0.5, 1.0, 3.0]}},
+            "over.alpha[3] is 2.0 there and 3.0 here",
+        ),
+        (
+            {"over": OVER | {"alpha": [0.1]}},
+            "over.alpha is [0.1, 0.5, 1.0, 2.0] there and [0.1] here",
+        ),
+        ({"over": {"alpha": OVER["alpha"]}}, "over.n_layers is [1, 2, 3] there and None here"),
+        ({"over": {**OVER, "seed": [0, 1]}}, "over.seed is None there and [0, 1] here"),
+        (
+            {"statistics": ["second_moment", "kurtosis"]},
+            "statistics[1] is 'token_correlation' there and 'kurtosis' here",
+        ),
+        (
+            {"statistics": ["second_moment"]},
+            "statistics is ['second_moment', 'token_correlation'] there and",
+        ),
+        (
+            {"origins": ["predicted", "trained"]},
+            "origins[1] is 'measured' there and 'trained' here; ",
+        ),
+        ({"origins": ["measured", "trained"], "steps": 7}, "steps is 200 there and 7 here"),
+        ({"recipe": Recipe(warmup=3)}, "recipe.warmup is 1 there and 3 here"),
+        (
+            {"task": Task(kind="masked_character")},
+            "task.kind is 'next_character' there and 'masked_character' here",
+        ),
+    ],
+)
+def test_the_store_of_another_sweep_is_refused(
+    tmp_path: Path, other: dict[str, Any], difference: str
+) -> None:
+    first: dict[str, Any] = {
+        "config": SMALL,
+        "over": OVER,
+        "statistics": ["second_moment", "token_correlation"],
+        "store": tmp_path / "store",
+    }
     if {"steps", "recipe", "task"} & {*other}:
         first["origins"] = ["measured", "trained"]
     Sweep(**first)
@@ -226,9 +277,14 @@ def test_the_store_of_another_version_is_refused(tmp_path: Path) -> None:
 
     one = Sweep(SMALL, OVER, store=tmp_path / "store")
     names, version = [*one.layout.names, "state"], explorer.__version__
-    with pytest.raises(ConfigError, match=rf"holds another: version is '{re.escape(version)}' there and '9\.9' here$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"holds another: version is '{re.escape(version)}' there and '9\.9' here$",
+    ):
         Store(tmp_path / "store", one.grid, names, "9.9")
-    with pytest.raises(ConfigError, match=r"its designs or numbers are others, though their settings read alike$"):
+    with pytest.raises(
+        ConfigError, match=r"its designs or numbers are others, though their settings read alike$"
+    ):
         Store(tmp_path / "store", one.grid, [*names, "more"], version)
 
 
@@ -248,7 +304,9 @@ def test_something_else_is_no_store_and_left_alone(tmp_path: Path) -> None:
 
 def test_a_path_with_a_nul_is_no_store() -> None:
     for where in ("maps/a\0b", Path("a\0b")):
-        with pytest.raises(ConfigError, match=r"^store must be a place .* \(no path has the character NUL\)$"):
+        with pytest.raises(
+            ConfigError, match=r"^store must be a place .* \(no path has the character NUL\)$"
+        ):
             Sweep(SMALL, OVER, store=where)
 
 
@@ -258,7 +316,12 @@ def test_whatever_zarr_takes_is_a_store(tmp_path: Path, whole: xr.Dataset) -> No
     for where in (tmp_path / "path", str(tmp_path / "text"), memory, archive):
         assert same(here(store=where), whole)
     archive.close()
-    for where in (tmp_path / "path", str(tmp_path / "text"), memory, zarr.storage.ZipStore(file, mode="r")):
+    for where in (
+        tmp_path / "path",
+        str(tmp_path / "text"),
+        memory,
+        zarr.storage.ZipStore(file, mode="r"),
+    ):
         assert same(here(store=where, on_cell=pytest.fail), whole)
 
 
@@ -267,13 +330,18 @@ def test_xarray_opens_a_store_by_itself(tmp_path: Path, whole: xr.Dataset) -> No
     with xr.open_zarr(tmp_path / "store", consolidated=False, chunks=None) as found:
         assert found.numbers.dims == ("origin", "alpha", "n_layers", "number")
         read = found.numbers.sel(origin="measured", alpha=0.5, n_layers=3, number="second_moment")
-        assert float(read) == whole.second_moment.sel(origin="measured", alpha=0.5, n_layers=3).item()
+        assert (
+            float(read) == whole.second_moment.sel(origin="measured", alpha=0.5, n_layers=3).item()
+        )
         assert found.attrs["sweep"]["over"] == OVER
 
 
 def test_two_sweeps_may_fill_a_store_at_a_time(tmp_path: Path, whole: xr.Dataset) -> None:
     found: list[xr.Dataset] = []
-    threads = [threading.Thread(target=lambda: found.append(here(store=tmp_path / "store"))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(here(store=tmp_path / "store")))
+        for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,5 @@
-"""A sweep's dataset: equal to one cell after the other, of full shape whatever fails, stopped and gone on with."""
+"""A sweep's dataset: equal to one cell after the other, of full shape whatever fails, stopped and
+gone on with."""
 
 from __future__ import annotations
 
@@ -37,12 +38,16 @@ def test_the_dataset_equals_predicting_and_measuring_cell_by_cell(serial: xr.Dat
             for n_layers in OVER["n_layers"]:
                 ends = endings(find(SMALL.replace(alpha=alpha, n_layers=n_layers)))
                 cell = serial.sel(origin=origin, alpha=alpha, n_layers=n_layers)
-                assert {*ENDS} - {*ends} == {"output_logit_rms", "output_logit_largest"}, "linear loss: no readout"
+                assert {*ENDS} - {*ends} == {"output_logit_rms", "output_logit_largest"}, (
+                    "linear loss: no readout"
+                )
                 for name in ENDS:
                     end = ends.get(name, Ending(math.nan, math.nan, math.nan, 0))
                     np.testing.assert_array_equal(
                         [cell[name], cell[f"{name}_low"], cell[f"{name}_high"]],
-                        [end.middle, end.low, end.high], err_msg=f"{origin} {name} at {alpha}")
+                        [end.middle, end.low, end.high],
+                        err_msg=f"{origin} {name} at {alpha}",
+                    )
 
 
 def test_it_is_labelled(serial: xr.Dataset) -> None:
@@ -67,63 +72,120 @@ def test_processes_and_threads_find_the_same_numbers_bit_for_bit(serial: xr.Data
 
 
 def test_layers_of_a_site_are_padded_to_the_deepest() -> None:
-    found = sweep(SMALL, {"n_layers": [1, 3]}, ["second_moment@resid_post", "logit_std@attn_scores",
-                                                "second_moment@embed"], Here(), origins="measured")
+    found = sweep(
+        SMALL,
+        {"n_layers": [1, 3]},
+        ["second_moment@resid_post", "logit_std@attn_scores", "second_moment@embed"],
+        Here(),
+        origins="measured",
+    )
     assert found["second_moment@resid_post"].dims == ("origin", "n_layers", "layer")
     assert found["second_moment@embed"].dims == ("origin", "n_layers")
     profile = measure(SMALL.replace(n_layers=3))
     deep = found.sel(origin="measured", n_layers=3)
-    np.testing.assert_array_equal(deep["second_moment@resid_post"],
-                                  profile["second_moment", "resid_post"].mean(axis=0))
-    np.testing.assert_array_equal(deep["logit_std@attn_scores"],
-                                  STATISTICS["logit_std"].mean(profile["logit_std"], (0, 2)))
-    assert np.isnan(found.sel(n_layers=1)["second_moment@resid_post"]).values.ravel().tolist() == [False, True, True]
+    np.testing.assert_array_equal(
+        deep["second_moment@resid_post"], profile["second_moment", "resid_post"].mean(axis=0)
+    )
+    np.testing.assert_array_equal(
+        deep["logit_std@attn_scores"], STATISTICS["logit_std"].mean(profile["logit_std"], (0, 2))
+    )
+    assert np.isnan(found.sel(n_layers=1)["second_moment@resid_post"]).values.ravel().tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_words_are_an_axis_and_a_refused_design_a_failure_with_its_reason() -> None:
-    found = sweep(SMALL, {"norm_placement": ["none", "post"], "n_heads": [2, 3]}, ["second_moment"], Here())
+    found = sweep(
+        SMALL, {"norm_placement": ["none", "post"], "n_heads": [2, 3]}, ["second_moment"], Here()
+    )
     assert list(found["norm_placement"].values) == ["none", "post"]
-    assert found["failure"].sel(n_heads=3).str.startswith("d_model must be divisible by n_heads; got 16 and 3").all()
+    assert (
+        found["failure"]
+        .sel(n_heads=3)
+        .str.startswith("d_model must be divisible by n_heads; got 16 and 3")
+        .all()
+    )
     assert np.isnan(found["second_moment"].sel(n_heads=3)).all()
     assert np.isfinite(found["second_moment"].sel(n_heads=2)).all()
 
 
 def test_a_design_that_explodes_keeps_its_values_that_are_not_finite() -> None:
     wild = SMALL.replace(norm_placement="none", init_variance=1e3, n_layers=64)
-    found = sweep(wild, {"n_layers": [1, 64]}, ["second_moment"], Here(), origins="measured").sel(origin="measured")
+    found = sweep(wild, {"n_layers": [1, 64]}, ["second_moment"], Here(), origins="measured").sel(
+        origin="measured"
+    )
     assert np.isfinite(found["second_moment"].sel(n_layers=1))
     assert not np.isfinite(found["second_moment"].sel(n_layers=64))
     assert (found["failure"] == "").all()
 
 
 def test_three_axes() -> None:
-    found = sweep(SMALL, {"alpha": [0.5, 1], "n_layers": [1, 2], "causal": [False, True]}, ["second_moment"],
-                  origins="predicted")
+    found = sweep(
+        SMALL,
+        {"alpha": [0.5, 1], "n_layers": [1, 2], "causal": [False, True]},
+        ["second_moment"],
+        origins="predicted",
+    )
     assert found["second_moment"].shape == (1, 2, 2, 2)
-    assert float(found["second_moment"].sel(alpha=0.5, n_layers=2, causal=True)[0]) == endings(
-        predict(SMALL.replace(alpha=0.5, n_layers=2, causal=True)))["second_moment"].middle
+    assert (
+        float(found["second_moment"].sel(alpha=0.5, n_layers=2, causal=True)[0])
+        == endings(predict(SMALL.replace(alpha=0.5, n_layers=2, causal=True)))[
+            "second_moment"
+        ].middle
+    )
 
 
 def test_trained_cells_are_short_races_and_an_end_before_time_is_said() -> None:
     over = {"learning_rate": [1e-3, 1e-2], "n_layers": [1, 2]}
     text = SMALL.replace(n_seeds=1, batch_size=4)
-    found = sweep(text, over, executor=Here(), origins=("measured", "trained"), recipe=Recipe(warmup=2), steps=4)
+    found = sweep(
+        text,
+        over,
+        executor=Here(),
+        origins=("measured", "trained"),
+        recipe=Recipe(warmup=2),
+        steps=4,
+    )
     trained = found.sel(origin="trained")
-    one = race([Contender("one", text.replace(n_layers=2, input="text", loss="next_token", causal=True),
-                          Recipe(learning_rate=1e-2, warmup=2))], steps=4)
-    assert float(trained["held_out_loss"].sel(learning_rate=1e-2, n_layers=2)) == one.verdict()[0].final_loss
+    one = race(
+        [
+            Contender(
+                "one",
+                text.replace(n_layers=2, input="text", loss="next_token", causal=True),
+                Recipe(learning_rate=1e-2, warmup=2),
+            )
+        ],
+        steps=4,
+    )
+    assert (
+        float(trained["held_out_loss"].sel(learning_rate=1e-2, n_layers=2))
+        == one.verdict()[0].final_loss
+    )
     np.testing.assert_allclose(trained["loss_drop"] + trained["held_out_loss"], one.levels.unigram)
     runner = one.runners[0]
     with torch.no_grad():
-        outputs = [model(model.embed(runner.tensors(one.data.held_out)))
-                   for model in (build(runner.config, one.data), runner.model)]
+        outputs = [
+            model(model.embed(runner.tensors(one.data.held_out)))
+            for model in (build(runner.config, one.data), runner.model)
+        ]
     change = float((outputs[1] - outputs[0]).square().mean().sqrt())
-    assert float(trained["feature_change"].sel(learning_rate=1e-2, n_layers=2)) == pytest.approx(change, rel=1e-5)
+    assert float(trained["feature_change"].sel(learning_rate=1e-2, n_layers=2)) == pytest.approx(
+        change, rel=1e-5
+    )
     assert np.isnan(trained["second_moment"]).all()
     assert np.isnan(found.sel(origin="measured")["held_out_loss"]).all()
-    assert (found.sel(origin="measured")["second_moment"].std("learning_rate") == 0).all(), "measured once"
-    wild = sweep(text.replace(norm_placement="none", init_variance=1e3), {"n_layers": [64]}, executor=Here(),
-                 origins="trained", steps=5).squeeze()
+    assert (found.sel(origin="measured")["second_moment"].std("learning_rate") == 0).all(), (
+        "measured once"
+    )
+    wild = sweep(
+        text.replace(norm_placement="none", init_variance=1e3),
+        {"n_layers": [64]},
+        executor=Here(),
+        origins="trained",
+        steps=5,
+    ).squeeze()
     assert np.isnan(wild["held_out_loss"])
     assert str(wild["failure"].values) == "training ended at step 0: the training loss is nan"
     assert float(wild["steps"]) == 0
@@ -141,13 +203,20 @@ def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:
     assert len({(cell.origin, *cell.at.values()) for cell in told}) == 12
     first = told[0]
     assert first.at == {"alpha": 0.0, "n_layers": 1}
-    assert first.values["second_moment"] == endings(predict(SMALL.replace(**first.at)))["second_moment"].middle
+    assert (
+        first.values["second_moment"]
+        == endings(predict(SMALL.replace(**first.at)))["second_moment"].middle
+    )
 
 
-def test_a_cell_that_is_left_out_fails_with_the_reason_and_the_others_have_their_end_values_whole() -> None:
+def test_a_cell_that_is_left_out_fails_with_the_reason_and_the_others_have_their_end_values_whole() -> (
+    None
+):
     told: list[CellResult] = []
     whole = Sweep(SMALL, {"alpha": [0.1, 0.2]}, ["second_moment"], Here(), origins="measured")
-    whole.run(on_cell=told.append, left_out=lambda cell: "too long" if cell.config.alpha == 0.2 else "")
+    whole.run(
+        on_cell=told.append, left_out=lambda cell: "too long" if cell.config.alpha == 0.2 else ""
+    )
     assert {cell.at["alpha"]: cell.failure for cell in told} == {0.1: "", 0.2: "too long"}
     assert whole.done == 2
     (measured,) = (cell for cell in told if not cell.failure)
@@ -162,18 +231,36 @@ def test_a_measurement_in_this_process_is_stopped_half_way() -> None:
         asked += 1
         return asked > 12
 
-    deep = Sweep(SMALL.replace(n_layers=200), {"alpha": [0.1, 0.2]}, ["second_moment"], Here(), origins="measured")
+    deep = Sweep(
+        SMALL.replace(n_layers=200),
+        {"alpha": [0.1, 0.2]},
+        ["second_moment"],
+        Here(),
+        origins="measured",
+    )
     assert deep.run(soon).done == 0, "12 questions do not reach the end of 200 layers"
     assert (deep.dataset()["failure"] == "").all()
     assert deep.run().done == 2
 
 
-@given(st.lists(st.sampled_from([1, 2, 0, -3, 2000, "many", 2.5, None]), min_size=1, max_size=4, unique=True),
-       st.lists(st.sampled_from([0.0, 1.0, -1.0, 4.5, float("nan"), float("inf"), "one", True]), min_size=1, max_size=4,
-                unique_by=lambda value: f"{float(value) if not isinstance(value, str) else value}"))
+@given(
+    st.lists(
+        st.sampled_from([1, 2, 0, -3, 2000, "many", 2.5, None]), min_size=1, max_size=4, unique=True
+    ),
+    st.lists(
+        st.sampled_from([0.0, 1.0, -1.0, 4.5, float("nan"), float("inf"), "one", True]),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda value: f"{float(value) if not isinstance(value, str) else value}",
+    ),
+)
 @settings(max_examples=25, deadline=None)
-def test_any_mix_of_valid_and_invalid_cells_gives_a_full_shape(depths: list[Any], alphas: list[Any]) -> None:
-    found = sweep(SMALL.replace(n_seeds=1), {"n_layers": depths, "alpha": alphas}, ["second_moment"], Here())
+def test_any_mix_of_valid_and_invalid_cells_gives_a_full_shape(
+    depths: list[Any], alphas: list[Any]
+) -> None:
+    found = sweep(
+        SMALL.replace(n_seeds=1), {"n_layers": depths, "alpha": alphas}, ["second_moment"], Here()
+    )
     assert found["second_moment"].shape == (2, len(depths), len(alphas))
     for i, depth in enumerate(depths):
         for j, alpha in enumerate(alphas):
@@ -183,14 +270,19 @@ def test_any_mix_of_valid_and_invalid_cells_gives_a_full_shape(depths: list[Any]
             assert ((cell["failure"] == "") == accepted).all()
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"steps": 0}, ConfigError, "steps must be between 1 and 1,000,000; got 0"),
-    ({"steps": "many"}, TypeError, "steps must be an int; got 'many'"),
-    ({"recipe": 3}, TypeError, "recipe must be a Recipe; got 3"),
-    ({"task": "learn"}, TypeError, "task must be a Task; got 'learn'"),
-    ({"executor": 2}, TypeError, "executor must be an Executor; got 2"),
-])
-def test_arguments_of_another_kind_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"steps": 0}, ConfigError, "steps must be between 1 and 1,000,000; got 0"),
+        ({"steps": "many"}, TypeError, "steps must be an int; got 'many'"),
+        ({"recipe": 3}, TypeError, "recipe must be a Recipe; got 3"),
+        ({"task": "learn"}, TypeError, "task must be a Task; got 'learn'"),
+        ({"executor": 2}, TypeError, "executor must be an Executor; got 2"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         sweep(SMALL, {"alpha": [1]}, **arguments)
 

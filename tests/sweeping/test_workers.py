@@ -1,4 +1,5 @@
-"""Where cells are computed: this machine's processes and anybody's executor; none of them changes a number."""
+"""Where cells are computed: this machine's processes and anybody's executor; none of them changes a
+number."""
 
 from __future__ import annotations
 
@@ -33,13 +34,17 @@ def whole() -> xr.Dataset:
 
 def cells(seed: int) -> list[Cell]:
     """Four small cells."""
-    points = Sweep(SMALL.replace(seed=seed), {"alpha": OVER["alpha"]}, origins="measured").grid.points.values()
+    points = Sweep(
+        SMALL.replace(seed=seed), {"alpha": OVER["alpha"]}, origins="measured"
+    ).grid.points.values()
     return [point.cell for point in points if point.cell]
 
 
 def children(kind: str) -> list[psutil.Process]:
     """Processes of this one whose command says what they are."""
-    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    alive = [
+        child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE
+    ]
     return [child for child in alive if kind in " ".join(child.cmdline())]
 
 
@@ -75,7 +80,9 @@ def test_workers_find_what_one_process_finds(pool: Pool, whole: xr.Dataset) -> N
     assert pool.workers == first
 
 
-def test_a_process_that_is_killed_costs_only_what_it_computed(pool: Pool, whole: xr.Dataset) -> None:
+def test_a_process_that_is_killed_costs_only_what_it_computed(
+    pool: Pool, whole: xr.Dataset
+) -> None:
     killed = []
 
     def kill(cell: Any) -> None:
@@ -87,32 +94,45 @@ def test_a_process_that_is_killed_costs_only_what_it_computed(pool: Pool, whole:
     assert killed
 
 
-def test_a_slot_has_its_share_of_the_processors(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six processors make three threads for each of two slots, or six where one cell fills the memory."""
+def test_a_slot_has_its_share_of_the_processors(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six processors make three threads for each of two slots, or six where one cell fills the
+    memory."""
     monkeypatch.setattr("explorer.sweeping.workers.processors", lambda: 6)
     monkeypatch.setattr("explorer.limits.free_memory", lambda: 8e9)
-    assert [(Outside(need).slots, Outside(need).threads, Outside(need).most) for need in (1e9, 5e9)] == [
-        (2, 3, 4), (1, 6, 1)]
+    assert [
+        (Outside(need).slots, Outside(need).threads, Outside(need).most) for need in (1e9, 5e9)
+    ] == [(2, 3, 4), (1, 6, 1)]
     assert pool.slots == 2
 
 
 def test_somebodys_processes_find_the_same(whole: xr.Dataset) -> None:
     """And when they are broken, the sweep says so and another executor goes on."""
-    one = Sweep(SMALL, OVER, executor=(pool := ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))))
+    one = Sweep(
+        SMALL, OVER, executor=(pool := ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+    )
     with pool:
+
         def kill(_: Any) -> None:
             if one.done == 14:
                 for process in children("spawn_main"):
                     process.kill()
 
-        with pytest.warns(UserWarning, match="cells were not computed: its executor broke: a process of it was killed"):
+        with pytest.warns(
+            UserWarning,
+            match="cells were not computed: its executor broke: a process of it was killed",
+        ):
             one.run(on_cell=kill)
     assert 14 <= one.done < 24
     assert set(one.failures.ravel()) == {"", BROKEN}
     one.executor = ThreadPoolExecutor(2)
     assert same(one.run().dataset(), whole)
     one.executor.shutdown()
-    with pytest.warns(UserWarning, match="its executor takes nothing more: cannot schedule new futures after shutdown"):
+    with pytest.warns(
+        UserWarning,
+        match="its executor takes nothing more: cannot schedule new futures after shutdown",
+    ):
         assert (sweep(SMALL, OVER, executor=one.executor).failure != "").all()
 
 
@@ -129,11 +149,19 @@ def test_any_executor_will_do(whole: xr.Dataset) -> None:
 
 def test_a_stop_is_seen_inside_a_cell(pool: Pool) -> None:
     """In another process, which lives on and is free for others at once."""
-    deep = Sweep(SMALL.replace(n_layers=1000, d_model=64), {"alpha": [0.1, 0.2]}, origins="measured")
-    run([(cells(seed=9), Outside())], lambda: False, lambda *_: None)  # a worker that was killed is replaced here
+    deep = Sweep(
+        SMALL.replace(n_layers=1000, d_model=64), {"alpha": [0.1, 0.2]}, origins="measured"
+    )
+    run(
+        [(cells(seed=9), Outside())], lambda: False, lambda *_: None
+    )  # a worker that was killed is replaced here
     first, before = list(pool.workers), pool.computed
-    engine = Engine([point.cell for point in deep.grid.points.values() if point.cell], Outside(), lambda: False,
-                    pytest.fail)
+    engine = Engine(
+        [point.cell for point in deep.grid.points.values() if point.cell],
+        Outside(),
+        lambda: False,
+        pytest.fail,
+    )
     engine.hand_out()
     time.sleep(0.3)
     engine.close()
@@ -156,16 +184,21 @@ def ignores(process: psutil.Process) -> bool:
     status = Path(f"/proc/{process.pid}/status")
     if not status.exists():
         return True
-    ignored, = (line for line in status.read_text().splitlines() if line.startswith("SigIgn:"))
+    (ignored,) = (line for line in status.read_text().splitlines() if line.startswith("SigIgn:"))
     return bool(int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sessions are of POSIX")
 def test_ctrl_c_ends_a_script_and_its_processes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(INTERRUPTED)
-    script = subprocess.Popen([sys.executable, "-W", "error", str(tmp_path / "script.py")], start_new_session=True,
-                              env={**ENVIRONMENT, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+    script = subprocess.Popen(
+        [sys.executable, "-W", "error", str(tmp_path / "script.py")],
+        start_new_session=True,
+        env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert script.stdout
     assert script.stdout.readline() == "found\n"
     end = time.monotonic() + 60
@@ -178,8 +211,9 @@ def test_ctrl_c_ends_a_script_and_its_processes(tmp_path: Path) -> None:
     assert said.endswith("KeyboardInterrupt\n")
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"], "a file was left"
     end = time.monotonic() + 20
-    while (left := [process for process in psutil.process_iter() if of_session(process, script.pid)]
-           ) and time.monotonic() < end:
+    while (
+        left := [process for process in psutil.process_iter() if of_session(process, script.pid)]
+    ) and time.monotonic() < end:
         time.sleep(0.1)
     assert not left
 
@@ -196,5 +230,7 @@ def test_the_environment_limits_the_processes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("EXPLORER_PROCESSES", "1")
     assert process_count() == 1
     monkeypatch.setenv("EXPLORER_PROCESSES", "many")
-    with pytest.raises(ValueError, match="EXPLORER_PROCESSES must be a number of at least 0; got 'many'"):
+    with pytest.raises(
+        ValueError, match="EXPLORER_PROCESSES must be a number of at least 0; got 'many'"
+    ):
         process_count()

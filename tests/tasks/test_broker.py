@@ -1,4 +1,5 @@
-"""A pool that kernels share over a socket: it obeys whoever has the key, in plain data, and nobody disturbs others."""
+"""A pool that kernels share over a socket: it obeys whoever has the key, in plain data, and nobody
+disturbs others."""
 
 from __future__ import annotations
 
@@ -83,7 +84,10 @@ def body(config: Config) -> str:
 
 @pytest.mark.usefixtures("remote")
 def test_a_kernel_finds_the_same_numbers_as_this_process() -> None:
-    outside, here = measure(SMALL, on_seed=lambda _: None), measuring.measure(SMALL, on_seed=lambda _: None)
+    outside, here = (
+        measure(SMALL, on_seed=lambda _: None),
+        measuring.measure(SMALL, on_seed=lambda _: None),
+    )
     for key, values in here.values.items():
         np.testing.assert_array_equal(outside.values[key], values)
 
@@ -94,7 +98,10 @@ def test_what_one_kernel_had_computed_another_is_given(broker: Broker) -> None:
     before = broker.pool.computed
     other = Remote(broker.address)
     results = []
-    other.submit(Task("run", body_of(SMALL.replace(seed=5), range(5, 7), (1, 0), True), Order.MAP), results.append)
+    other.submit(
+        Task("run", body_of(SMALL.replace(seed=5), range(5, 7), (1, 0), True), Order.MAP),
+        results.append,
+    )
     wait_until(lambda: bool(results) and results[-1].last)
     assert results[-1].result
     assert broker.pool.computed == before
@@ -117,10 +124,13 @@ except OSError as error:
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone can be somebody else")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root alone can be somebody else"
+)
 @pytest.mark.parametrize("folder", [0o700, 0o755])
 def test_another_user_of_the_machine_cannot_connect(shared: Pool, folder: int) -> None:
-    """Neither into the server's folder, as `mkdtemp` makes it, nor to the socket if the folder were open to all."""
+    """Neither into the server's folder, as `mkdtemp` makes it, nor to the socket if the folder were
+    open to all."""
     with TemporaryDirectory(prefix="explorer-", dir="/tmp") as made:  # whose parents all may enter
         assert stat.S_IMODE(Path(made).stat().st_mode) == 0o700
         Path(made).chmod(folder)
@@ -140,11 +150,20 @@ def test_who_has_not_the_key_is_sent_away(broker: Broker, key: str) -> None:
     assert broker.pool.computed == before
 
 
-@pytest.mark.parametrize("header", [
-    {"task": "one"}, {"task": 1}, {"task": 1, "kind": "run", "body": "{}", "order": 99}, {}, {"cancel": "all"},
-], ids=str)
-def test_nonsense_ends_its_own_connection_alone(stranger: Stranger, broker: Broker, remote: Remote,
-                                                header: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"task": "one"},
+        {"task": 1},
+        {"task": 1, "kind": "run", "body": "{}", "order": 99},
+        {},
+        {"cancel": "all"},
+    ],
+    ids=str,
+)
+def test_nonsense_ends_its_own_connection_alone(
+    stranger: Stranger, broker: Broker, remote: Remote, header: dict[str, Any]
+) -> None:
     stranger.asks(**header)
     assert stranger.is_cut_off()
     assert measure(SMALL.replace(seed=40 + len(header))).seconds > 0
@@ -159,7 +178,9 @@ def test_another_language_is_not_spoken(stranger: Stranger, data: bytes) -> None
     assert stranger.is_cut_off()
 
 
-def test_a_thousand_tasks_at_once_cut_off_who_sends_them(stranger: Stranger, broker: Broker, remote: Remote) -> None:
+def test_a_thousand_tasks_at_once_cut_off_who_sends_them(
+    stranger: Stranger, broker: Broker, remote: Remote
+) -> None:
     with suppress(ConnectionError):
         for number in range(4 * MOST_TASKS):
             stranger.asks(task=number, kind="run", body=body(DEEP.replace(seed=number)), order=0)
@@ -170,7 +191,9 @@ def test_a_thousand_tasks_at_once_cut_off_who_sends_them(stranger: Stranger, bro
 
 
 @pytest.mark.usefixtures("remote")
-def test_who_reads_may_be_sent_any_number_of_results(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_may_be_sent_any_number_of_results(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert measure(SMALL).seconds > 0  # the workers are there
     asked = body(SMALL.replace(seed=61))
     for number in range(6):
@@ -196,7 +219,12 @@ def test_who_reads_nothing_is_cut_off(broker: Broker, monkeypatch: pytest.Monkey
 
 
 def test_a_body_that_lies_is_refused_in_a_sentence(stranger: Stranger) -> None:
-    stranger.asks(task=1, kind="run", body=body(SMALL).replace('"n_layers": 2', '"n_layers": 1000000000'), order=0)
+    stranger.asks(
+        task=1,
+        kind="run",
+        body=body(SMALL).replace('"n_layers": 2', '"n_layers": 1000000000'),
+        order=0,
+    )
     header, _ = receive(stranger.stream)
     assert header["error"] == "ConfigError"
     assert "n_layers" in header["message"]
@@ -211,8 +239,9 @@ def test_what_a_kernel_left_behind_is_not_computed(broker: Broker) -> None:
     wait_until(lambda: broker.pool.waiting == 0)
 
 
-def test_a_server_that_is_gone_is_said_and_one_that_comes_back_is_found(shared: Pool, tmp_path: Path,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_is_said_and_one_that_comes_back_is_found(
+    shared: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.5)
     monkeypatch.setenv(KEY, "none yet")
     remote = Remote(str(tmp_path / "tasks"))
@@ -236,7 +265,13 @@ def test_results_so_far_are_sent_whatever_else_waits(broker: Broker) -> None:
     ours, theirs = socket.socketpair()
     with closing(ours), closing(theirs):
         client = Client(broker, ours, 0)
-        for answer in (Answer(0.1), Answer(0.2), Answer(so_far=b"one"), Answer(so_far=b"two"), Answer(1.0, b"all")):
+        for answer in (
+            Answer(0.1),
+            Answer(0.2),
+            Answer(so_far=b"one"),
+            Answer(so_far=b"two"),
+            Answer(1.0, b"all"),
+        ):
             client._put(7, answer)
         sent = [client.outgoing.get(timeout=SOON) for _ in range(4)]
         assert client.outgoing.empty()

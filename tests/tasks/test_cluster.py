@@ -1,4 +1,5 @@
-"""A pool on a Dask cluster: a real scheduler and real worker processes, which are killed, stopped and not there."""
+"""A pool on a Dask cluster: a real scheduler and real worker processes, which are killed, stopped
+and not there."""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ from explorer.training.tasks import Task as Lesson
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Two worker processes of one thread each; a task that kills two is not computed again."""
-    with (dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-          LocalCluster("127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None) as made):
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        LocalCluster(
+            "127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as made,
+    ):
         yield made
 
 
@@ -55,7 +60,9 @@ def kill_busy(client: Client) -> None:
     os.kill(busy, signal.SIGKILL)
 
 
-def test_a_cluster_finds_the_same_numbers_as_this_process(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_finds_the_same_numbers_as_this_process(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tasks, "place", lambda: pool)
     config = SMALL.replace(n_seeds=3, d_model=128, n_layers=3)
     outside, here = measure(config), measuring.measure(config, on_seed=lambda _: None)
@@ -65,7 +72,9 @@ def test_a_cluster_finds_the_same_numbers_as_this_process(pool: Pool, monkeypatc
     assert (pool.slots, pool.computed) == (2, 3)
 
 
-def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(pool: Pool, client: Client) -> None:
+def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(
+    pool: Pool, client: Client
+) -> None:
     asked = Asked(pool, task(DEEP))
     for _ in range(2):
         asked.begun()
@@ -102,7 +111,9 @@ def test_errors_arrive_in_words(pool: Pool) -> None:
     assert "kind must be one of run" in unknown.message
 
 
-def test_a_race_tells_how_it_stands_and_stands_still_when_asked(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_tells_how_it_stands_and_stands_still_when_asked(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes no thread from others meanwhile."""
     monkeypatch.setattr(tasks, "place", lambda: pool)
     lesson = Lesson()
@@ -111,7 +122,9 @@ def test_a_race_tells_how_it_stands_and_stands_still_when_asked(pool: Pool, monk
     for _ in record.follow(lambda: False, lambda: len(steps) > 2, lambda _: None):
         steps.append(record.step)
         if not measured:
-            measured += [Asked(pool, task(SMALL.replace(seed=seed))).last().result for seed in (10, 11, 12)]
+            measured += [
+                Asked(pool, task(SMALL.replace(seed=seed))).last().result for seed in (10, 11, 12)
+            ]
     assert 0 < steps[0] < steps[-1] < record.steps
     assert from_bytes(record.archive, "race").step == steps[-1]
     assert all(measured)
@@ -138,15 +151,29 @@ def must_come(holds: Callable[[], bool]) -> None:
 
 def served(address: str) -> tuple[int, str]:
     """Asks for a server on a cluster: its exit code, and what it says."""
-    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", "8866", "--scheduler", address]
+    command = [
+        sys.executable,
+        "-m",
+        "explorer",
+        "serve",
+        "--no-browser",
+        "--port",
+        "8866",
+        "--scheduler",
+        address,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SOON, check=False)
     return done.returncode, done.stderr
 
 
 def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
-    assert served("tcp://127.0.0.1:1") == (1, (
-        "explorer: --scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786; "
-        "got 'tcp://127.0.0.1:1'\n"))
+    assert served("tcp://127.0.0.1:1") == (
+        1,
+        (
+            "explorer: --scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786; "
+            "got 'tcp://127.0.0.1:1'\n"
+        ),
+    )
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://no.such.host.invalid:1"])
@@ -163,7 +190,9 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         cluster_pool("tcp://127.0.0.1:1")
 
 
-def test_a_closed_client_is_looked_at_without_an_error(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_client_is_looked_at_without_an_error(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("explorer.tasks.worker.SELDOM", 0.0)
     client = Client(cluster.scheduler_address, set_as_default=False)
     looked_at = Cluster(client)

@@ -1,4 +1,5 @@
-"""Worker processes that share a queue: what is computed once, in which order, what stops, and what a death costs."""
+"""Worker processes that share a queue: what is computed once, in which order, what stops, and what
+a death costs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,19 @@ from explorer import measuring, tasks
 from explorer.config import Config
 from explorer.measuring.outside import body_of, measure
 from explorer.stopping import Stopped
-from explorer.tasks.pool import KILLED, MISSED, SILENT, Answer, Job, Order, Pool, Task, TaskError, Wish, WorkerProcess
+from explorer.tasks.pool import (
+    KILLED,
+    MISSED,
+    SILENT,
+    Answer,
+    Job,
+    Order,
+    Pool,
+    Task,
+    TaskError,
+    Wish,
+    WorkerProcess,
+)
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
 DEEP = SMALL.replace(n_layers=1000, d_model=64)
@@ -35,8 +48,11 @@ def task(config: Config, order: Order = Order.FIRST_SEEDS) -> Task:
 
 def workers() -> list[psutil.Process]:
     """Worker processes of this one."""
-    return [child for child in psutil.Process().children() if "explorer.tasks.worker" in child.cmdline()
-            and child.status() != psutil.STATUS_ZOMBIE]
+    return [
+        child
+        for child in psutil.Process().children()
+        if "explorer.tasks.worker" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE
+    ]
 
 
 class Asked:
@@ -52,11 +68,14 @@ class Asked:
         assert self.answers.get(timeout=SOON).progress > 0
 
     def cancel(self) -> list[float]:
-        """Withdraws it; gives a list, to which the progress is added that is reported from then on."""
+        """Withdraws it; gives a list, to which the progress is added that is reported from then
+        on."""
         job, heard = self.ticket.job, []
         assert job
         self.ticket.cancel()
-        job.wishes[Wish(self.ticket.pool, None, Order.MAP, lambda answer: heard.append(answer.progress))] = None
+        job.wishes[
+            Wish(self.ticket.pool, None, Order.MAP, lambda answer: heard.append(answer.progress))
+        ] = None
         return heard
 
     def last(self) -> Answer:
@@ -74,13 +93,23 @@ def alone() -> Iterator[Pool]:
 
 
 @pytest.mark.usefixtures("pool")
-@pytest.mark.parametrize("config", [SMALL.replace(n_seeds=4), SMALL.replace(n_seeds=3, d_model=128, n_layers=3),
-                                    SMALL.replace(attention="none")], ids=["one pass", "passes", "no attention"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL.replace(n_seeds=4),
+        SMALL.replace(n_seeds=3, d_model=128, n_layers=3),
+        SMALL.replace(attention="none"),
+    ],
+    ids=["one pass", "passes", "no attention"],
+)
 def test_workers_find_the_same_numbers_as_this_process(config: Config) -> None:
     """Bit for bit, and the seeds that are there first are the same too."""
     parts: list[tuple[int, ...]] = []
-    outside = measure(config, pattern_of=(2, 1) if config.attention != "none" else (1, 0),
-                      on_seed=lambda some: parts.append(tuple(some.seeds)))
+    outside = measure(
+        config,
+        pattern_of=(2, 1) if config.attention != "none" else (1, 0),
+        on_seed=lambda some: parts.append(tuple(some.seeds)),
+    )
     here = measuring.measure(config, pattern_of=outside.pattern_of, on_seed=lambda _: None)
     assert list(outside.values) == list(here.values)
     for key, values in here.values.items():
@@ -202,7 +231,9 @@ def test_work_that_silences_two_workers_fails_with_the_reason(watched: Pool) -> 
 
 @posix
 @pytest.mark.parametrize("harm", ["SIGSTOP", "SIGKILL"])
-def test_an_idle_worker_that_is_stopped_or_dead_is_replaced_before_somebody_waits(watched: Pool, harm: str) -> None:
+def test_an_idle_worker_that_is_stopped_or_dead_is_replaced_before_somebody_waits(
+    watched: Pool, harm: str
+) -> None:
     Asked(watched, task(SMALL)).last()
     (harmed,) = watched.workers
     assert isinstance(harmed, WorkerProcess)
@@ -233,7 +264,9 @@ def test_a_long_computation_is_no_silence(watched: Pool, monkeypatch: pytest.Mon
     (worker,) = watched.workers
     looks: list[bool] = []
     look = WorkerProcess.look
-    monkeypatch.setattr(WorkerProcess, "look", lambda self, *, busy: looks.append(busy) or look(self, busy=busy))
+    monkeypatch.setattr(
+        WorkerProcess, "look", lambda self, *, busy: looks.append(busy) or look(self, busy=busy)
+    )
     for seed in range(100):
         assert Asked(watched, task(LARGE.replace(seed=seed))).last().result
         if sum(looks) > 2 * MISSED:
@@ -257,16 +290,28 @@ def test_urgent_work_comes_first_visitors_take_turns_and_nobody_waits_for_ever()
         return made
 
     turns = {"greedy": 9, "modest": 2}
-    jobs = [job(1, Order.MAP, "modest"), job(2, Order.FIRST_SEEDS, "greedy"), job(3, Order.FIRST_SEEDS, "modest"),
-            job(4, Order.OTHER_SEEDS, "new")]
-    assert [made.number for made in sorted(jobs, key=lambda made: made.rank(0.0, turns))] == [3, 2, 4, 1]
+    jobs = [
+        job(1, Order.MAP, "modest"),
+        job(2, Order.FIRST_SEEDS, "greedy"),
+        job(3, Order.FIRST_SEEDS, "modest"),
+        job(4, Order.OTHER_SEEDS, "new"),
+    ]
+    assert [made.number for made in sorted(jobs, key=lambda made: made.rank(0.0, turns))] == [
+        3,
+        2,
+        4,
+        1,
+    ]
     old = job(5, Order.MAP, "modest", since=-100.0)
     assert min([*jobs, old], key=lambda made: made.rank(0.0, turns)) is old
 
 
-@pytest.mark.parametrize(("seconds", "steps"), [(0.0, 0), (9.9, 0), (10.1, 1), (19.9, 1), (20.1, 2), (35.0, 3)])
+@pytest.mark.parametrize(
+    ("seconds", "steps"), [(0.0, 0), (9.9, 0), (10.1, 1), (19.9, 1), (20.1, 2), (35.0, 3)]
+)
 def test_who_waits_ten_seconds_is_one_step_more_urgent(seconds: float, steps: int) -> None:
-    """By whole steps: of two that are as urgent, the visitors' turns decide, and not who came a moment before."""
+    """By whole steps: of two that are as urgent, the visitors' turns decide, and not who came a
+    moment before."""
     waits = Job(1, task(SMALL), since=50.0)
     waits.wishes[Wish(None, "somebody", Order.MAP, print)] = None  # type: ignore[arg-type]
     urgency, *_ = waits.rank(50.0 + seconds, {})
@@ -282,7 +327,11 @@ def test_errors_arrive_in_words() -> None:
     lie, *others = json.loads(task(SMALL).body)
     lie["n_layers"] = 10**9
     with pytest.raises(ValueError, match=r"n_layers must be .* got 1000000000"):
-        list(tasks.answers([Task("run", json.dumps([lie, *others]), Order.FIRST_SEEDS)], lambda: False))
+        list(
+            tasks.answers(
+                [Task("run", json.dumps([lie, *others]), Order.FIRST_SEEDS)], lambda: False
+            )
+        )
 
 
 @pytest.mark.usefixtures("pool")
@@ -303,7 +352,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_workers_end_with_their_process_however_it_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", KILLS_ITSELF], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLS_ITSELF], stdout=subprocess.PIPE, text=True, check=False
+    )
     left = [int(number) for number in done.stdout.split()]
     assert left
     end = time.monotonic() + SOON
@@ -313,7 +364,9 @@ def test_workers_end_with_their_process_however_it_ends() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="another user's environment may not be read")
-def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for given, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         if given:
@@ -334,7 +387,8 @@ def test_an_idle_worker_takes_no_processor_time(pool: Pool) -> None:
 
 
 def test_a_page_that_waits_long_looks_seldom_whether_it_still_waits() -> None:
-    """A crowd's pages wait for seconds, and each look takes processor time from the work that they wait for."""
+    """A crowd's pages wait for seconds, and each look takes processor time from the work that they
+    wait for."""
     assert tasks.glance(0.0) == tasks.glance(0.1) == tasks.GLANCE
     assert tasks.GLANCE < tasks.glance(2.0) < tasks.LONGEST_GLANCE
     assert tasks.glance(7.0) == tasks.glance(600.0) == tasks.LONGEST_GLANCE

@@ -1,4 +1,5 @@
-"""Layers that are copies of one: the recursion along the stream is the sum over all its branches."""
+"""Layers that are copies of one: the recursion along the stream is the sum over all its
+branches."""
 
 import numpy as np
 

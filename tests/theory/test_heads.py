@@ -1,4 +1,5 @@
-"""Gates, sinks and gradients along tokens, which norms divide out or remove: by draws and by models."""
+"""Gates, sinks and gradients along tokens, which norms divide out or remove: by draws and by
+models."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from explorer.theory.predict import Recursion
 
 SIZE: dict[str, Any] = {"n_layers": 3, "d_model": 192, "n_ctx": 32, "n_seeds": 24}
 HEAD: dict[str, Any] = {"attention_gate": "head"}
-GRADIENTS = [("activation_gradient", "embed"), *(("parameter_gradient", name) for name in ("W_V", "W_O", "W_in"))]
+GRADIENTS = [
+    ("activation_gradient", "embed"),
+    *(("parameter_gradient", name) for name in ("W_V", "W_O", "W_in")),
+]
 ALLOWANCE = 0.12
 """Of squares: what width 192 and heads of different lengths leave out."""
 DRAWS = 100_000
@@ -25,24 +29,32 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8])
-@pytest.mark.parametrize("choices", [{"norm_placement": "branch_output"}, {"norm_placement": "post", "alpha": 3.0}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [{"norm_placement": "branch_output"}, {"norm_placement": "post", "alpha": 3.0}],
+    ids=str,
+)
 def test_factors_are_those_of_drawn_gates(choices: dict[str, Any], heads: int) -> None:
-    """Of y = √(1 − f) x + √f Σ σ_h v_h / √(E S), with orthogonal x and v_h of length 1, and S = Σσ²."""
+    """Of y = √(1 − f) x + √f Σ σ_h v_h / √(E S), with orthogonal x and v_h of length 1, and S =
+    Σσ²."""
     recursion = Recursion(Config(**SIZE | HEAD | choices | {"n_heads": heads}))
     factors = of_heads(recursion.gains, recursion.place, recursion.steps)
     assert factors is not None
     rng = np.random.default_rng(0)
     for layer, step in enumerate(recursion.steps[::2]):
         f = 1.0 if "output" in step.norms else 1 - step.kept
-        gates = sigmoid(np.sqrt(recursion.steps.inside[2 * layer, 0, 0]) * rng.standard_normal((DRAWS, heads)))
+        gates = sigmoid(
+            np.sqrt(recursion.steps.inside[2 * layer, 0, 0]) * rng.standard_normal((DRAWS, heads))
+        )
         square, slope = gates**2, (gates * (1 - gates)) ** 2
         mean = heads * square.mean()
         length = 1 - f + f * square.sum(1) / mean
         along = f * square / mean / length[:, None]  # part of each v_h that points along y
         branch = (square.sum(1) / length).mean() / mean
         own = (slope * (1 - along)).sum(1) / length
-        assert factors.own[layer, 0, 0] * branch == pytest.approx(own.mean() / slope.mean() / heads, abs=0.02)
+        assert factors.own[layer, 0, 0] * branch == pytest.approx(
+            own.mean() / slope.mean() / heads, abs=0.02
+        )
         if f < 1:
             assert factors.skip[layer, 0, 0] == pytest.approx((1 / length).mean(), rel=0.02)
             assert factors.branch[layer, 0, 0] == pytest.approx(branch, rel=0.02)
@@ -56,14 +68,23 @@ def test_a_norm_after_the_branch_divides_the_only_gate_out(placement: str) -> No
     for key in (*GRADIENTS, ("token_correlation", "resid_post")):
         assert gated[key] == pytest.approx(plain[key], rel=0.02), key
     assert np.isnan(gated["parameter_gradient", "W_G"]).all()
-    assert gated.notes["parameter_gradient"].startswith("W_G not covered: a norm divides out what multiplies the only")
+    assert gated.notes["parameter_gradient"].startswith(
+        "W_G not covered: a norm divides out what multiplies the only"
+    )
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("choices", [
-    {"norm_placement": "peri"}, {"norm_placement": "normformer", "causal": True}, {"norm_placement": "post"},
-    {"norm_placement": "post", "alpha": 3.0}, {"norm_placement": "keel"},
-], ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"norm_placement": "peri"},
+        {"norm_placement": "normformer", "causal": True},
+        {"norm_placement": "post"},
+        {"norm_placement": "post", "alpha": 3.0},
+        {"norm_placement": "keel"},
+    ],
+    ids=str,
+)
 def test_gradients_of_gated_heads(choices: dict[str, Any], heads: int) -> None:
     measured, predicted = both(Config(**SIZE | HEAD | choices | {"n_heads": heads}))
     for key in [*GRADIENTS, ("parameter_gradient", "W_G")]:
@@ -77,7 +98,9 @@ def test_gradients_of_gated_heads(choices: dict[str, Any], heads: int) -> None:
 
 @pytest.mark.parametrize("placement", ["peri", "normformer", "ngpt"])
 def test_rows_of_uneven_weights_keep_their_gradients_under_a_norm(placement: str) -> None:
-    measured, predicted = both(Config(**SIZE | {"norm_placement": placement, "n_heads": 1, "attention_variance": 3.0}))
+    measured, predicted = both(
+        Config(**SIZE | {"norm_placement": placement, "n_heads": 1, "attention_variance": 3.0})
+    )
     for name in ("W_V", "W_O"):
         found, expected = by_layer(measured, predicted, "parameter_gradient", name)
         assert agrees(found, expected, ALLOWANCE), (name, found.mean(0), expected)
@@ -86,13 +109,23 @@ def test_rows_of_uneven_weights_keep_their_gradients_under_a_norm(placement: str
 
 def test_what_is_left_of_the_only_sink_is_of_the_order_of_epsilon() -> None:
     design = Config(**SIZE | {"norm_placement": "peri", "sink": "learned", "n_seeds": 2})
-    sizes = [measure(design.replace(n_heads=heads))["parameter_gradient", "sink"].max() for heads in (1, 4)]
+    sizes = [
+        measure(design.replace(n_heads=heads))["parameter_gradient", "sink"].max()
+        for heads in (1, 4)
+    ]
     assert sizes[0] < 1e-3 * sizes[1]
-    notes, values = zip(*((profile.notes, profile["parameter_gradient", "sink"])
-                          for profile in (predict(design.replace(n_heads=heads)) for heads in (1, 4))), strict=True)
+    notes, values = zip(
+        *(
+            (profile.notes, profile["parameter_gradient", "sink"])
+            for profile in (predict(design.replace(n_heads=heads)) for heads in (1, 4))
+        ),
+        strict=True,
+    )
     assert np.isnan(values[0]).all()
     assert np.isfinite(values[1]).all()
-    assert notes[0]["parameter_gradient"].startswith("sink not covered: a norm divides out what multiplies the only")
+    assert notes[0]["parameter_gradient"].startswith(
+        "sink not covered: a norm divides out what multiplies the only"
+    )
 
 
 def test_without_a_stream_the_next_norm_divides_gates_out() -> None:
@@ -100,17 +133,27 @@ def test_without_a_stream_the_next_norm_divides_gates_out() -> None:
     predicted = predict(design)
     assert np.isnan(predicted["activation_gradient", "embed"]).all()
     assert predicted.notes["activation_gradient"] == (
-        "not covered: with no stream beside it the next norm divides gates out again")
+        "not covered: with no stream beside it the next norm divides gates out again"
+    )
     assert "activation_gradient" not in predict(design.replace(residual="constant")).notes
     assert "activation_gradient" not in predict(design.replace(attention_gate="none")).notes
 
 
-@pytest.mark.parametrize("choices", [
-    {"residual": "deepnorm"}, {"residual": "deepnorm", "norm_placement": "hybrid_star"},
-    {"residual": "admin", "causal": True}, {"residual": "deepnorm", "norm": "rms"},
-], ids=str)
-def test_what_a_norm_removed_along_tokens_stays_removed_below_an_mlp_without_norms(choices: dict[str, Any]) -> None:
-    """Of 2/d in each layer, or 1/d where the norm does not center, which 16 layers of width 64 make 40 % or 22 %."""
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"residual": "deepnorm"},
+        {"residual": "deepnorm", "norm_placement": "hybrid_star"},
+        {"residual": "admin", "causal": True},
+        {"residual": "deepnorm", "norm": "rms"},
+    ],
+    ids=str,
+)
+def test_what_a_norm_removed_along_tokens_stays_removed_below_an_mlp_without_norms(
+    choices: dict[str, Any],
+) -> None:
+    """Of 2/d in each layer, or 1/d where the norm does not center, which 16 layers of width 64 make
+    40 % or 22 %."""
     size = SIZE | {"n_layers": 16, "d_model": 64, "n_seeds": 12, "norm_placement": "hybrid"}
     measured, predicted = both(Config(**size | choices))
     assert "activation_gradient" not in predicted.notes
@@ -120,11 +163,18 @@ def test_what_a_norm_removed_along_tokens_stays_removed_below_an_mlp_without_nor
 
 
 def test_functions_at_branches_are_as_rough_as_their_note_says() -> None:
-    choices = {"norm": "derf", "norm_alpha": 4.0, "norm_placement": "branch_output", "n_layers": 12, "d_model": 64}
+    choices = {
+        "norm": "derf",
+        "norm_alpha": 4.0,
+        "norm_placement": "branch_output",
+        "n_layers": 12,
+        "d_model": 64,
+    }
     measured, predicted = both(Config(**SIZE | choices | {"input": "text", "loss": "next_token"}))
     most = 1.2 * 1.15**12
-    assert predicted.carried_by_few("activation_gradient") or predicted.notes["activation_gradient"].startswith(
-        f"rough, by up to ×{most:.2g}: branches near ±1")
+    assert predicted.carried_by_few("activation_gradient") or predicted.notes[
+        "activation_gradient"
+    ].startswith(f"rough, by up to ×{most:.2g}: branches near ±1")
     found, expected = by_layer(measured, predicted, "activation_gradient", "embed")
     assert agrees(found, expected, 1 - 1 / most)
     assert not agrees(found, expected, 0.4)

@@ -1,4 +1,5 @@
-"""Notes of a prediction, measured as each claims: rough within a stated factor, scatter where scatter is claimed.
+"""Notes of a prediction, measured as each claims: rough within a stated factor, scatter where
+scatter is claimed.
 
 The next-token loss's note is in `test_next_token`, where its share is held on many designs.
 """
@@ -17,10 +18,22 @@ from explorer import Config, Profile, predict
 from explorer.theory import coverage
 from explorer.theory.coverage import ALIKE, RUNAWAY, SHARING, SURE_ALONG, TEXT_SURE
 
-SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_ctx": 16, "batch_size": 2, "n_seeds": 48}
-GRADIENTS = (("activation_gradient", "embed"), ("parameter_gradient", "W_Q"), ("parameter_gradient", "W_O"))
+SMALL: dict[str, Any] = {
+    "n_layers": 2,
+    "d_model": 64,
+    "n_heads": 2,
+    "n_ctx": 16,
+    "batch_size": 2,
+    "n_seeds": 48,
+}
+GRADIENTS = (
+    ("activation_gradient", "embed"),
+    ("parameter_gradient", "W_Q"),
+    ("parameter_gradient", "W_O"),
+)
 ROUGH = 2.0
-"""Largest factor between a square that is noted as rough and the mean of the measured, two standard errors aside."""
+"""Largest factor between a square that is noted as rough and the mean of the measured, two standard
+errors aside."""
 
 
 def config(**changes: Any) -> Config:
@@ -31,7 +44,9 @@ def within(profiles: tuple[Profile, Profile], key: tuple[str, str], factor: floa
     """Whether the predicted is within a factor of the mean, after two standard errors."""
     found, expected = by_layer(*profiles, *key)
     mean, margin = found.mean(0), 2 * found.std(0, ddof=1) / math.sqrt(len(found))
-    return bool(((expected <= factor * (mean + margin)) & (expected * factor >= mean - margin)).all())
+    return bool(
+        ((expected <= factor * (mean + margin)) & (expected * factor >= mean - margin)).all()
+    )
 
 
 def scatter(profiles: tuple[Profile, Profile], statistic: str, site: str) -> Array:
@@ -55,7 +70,9 @@ def test_narrow_models_are_off_by_more_than_wide_ones_and_not_by_much() -> None:
 
 def test_the_largest_coordinate_of_a_narrow_branch_is_rough_and_of_a_wide_one_right() -> None:
     key = ("max_abs", "attn_out")
-    narrow, wide = (both(config(d_model=width, attention_scale="none", n_seeds=64)) for width in (8, 128))
+    narrow, wide = (
+        both(config(d_model=width, attention_scale="none", n_seeds=64)) for width in (8, 128)
+    )
     assert key[0] in narrow[1].notes
     assert key[0] not in wide[1].notes
     assert within(narrow, key, ROUGH)
@@ -64,8 +81,19 @@ def test_the_largest_coordinate_of_a_narrow_branch_is_rough_and_of_a_wide_one_ri
 
 
 def test_rows_of_logits_that_reach_their_cap_spoil_the_query_and_key_matrices_only() -> None:
-    profiles = both(config(n_layers=1, d_model=192, n_ctx=33, scale_rule="bert", attention_scale="d", logit_cap=0.01,
-                           input="correlated", input_correlation=0.95, n_seeds=16))
+    profiles = both(
+        config(
+            n_layers=1,
+            d_model=192,
+            n_ctx=33,
+            scale_rule="bert",
+            attention_scale="d",
+            logit_cap=0.01,
+            input="correlated",
+            input_correlation=0.95,
+            n_seeds=16,
+        )
+    )
     assert "W_Q and W_K" in profiles[1].notes["parameter_gradient"]
     for matrix in ("W_Q", "W_K"):
         assert within(profiles, ("parameter_gradient", matrix), ROUGH**2)
@@ -77,22 +105,38 @@ def test_logits_that_reach_their_cap_are_rough_within_a_factor() -> None:
     profiles = both(config(attention_scale="none", logit_cap=3.0))
     rough = {"second_moment", "attention_entropy", *(statistic for statistic, _ in GRADIENTS)}
     assert rough <= profiles[1].notes.keys()
-    keys = [*GRADIENTS, ("second_moment", "attn_out"), ("attention_entropy", "pattern"), ("attention_max", "pattern")]
+    keys = [
+        *GRADIENTS,
+        ("second_moment", "attn_out"),
+        ("attention_entropy", "pattern"),
+        ("attention_max", "pattern"),
+    ]
     assert all(within(profiles, key, ROUGH) for key in keys)
     assert not within(profiles, ("attention_entropy", "pattern"), 1.05)
 
 
 def test_alike_tokens_told_apart_by_turns_are_rough_within_a_factor() -> None:
-    same = {"position": "rotary", "input": "correlated", "input_correlation": 0.97, "n_ctx": 64, "d_model": 128}
-    far, near = both(config(**same, init_variance=3.0)), both(config(**same, init_variance=0.5, n_layers=1))
+    same = {
+        "position": "rotary",
+        "input": "correlated",
+        "input_correlation": 0.97,
+        "n_ctx": 64,
+        "d_model": 128,
+    }
+    far, near = (
+        both(config(**same, init_variance=3.0)),
+        both(config(**same, init_variance=0.5, n_layers=1)),
+    )
     assert "slow turns" in far[1].notes["attention_max"]
     assert "attention_max" not in near[1].notes
     query = ("parameter_gradient", "W_Q")
     assert within(far, query, ROUGH)
     assert not within(far, query, 1.2)
     assert within(near, query, 1.2)
-    error = [abs(found.mean(0) - expected).max() for found, expected in (
-        by_layer(*both, "attention_max", "pattern") for both in (near, far))]
+    error = [
+        abs(found.mean(0) - expected).max()
+        for found, expected in (by_layer(*both, "attention_max", "pattern") for both in (near, far))
+    ]
     assert error[0] < 0.01 < error[1] < 0.12
 
 
@@ -107,8 +151,17 @@ def test_few_logits_below_a_cap_are_in_few_draws() -> None:
 
 
 def test_a_tied_readout_that_knows_the_tokens_is_rough_as_its_note_says() -> None:
-    measured, predicted = both(config(residual="inverse_sqrt_depth", position="rotary", input="text",
-                                      loss="next_token", readout="tied_scaled", d_model=128, batch_size=8))
+    measured, predicted = both(
+        config(
+            residual="inverse_sqrt_depth",
+            position="rotary",
+            input="text",
+            loss="next_token",
+            readout="tied_scaled",
+            d_model=128,
+            batch_size=8,
+        )
+    )
     assert f"{100 * TEXT_SURE:.0f} %: a tied readout" in predicted.notes["parameter_gradient"]
     assert f"{100 * SURE_ALONG:.0f} %: a tied readout" in predicted.notes["activation_gradient"]
     weights = dict.fromkeys(("W_O", "W_Q", "W_out"), (1 - TEXT_SURE) ** -2)
@@ -130,30 +183,45 @@ def test_the_largest_coordinate_is_rough_where_sequences_share_biases() -> None:
 
 
 def test_draws_without_norms_scatter_by_the_factor_in_the_note() -> None:
-    measured, predicted = both(config(n_layers=8, n_ctx=8, n_heads=4, attention_scale="d", norm_placement="none"))
+    measured, predicted = both(
+        config(n_layers=8, n_ctx=8, n_heads=4, attention_scale="d", norm_placement="none")
+    )
     stated = float(predicted.notes["second_moment"].rpartition("×")[2])
     found = np.log(measured["second_moment", "resid_post"][:, -1]).std(ddof=1)
-    assert abs(found / math.log(stated) - 1) < 0.35  # of 48 draws a standard deviation is known to a tenth
+    assert (
+        abs(found / math.log(stated) - 1) < 0.35
+    )  # of 48 draws a standard deviation is known to a tenth
 
 
 def test_few_near_ties_carry_the_gradient_and_many_are_near_their_mean() -> None:
     far = {"init_variance": 40.0, "n_heads": 1}
-    few, many = both(config(**far, n_ctx=8, batch_size=1)), both(config(**far, n_ctx=128, batch_size=8, n_seeds=16))
+    few, many = (
+        both(config(**far, n_ctx=8, batch_size=1)),
+        both(config(**far, n_ctx=128, batch_size=8, n_seeds=16)),
+    )
     assert "near ties" in few[1].notes["activation_gradient"]
     assert many[1].notes == {}
-    share = [np.median(found) / found.mean() for found in (by_layer(*one, *GRADIENTS[0])[0] for one in (few, many))]
+    share = [
+        np.median(found) / found.mean()
+        for found in (by_layer(*one, *GRADIENTS[0])[0] for one in (few, many))
+    ]
     assert share[0] < 0.4 < 0.6 < share[1]
 
 
 def test_gradients_by_the_queries_of_almost_equal_tokens_scatter_and_keep_their_mean() -> None:
     profiles = both(config(input="correlated", input_correlation=0.999, n_seeds=64))
     assert "W_Q and W_K rough" in profiles[1].notes["parameter_gradient"]
-    assert (scatter(profiles, "parameter_gradient", "W_Q") > 1.3 * scatter(profiles, "parameter_gradient", "W_O")).all()
+    assert (
+        scatter(profiles, "parameter_gradient", "W_Q")
+        > 1.3 * scatter(profiles, "parameter_gradient", "W_O")
+    ).all()
     assert within(profiles, ("parameter_gradient", "W_Q"), 1.5)
 
 
 def test_tokens_are_alike_where_the_note_says_so() -> None:
-    measured, predicted = both(config(n_layers=5, d_model=256, n_heads=4, n_ctx=64, residual="absent", n_seeds=2))
+    measured, predicted = both(
+        config(n_layers=5, d_model=256, n_heads=4, n_ctx=64, residual="absent", n_seeds=2)
+    )
     first = int(np.flatnonzero(np.isnan(predicted["logit_std", "attn_scores"].ravel()))[0])
     assert f"from layer {first + 1} on" in predicted.notes["logit_std"]
     own = 1 - measured["token_correlation", "resid_post"]
@@ -172,7 +240,9 @@ def test_logits_that_run_away_leave_a_gradient_to_single_draws() -> None:
 
 
 def test_a_signal_is_not_finite_where_it_is_said_to_leave_the_range() -> None:
-    measured, predicted = both(config(n_layers=8, n_seeds=2, norm_placement="none", init_variance=1000.0))
+    measured, predicted = both(
+        config(n_layers=8, n_seeds=2, norm_placement="none", init_variance=1000.0)
+    )
     covered = int(np.isfinite(predicted["second_moment", "resid_post"]).sum())
     assert f"from layer {covered + 1} on" in predicted.notes["second_moment"]
     assert measured.first_nonfinite is not None
@@ -181,8 +251,17 @@ def test_a_signal_is_not_finite_where_it_is_said_to_leave_the_range() -> None:
 
 
 def test_gradients_are_nothing_where_they_are_said_to_leave_the_range() -> None:
-    measured, predicted = both(config(n_layers=20, n_seeds=2, norm_placement="none", residual="absent",
-                                      init_variance=0.005, attention="none", activation="sigmoid"))
+    measured, predicted = both(
+        config(
+            n_layers=20,
+            n_seeds=2,
+            norm_placement="none",
+            residual="absent",
+            init_variance=0.005,
+            attention="none",
+            activation="sigmoid",
+        )
+    )
     lost = np.isnan(predicted["activation_gradient", "resid_post"][0])
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     assert "float32" in predicted.notes["activation_gradient"]
@@ -197,19 +276,30 @@ def table() -> list[dict[str, str]]:
 
 
 def bare(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows that are off beyond their tolerance, and not by chance, whose chart or table says nothing of it."""
+    """The rows that are off beyond their tolerance, and not by chance, whose chart or table says
+    nothing of it."""
     far = [row for row in rows if accuracy.too_far(row)]
-    return [row for row in far if not row["note"]
-            or row["statistic"].partition(" of ")[0] not in predict(accuracy.config_of(row)).notes]
+    return [
+        row
+        for row in far
+        if not row["note"]
+        or row["statistic"].partition(" of ")[0] not in predict(accuracy.config_of(row)).notes
+    ]
 
 
-def test_no_error_stands_in_the_table_of_accuracy_without_a_note(table: list[dict[str, str]]) -> None:
+def test_no_error_stands_in_the_table_of_accuracy_without_a_note(
+    table: list[dict[str, str]],
+) -> None:
     assert sum(map(accuracy.too_far, table)) > 50
     assert not bare(table)
 
 
-def test_an_error_that_no_note_says_is_seen(table: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = next(row for row in table if row["design"] == "pre" and row["statistic"] == "second_moment")
+def test_an_error_that_no_note_says_is_seen(
+    table: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = next(
+        row for row in table if row["design"] == "pre" and row["statistic"] == "second_moment"
+    )
     for error, note in (("-0.2", "said"), ("+0.2", "")):
         planted = plain | {"error": error, "standard_error": "0.01", "note": note}
         assert bare([*table[:20], planted]) == [planted]
@@ -229,33 +319,54 @@ def test_the_measured_notes_are_the_table_s(table: list[dict[str, str]]) -> None
 def test_a_measured_note_is_of_its_design_at_any_size() -> None:
     held = json.loads(accuracy.ROUGH.read_text(encoding="utf-8"))
     choices, noted = held["designs"][0]
-    config = accuracy.config_of({**dict(zip(held["choices"], choices, strict=True)), **accuracy.SIZES})
+    config = accuracy.config_of(
+        {**dict(zip(held["choices"], choices, strict=True)), **accuracy.SIZES}
+    )
     for size in ({}, {"n_layers": 6, "d_model": 64}):
         notes = predict(config.replace(**size)).notes
         for statistic, note in noted.items():
             assert notes[statistic] == note
-    assert not [note for note in predict(Config()).notes.values() if note.endswith(coverage.MEASURED)]
+    assert not [
+        note for note in predict(Config()).notes.values() if note.endswith(coverage.MEASURED)
+    ]
 
 
-@pytest.mark.parametrize(("choices", "statistic"), [
-    ({"stream": "manifold", "value_residual": True, "n_ctx": 256}, "parameter_gradient"),
-    ({"value_residual": True}, "parameter_gradient"),
-    ({"norm_placement": "post", "input": "text", "loss": "next_token"}, "activation_gradient"),
-    ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16}, "attention_entropy_normalized"),
-    ({"qk_norm": True, "qk_gain": 6.0, "n_heads": 16}, "activation_gradient"),
-    ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16, "causal": True}, "attention_max"),
-    ({"norm_placement": "none", "residual": "inverse_sqrt_depth", "attention_variance": 3.0, "mlp_variance": 0.3},
-     "second_moment"),
-])
+@pytest.mark.parametrize(
+    ("choices", "statistic"),
+    [
+        ({"stream": "manifold", "value_residual": True, "n_ctx": 256}, "parameter_gradient"),
+        ({"value_residual": True}, "parameter_gradient"),
+        ({"norm_placement": "post", "input": "text", "loss": "next_token"}, "activation_gradient"),
+        ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16}, "attention_entropy_normalized"),
+        ({"qk_norm": True, "qk_gain": 6.0, "n_heads": 16}, "activation_gradient"),
+        ({"qk_norm": True, "qk_gain": 4.0, "n_heads": 16, "causal": True}, "attention_max"),
+        (
+            {
+                "norm_placement": "none",
+                "residual": "inverse_sqrt_depth",
+                "attention_variance": 3.0,
+                "mlp_variance": 0.3,
+            },
+            "second_moment",
+        ),
+    ],
+)
 def test_what_was_measured_to_be_off_is_said(choices: dict[str, Any], statistic: str) -> None:
     assert "rough" in predict(Config(**choices)).notes[statistic]
 
 
-@pytest.mark.parametrize("choices", [{}, {"qk_norm": True}, {"norm_placement": "hybrid"},
-                                     {"qk_norm": True, "qk_gain": 1.2, "n_heads": 16},
-                                     {"qk_norm": True, "qk_gain": 4.0, "residual_attention": "scores"},
-                                     {"norm_placement": "post", "residual": "deepnorm"},
-                                     {"norm_placement": "hybrid", "residual": "deepnorm_encoder"}])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"qk_norm": True},
+        {"norm_placement": "hybrid"},
+        {"qk_norm": True, "qk_gain": 1.2, "n_heads": 16},
+        {"qk_norm": True, "qk_gain": 4.0, "residual_attention": "scores"},
+        {"norm_placement": "post", "residual": "deepnorm"},
+        {"norm_placement": "hybrid", "residual": "deepnorm_encoder"},
+    ],
+)
 def test_what_was_measured_to_be_right_is_not_blamed(choices: dict[str, Any]) -> None:
     notes = predict(Config(**choices)).notes
     assert not {"second_moment", "token_correlation", "attention_entropy_normalized"} & notes.keys()

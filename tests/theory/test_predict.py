@@ -1,4 +1,5 @@
-"""predict(): the same record as a measurement, never an exception, never an invention, and no torch."""
+"""predict(): the same record as a measurement, never an exception, never an invention, and no
+torch."""
 
 import subprocess
 import sys
@@ -13,7 +14,14 @@ from explorer import Config, ConfigError, measure
 from explorer.profile import STATISTICS
 from explorer.theory import predict
 
-SMALL: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 8, "batch_size": 1, "n_seeds": 1}
+SMALL: dict[str, Any] = {
+    "n_layers": 2,
+    "d_model": 32,
+    "n_heads": 2,
+    "n_ctx": 8,
+    "batch_size": 1,
+    "n_seeds": 1,
+}
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -42,7 +50,12 @@ def test_torch_is_never_imported() -> None:
         "import sys; from explorer.config import Config; from explorer.theory import predict, solve; "
         "predict(Config()); predict(Config(causal=True)); print('torch' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )
 
 
 def configs() -> st.SearchStrategy[dict[str, Any]]:
@@ -59,11 +72,17 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
             fields[name] = st.sampled_from(("to be, or not to be", "aab", "ab"))
         else:
             fields[name] = st.integers(int(spec.low), min(int(spec.high), 40))
-    fields |= {"n_heads": st.sampled_from((1, 5, 40)), "n_ctx": st.sampled_from((2, 7, 40)), "d_model": st.just(40)}
+    fields |= {
+        "n_heads": st.sampled_from((1, 5, 40)),
+        "n_ctx": st.sampled_from((2, 7, 40)),
+        "d_model": st.just(40),
+    }
     return st.fixed_dictionaries(fields)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(configs())
 def test_any_config_is_answered_and_what_is_missing_is_explained(choices: dict[str, Any]) -> None:
     try:
@@ -96,7 +115,10 @@ def test_logits_that_run_away_are_explained_with_their_layer() -> None:
 
 def test_a_signal_beyond_float32_is_not_followed() -> None:
     profile = predict(Config(norm_placement="none", init_variance=1000.0, n_layers=30))
-    assert profile.notes["second_moment"] == "not covered from layer 4 on: the signal leaves float32's range"
+    assert (
+        profile.notes["second_moment"]
+        == "not covered from layer 4 on: the signal leaves float32's range"
+    )
     q = profile["second_moment", "resid_post"][0]
     assert np.isfinite(q[:3]).all()
     assert np.isnan(q[3:]).all()
@@ -104,7 +126,10 @@ def test_a_signal_beyond_float32_is_not_followed() -> None:
 
 def test_tokens_that_collapse_lose_their_logits() -> None:
     profile = predict(Config(residual="absent"))
-    assert profile.notes["logit_std"] == "not covered from layer 4 on: its tokens are alike to 1 in 100,000"
+    assert (
+        profile.notes["logit_std"]
+        == "not covered from layer 4 on: its tokens are alike to 1 in 100,000"
+    )
     assert np.isnan(profile["logit_std", "attn_scores"][0, 3:]).all()
     assert np.isfinite(profile["logit_std", "attn_scores"][0, :3]).all()
     assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
@@ -116,17 +141,34 @@ def test_narrow_models_are_called_rough_and_still_predicted() -> None:
     assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
 
 
-@pytest.mark.parametrize(("design", "rough"), [
-    ({"logit_cap": 50.0}, set()),  # Gemma 2's: no logit reaches it
-    ({"logit_cap": 10.0, "attention_scale": "none"}, {"second_moment", "token_correlation", "activation_gradient",
-                                                      "parameter_gradient", "attention_max"}),
-    ({"logit_cap": 0.1, "attention_scale": "none"}, set()),  # every weight is 1/n, and the slopes are averaged over
-    ({"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4}, {"activation_gradient",
-                                                                            "parameter_gradient"}),
-])
+@pytest.mark.parametrize(
+    ("design", "rough"),
+    [
+        ({"logit_cap": 50.0}, set()),  # Gemma 2's: no logit reaches it
+        (
+            {"logit_cap": 10.0, "attention_scale": "none"},
+            {
+                "second_moment",
+                "token_correlation",
+                "activation_gradient",
+                "parameter_gradient",
+                "attention_max",
+            },
+        ),
+        (
+            {"logit_cap": 0.1, "attention_scale": "none"},
+            set(),
+        ),  # every weight is 1/n, and the slopes are averaged over
+        (
+            {"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4},
+            {"activation_gradient", "parameter_gradient"},
+        ),
+    ],
+)
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_cap_is_rough_where_it_bends_uneven_rows_or_leaves_hardly_a_slope(
-        design: dict[str, Any], rough: set[str], causal: bool) -> None:
+    design: dict[str, Any], rough: set[str], causal: bool
+) -> None:
     notes = predict(Config(**{"n_layers": 2, **design}, causal=causal)).notes
     assert {name for name, note in notes.items() if note.startswith("rough")} >= rough
     assert notes == {} or rough
@@ -134,11 +176,15 @@ def test_a_cap_is_rough_where_it_bends_uneven_rows_or_leaves_hardly_a_slope(
 
 def test_a_few_near_ties_are_rough_and_many_are_not() -> None:
     far = {"n_layers": 2, "init_variance": 40.0, "n_heads": 1, "d_model": 64}
-    few, many = (predict(Config(**far, n_ctx=n, batch_size=batch)).notes for n, batch in ((8, 1), (128, 8)))
+    few, many = (
+        predict(Config(**far, n_ctx=n, batch_size=batch)).notes for n, batch in ((8, 1), (128, 8))
+    )
     assert "near ties" in few["activation_gradient"]
     assert "near ties" in few["parameter_gradient"]
     assert many == {}
-    assert predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}  # no gradient passes a branch
+    assert (
+        predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}
+    )  # no gradient passes a branch
 
 
 def test_gradients_of_almost_equal_tokens_are_rough() -> None:
@@ -149,17 +195,31 @@ def test_gradients_of_almost_equal_tokens_are_rough() -> None:
 
 def test_draws_that_multiply_without_norms_are_rough_where_the_stack_is_deep_and_narrow() -> None:
     design = {"norm_placement": "none", "attention_scale": "d", "n_heads": 4}
-    deep, shallow, wide, calm = (predict(Config(**design, n_layers=layers, d_model=width, residual=rule)) for
-                                 layers, width, rule in ((12, 64, "constant"), (2, 64, "constant"),
-                                                         (12, 512, "constant"), (12, 64, "inverse_sqrt_depth")))
+    deep, shallow, wide, calm = (
+        predict(Config(**design, n_layers=layers, d_model=width, residual=rule))
+        for layers, width, rule in (
+            (12, 64, "constant"),
+            (2, 64, "constant"),
+            (12, 512, "constant"),
+            (12, 64, "inverse_sqrt_depth"),
+        )
+    )
     assert "draws scatter" in deep.notes["second_moment"]
     for profile in (shallow, wide, calm):
         assert "second_moment" not in profile.notes
 
 
 def test_gradients_beyond_float32_are_withdrawn() -> None:
-    profile = predict(Config(n_layers=20, norm_placement="none", residual="absent", init_variance=0.005,
-                             attention="none", activation="sigmoid"))
+    profile = predict(
+        Config(
+            n_layers=20,
+            norm_placement="none",
+            residual="absent",
+            init_variance=0.005,
+            attention="none",
+            activation="sigmoid",
+        )
+    )
     gradient = profile["activation_gradient", "resid_post"][0]
     assert np.isnan(gradient[0])
     assert gradient[-1] == 1
@@ -167,7 +227,8 @@ def test_gradients_beyond_float32_are_withdrawn() -> None:
 
 
 def test_exact_ends() -> None:
-    """What needs no theory: ReZero's stream, peri's branches, post's pinned moment, uniform attention."""
+    """What needs no theory: ReZero's stream, peri's branches, post's pinned moment, uniform
+    attention."""
     rezero = predict(Config(residual="rezero"))
     assert (rezero["second_moment", "resid_post"] == 1).all()
     assert (rezero["activation_gradient", "resid_post"] == 1).all()
@@ -183,17 +244,29 @@ def test_exact_ends() -> None:
 
 
 def test_first_layer_of_the_essays() -> None:
-    """Unit gains, 64 tokens, heads of 64: entropy .89 of uniform with √d, .14 without; largest .11 and .79."""
+    """Unit gains, 64 tokens, heads of 64: entropy .89 of uniform with √d, .14 without; largest .11
+    and .79."""
     for scale, entropy, largest in (("sqrt_d", 0.886, 0.107), ("none", 0.140, 0.792)):
         profile = predict(Config(attention_scale=scale))
-        assert profile["attention_entropy_normalized", "pattern"][0, 0, 0] == pytest.approx(entropy, abs=0.006)
+        assert profile["attention_entropy_normalized", "pattern"][0, 0, 0] == pytest.approx(
+            entropy, abs=0.006
+        )
         assert profile["attention_max", "pattern"][0, 0, 0] == pytest.approx(largest, abs=0.006)
 
 
 def test_rows_of_logits_that_reach_their_cap_as_a_whole_are_said_to_be_rough() -> None:
-    """At these sizes ‖∂L/∂W_Q‖ measured is .57 of the prediction where tokens correlate by .95, and .99 at .5."""
-    config = Config(n_layers=1, d_model=192, n_ctx=33, scale_rule="bert", attention_scale="d", logit_cap=0.01,
-                    input="correlated", input_correlation=0.95)
+    """At these sizes ‖∂L/∂W_Q‖ measured is .57 of the prediction where tokens correlate by .95, and
+    .99 at .5."""
+    config = Config(
+        n_layers=1,
+        d_model=192,
+        n_ctx=33,
+        scale_rule="bert",
+        attention_scale="d",
+        logit_cap=0.01,
+        input="correlated",
+        input_correlation=0.95,
+    )
     assert "W_Q and W_K" in predict(config).notes["parameter_gradient"]
     assert predict(config.replace(input_correlation=0.5)).notes == {}
     assert predict(config.replace(logit_cap=1.0)).notes == {}

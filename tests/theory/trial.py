@@ -1,4 +1,5 @@
-"""The one question of these tests: does a mean over seeds agree with a prediction, and would it refuse a wrong one?
+"""The one question of these tests: does a mean over seeds agree with a prediction, and would it
+refuse a wrong one?
 
 And what the tables of designs have in common, which are one test file for each subject.
 """
@@ -18,7 +19,8 @@ from explorer.theory import predict
 
 Array = NDArray[np.float64]
 SIGMAS = 4.0
-"""Standard errors of the mean that chance may put between a true prediction and what is measured."""
+"""Standard errors of the mean that chance may put between a true prediction and what is
+measured."""
 
 SIZES: dict[str, Any] = {"n_layers": 6, "d_model": 256, "n_heads": 4, "n_ctx": 48, "batch_size": 2}
 
@@ -30,19 +32,30 @@ ALIBI = {"position": "alibi", "causal": True}
 ALIKE: dict[str, Any] = {"input": "correlated", "n_layers": 2, "init_variance": 0.5}
 
 FEW: dict[str, Any] = {**SIZES, "n_layers": 3, "n_ctx": 32, "n_seeds": 6}
-"""Of the many designs, each of which is measured for all its statistics: chance adds about as much as `ALLOWANCE`."""
+"""Of the many designs, each of which is measured for all its statistics: chance adds about as much
+as `ALLOWANCE`."""
 
-ALLOWANCE = {"second_moment": 0.02, "token_correlation": 0.01, "logit_std": 0.02, "attention_entropy_normalized": 0.005,
-             "attention_max": 0.005, "max_abs": 0.1, "kurtosis": 0.03, "activation_gradient": 0.03,
-             "parameter_gradient": 0.06}
-"""What is left out at d = 256, over three to six layers: second order in 1/width, and of the heads' width 64."""
+ALLOWANCE = {
+    "second_moment": 0.02,
+    "token_correlation": 0.01,
+    "logit_std": 0.02,
+    "attention_entropy_normalized": 0.005,
+    "attention_max": 0.005,
+    "max_abs": 0.1,
+    "kurtosis": 0.03,
+    "activation_gradient": 0.03,
+    "parameter_gradient": 0.06,
+}
+"""What is left out at d = 256, over three to six layers: second order in 1/width, and of the heads'
+width 64."""
 
 
 def agrees(found: Array, expected: Array, allowance: float, absolute: bool = False) -> bool:
-    """Whether the mean over the first axis is the expected, to `SIGMAS` standard errors plus `allowance` times it.
+    """Whether the mean over the first axis is the expected, to `SIGMAS` standard errors plus
+    `allowance` times it.
 
-    The allowance stands for what the theory leaves out, terms of second order in 1/width; it is stated at each use.
-    """
+    The allowance stands for what the theory leaves out, terms of second order in 1/width; it is
+    stated at each use."""
     mean, error = found.mean(0), found.std(0, ddof=1) / math.sqrt(len(found))
     scale = 1.0 if absolute else np.abs(expected)
     return bool((np.abs(mean - expected) <= SIGMAS * error + allowance * scale).all())
@@ -53,8 +66,11 @@ def both(config: Config) -> tuple[Profile, Profile]:
     return measure(config), predict(config)
 
 
-def by_layer(measured: Profile, predicted: Profile, statistic: str, site: str) -> tuple[Array, Array]:
-    """`[seed, layer]` measured, mean over heads, and `[layer]` predicted; squared where theory predicts the square."""
+def by_layer(
+    measured: Profile, predicted: Profile, statistic: str, site: str
+) -> tuple[Array, Array]:
+    """`[seed, layer]` measured, mean over heads, and `[layer]` predicted; squared where theory
+    predicts the square."""
     found, expected = measured[statistic, site], predicted[statistic, site]
     found = found.mean(-1) if found.ndim == 3 else found
     expected = expected.reshape(expected.shape[1])
@@ -62,7 +78,8 @@ def by_layer(measured: Profile, predicted: Profile, statistic: str, site: str) -
 
 
 def holds_everywhere(choices: Mapping[str, Any], loose: Mapping[str, float] | None = None) -> None:
-    """Asserts that a design's every statistic that theory vouches for is measured, to `ALLOWANCE` or what is looser."""
+    """Asserts that a design's every statistic that theory vouches for is measured, to `ALLOWANCE`
+    or what is looser."""
     measured, predicted = both(Config(**{**FEW, **choices}))
     assert set(predicted.values) == set(measured.values)
     allowance = ALLOWANCE | dict(loose or {})
@@ -71,4 +88,9 @@ def holds_everywhere(choices: Mapping[str, Any], loose: Mapping[str, float] | No
             continue
         found, expected = by_layer(measured, predicted, statistic, site)
         absolute = STATISTICS[statistic].bounded
-        assert agrees(found, expected, allowance[statistic], absolute), (statistic, site, found.mean(0), expected)
+        assert agrees(found, expected, allowance[statistic], absolute), (
+            statistic,
+            site,
+            found.mean(0),
+            expected,
+        )

@@ -1,4 +1,5 @@
-"""Small contenders that the tests of the race share, and what it means that two races are the same."""
+"""Small contenders that the tests of the race share, and what it means that two races are the
+same."""
 
 import numpy as np
 import torch
@@ -13,7 +14,9 @@ TASK, MASKED = Task(), Task(kind="masked_character")
 SIZE = {"n_layers": 2, "d_model": 32, "n_heads": 2, "n_ctx": 16, "batch_size": 4}
 
 
-def contender(name: str, recipe: Recipe | None = None, task: Task = TASK, **changes: object) -> Contender:
+def contender(
+    name: str, recipe: Recipe | None = None, task: Task = TASK, **changes: object
+) -> Contender:
     """A preset, small, ready for the task."""
     return Contender(name, task.fit(preset(name, **{**SIZE, **changes})), recipe or Recipe())
 

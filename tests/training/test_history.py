@@ -1,4 +1,5 @@
-"""What is kept of a race when a reading lacks something, and what may not be imported to show it."""
+"""What is kept of a race when a reading lacks something, and what may not be imported to show
+it."""
 
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from explorer.training.history import TRAINING, History
 def test_what_a_reading_lacks_is_missing() -> None:
     history = History()
     history.record(0, {("second_moment", "embed"): np.array([1.0])})
-    history.record(5, {("second_moment", "embed"): np.array([2.0]), ("alpha", "mlp_out"): np.array([0.1, 0.2])})
+    history.record(
+        5, {("second_moment", "embed"): np.array([2.0]), ("alpha", "mlp_out"): np.array([0.1, 0.2])}
+    )
     history.record(10, {("alpha", "mlp_out"): np.array([0.3, 0.4])})
     steps, moments = history.series("second_moment", "embed")
     assert steps.tolist() == [0, 5, 10]

@@ -1,4 +1,5 @@
-"""A race in a worker: the same numbers bit for bit, however often it stands still; told in parts, refused in words."""
+"""A race in a worker: the same numbers bit for bit, however often it stands still; told in parts,
+refused in words."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ import here
 import numpy as np
 import pandas as pd
 import pytest
-from contenders import MASKED, POST, PRE, REZERO, TASK, WILD, assert_equal, assert_same, assert_same_numbers
+from contenders import (
+    MASKED,
+    POST,
+    PRE,
+    REZERO,
+    TASK,
+    WILD,
+    assert_equal,
+    assert_same,
+    assert_same_numbers,
+)
 
 from explorer import tasks, text
 from explorer.choices import ConfigError, FieldName
@@ -35,20 +46,29 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def run(record: Record, until: int | None = None) -> Record:
     """Until so many steps are told of, or to the end."""
-    for _ in record.follow(lambda: False, lambda: until is not None and record.step >= until, lambda _: None):
+    for _ in record.follow(
+        lambda: False, lambda: until is not None and record.step >= until, lambda _: None
+    ):
         pass
     return record
 
 
-def computed(verb: str, data: bytes, *, stop: bool = False) -> tuple[dict[str, object], list[bytes]]:
+def computed(
+    verb: str, data: bytes, *, stop: bool = False
+) -> tuple[dict[str, object], list[bytes]]:
     """What a worker would answer, computed here, and what it would tell before."""
     shown: list[bytes] = []
-    call = Call(request(verb, data).body, data, lambda: stop, lambda: False, lambda _: None, shown.append)
+    call = Call(
+        request(verb, data).body, data, lambda: stop, lambda: False, lambda _: None, shown.append
+    )
     return news_of(telling.compute(call)), shown
 
 
-@pytest.mark.parametrize("terms", [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
-                         ids=["three, apart", "own text", "diverging"])
+@pytest.mark.parametrize(
+    "terms",
+    [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
+    ids=["three, apart", "own text", "diverging"],
+)
 def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     record = run(Record(terms), until=1)
     assert 0 < record.step < terms.steps
@@ -59,15 +79,21 @@ def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
     whole = race_of(terms).run()
     assert_same(from_bytes(record.archive, "race.zip"), whole)
     pd.testing.assert_frame_equal(record.frame(), whole.frame(), check_exact=True)
-    pd.testing.assert_frame_equal(pd.DataFrame(record.outcomes), pd.DataFrame(whole.verdict()), check_exact=True)
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(record.outcomes), pd.DataFrame(whole.verdict()), check_exact=True
+    )
     assert record.levels == whole.levels
-    assert [(one.step, one.retired) for one in record.runners] == [(one.step, one.retired) for one in whole.runners]
+    assert [(one.step, one.retired) for one in record.runners] == [
+        (one.step, one.retired) for one in whole.runners
+    ]
     assert record.lines.keys() >= {one.name for one in whole.runners if not one.retired}
 
 
 def test_a_refusal_comes_with_its_fields() -> None:
     refused = Contender("refused", PRE.config, Recipe(alpha_schedule="ramp"))
-    with pytest.raises(ConfigError, match=r"alpha_schedule must be learned where .* \(refused\)") as raised:
+    with pytest.raises(
+        ConfigError, match=r"alpha_schedule must be learned where .* \(refused\)"
+    ) as raised:
         run(Record(Terms([refused], TASK, 2, 1)))
     assert Recipe.field_name("alpha_schedule") in raised.value.phrases
 
@@ -82,7 +108,9 @@ def test_no_two_races_are_one_task() -> None:
     assert request("begin", b"").key != request("begin", b"").key
 
 
-def test_a_race_that_is_too_large_to_be_sent_is_told_without_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_that_is_too_large_to_be_sent_is_told_without_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = packed(TERMS.plain())
     whole, shown = computed("begin", data)
     assert len(whole["archive"]) > 0  # type: ignore[arg-type]
@@ -103,7 +131,8 @@ def test_terms_survive_as_plain_values() -> None:
     assert isinstance(again.contenders[0][1], Config)
 
 
-# --- what is new ----------------------------------------------------------------------------------------------
+# --- what is new
+# ----------------------------------------------------------------------------------------------
 
 
 def grown(readings: int) -> History:
@@ -112,7 +141,10 @@ def grown(readings: int) -> History:
     for number in range(readings):
         history.losses += rng.random(2).tolist()
         late = {("kurtosis", "embed"): rng.random((1, 3))} if number >= 2 else {}
-        history.record(2 * number, {("alpha", ""): np.array(rng.random()), ("max_abs", "embed"): rng.random(4), **late})
+        history.record(
+            2 * number,
+            {("alpha", ""): np.array(rng.random()), ("max_abs", "embed"): rng.random(4), **late},
+        )
     history.losses.append(float("inf"))
     return history
 

@@ -1,4 +1,5 @@
-"""The race: what a hand-written loop would give, bit for bit; who falls out; stopping and going on."""
+"""The race: what a hand-written loop would give, bit for bit; who falls out; stopping and going
+on."""
 
 import math
 
@@ -43,7 +44,9 @@ def test_parity_with_a_hand_written_loop(task: Task, every: int) -> None:
         scheduler.step()
         losses.append(loss.item())
     assert ours.histories["ours"].losses == losses
-    for (name, mine), yours in zip(ours.runners[0].model.named_parameters(), model.parameters(), strict=True):
+    for (name, mine), yours in zip(
+        ours.runners[0].model.named_parameters(), model.parameters(), strict=True
+    ):
         assert torch.equal(mine, yours), name
 
 
@@ -63,8 +66,12 @@ def test_contenders_do_not_disturb_each_other() -> None:
     together = race([POST, PRE, REZERO], TASK, 5, every=2)
     for index, one in enumerate((POST, PRE, REZERO)):
         alone = race([one], TASK, 5, every=2)
-        assert all(torch.equal(mine, yours) for mine, yours in
-                   zip(weights(together)[index].values(), weights(alone)[0].values(), strict=True))
+        assert all(
+            torch.equal(mine, yours)
+            for mine, yours in zip(
+                weights(together)[index].values(), weights(alone)[0].values(), strict=True
+            )
+        )
         assert alone.histories[one.name].losses == together.histories[one.name].losses
 
 
@@ -76,7 +83,8 @@ def test_a_measurement_beside_it_changes_nothing() -> None:
 
 @pytest.mark.parametrize("moment", range(0, 12, 5))
 def test_stop_and_go_on(moment: int) -> None:
-    """Stopped after any number of single steps, in the middle of a round too, and taken up again."""
+    """Stopped after any number of single steps, in the middle of a round too, and taken up
+    again."""
     asked = iter(range(1000))
     stopped = race([POST, PRE, REZERO], TASK, 5, lambda: next(asked) >= moment, every=2)
     assert sum(runner.step for runner in stopped.runners) == moment
@@ -100,11 +108,15 @@ def test_a_huge_learning_rate_retires_and_the_others_go_on() -> None:
     assert math.isnan(fallen.final_loss)
     assert len(run.histories["plain_stack"].losses) == fallen.retired_at + 1
     assert (steady.retired_at, steady.reason, steady.steps) == (None, "", 20)
-    assert race([POST], TASK, 20, every=5).histories["post_ln"].losses == run.histories["post_ln"].losses
+    assert (
+        race([POST], TASK, 20, every=5).histories["post_ln"].losses
+        == run.histories["post_ln"].losses
+    )
 
 
 def test_a_loss_far_above_a_uniform_guess_has_diverged() -> None:
-    """Finite to the end, and no use: said, with the step from which on it was so. A usual beginning is not it."""
+    """Finite to the end, and no use: said, with the step from which on it was so. A usual beginning
+    is not it."""
     high = contender("pre_ln", Recipe(learning_rate=3.0))
     run = race([high, POST], TASK, 20, every=5)
     lost, steady = run.verdict()
@@ -116,9 +128,16 @@ def test_a_loss_far_above_a_uniform_guess_has_diverged() -> None:
     assert not Race([POST], TASK, 20).verdict()[0].diverged
 
 
-@pytest.mark.parametrize(("losses", "expected"), [
-    ([4.0, 3.0, 2.0], 5), ([3.0, 3.0, 2.0], 0), ([4.0, 2.0, 4.0, 3.0], 15), ([4.0, 3.48, 3.2, 3.48], None), ([], None),
-])
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([4.0, 3.0, 2.0], 5),
+        ([3.0, 3.0, 2.0], 0),
+        ([4.0, 2.0, 4.0, 3.0], 15),
+        ([4.0, 3.48, 3.2, 3.48], None),
+        ([], None),
+    ],
+)
 def test_below_the_unigram_is_below_for_good(losses: list[float], expected: int | None) -> None:
     """A dip below the level does not count, nor does what a model that wanders about it shows."""
     run = Race([PRE], TASK, 100)
@@ -130,7 +149,8 @@ def test_below_the_unigram_is_below_for_good(losses: list[float], expected: int 
 
 
 def test_where_a_gradient_is_not_finite() -> None:
-    """The readout's weights are so large that the loss is finite and what comes down from it is not."""
+    """The readout's weights are so large that the loss is finite and what comes down from it is
+    not."""
     run = Race([PRE], TASK, 5)
     with torch.no_grad():
         run.runners[0].model.layers[1].mlp.W_out.mul_(0)
@@ -146,16 +166,31 @@ def other(**changes: object) -> Contender:
     return contender("pre_ln", **changes)._replace(name="other")
 
 
-@pytest.mark.parametrize(("contenders", "steps", "sentence"), [
-    ([], 5, "contenders must be between 1 and 64; got 0"),
-    ([PRE], 0, "steps must be between 1 and 1,000,000; got 0"),
-    ([PRE, PRE], 5, "contenders must have names of their own; got 'pre_ln', 'pre_ln'"),
-    ([PRE, other(n_ctx=8)], 5, r"n_ctx must be the same for all contenders, .* got 16 \(pre_ln\), 8 \(other\)"),
-    ([PRE, other(batch_size=8)], 5, "batch_size must be the same for all"),
-    ([contender("pre_ln", Recipe(alpha_schedule="ramp"))], 5, "alpha_schedule must be learned where the residual has"),
-    ([contender("pre_ln", Recipe(qk_clip=50), qk_norm=True)], 5, r"qk_clip must be 0 where .*; got .* \(pre_ln\)"),
-    ([PRE._replace(config=PRE.config.replace(causal=False))], 5, "causal must be true"),
-])
+@pytest.mark.parametrize(
+    ("contenders", "steps", "sentence"),
+    [
+        ([], 5, "contenders must be between 1 and 64; got 0"),
+        ([PRE], 0, "steps must be between 1 and 1,000,000; got 0"),
+        ([PRE, PRE], 5, "contenders must have names of their own; got 'pre_ln', 'pre_ln'"),
+        (
+            [PRE, other(n_ctx=8)],
+            5,
+            r"n_ctx must be the same for all contenders, .* got 16 \(pre_ln\), 8 \(other\)",
+        ),
+        ([PRE, other(batch_size=8)], 5, "batch_size must be the same for all"),
+        (
+            [contender("pre_ln", Recipe(alpha_schedule="ramp"))],
+            5,
+            "alpha_schedule must be learned where the residual has",
+        ),
+        (
+            [contender("pre_ln", Recipe(qk_clip=50), qk_norm=True)],
+            5,
+            r"qk_clip must be 0 where .*; got .* \(pre_ln\)",
+        ),
+        ([PRE._replace(config=PRE.config.replace(causal=False))], 5, "causal must be true"),
+    ],
+)
 def test_races_that_are_refused(contenders: list[Contender], steps: int, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         race(contenders, TASK, steps)
@@ -163,11 +198,15 @@ def test_races_that_are_refused(contenders: list[Contender], steps: int, sentenc
 
 def test_more_than_memory_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_MAX_MEMORY_MB", "302")
-    with pytest.raises(ConfigError, match=r"contenders must fit into 0\.302 GB together; got about 0\.30"):
+    with pytest.raises(
+        ConfigError, match=r"contenders must fit into 0\.302 GB together; got about 0\.30"
+    ):
         Race([PRE, *(PRE._replace(name=str(index)) for index in range(9))], TASK, 5)
 
 
-@pytest.mark.parametrize("name", ["realformer", "fixup", "deepnorm", "skipinit", "mix_ln", "gemma2", "t5"])
+@pytest.mark.parametrize(
+    "name", ["realformer", "fixup", "deepnorm", "skipinit", "mix_ln", "gemma2", "t5"]
+)
 def test_every_kind_of_design_runs(name: str) -> None:
     run = race([contender(name)], TASK, 3, every=2)
     assert run.verdict()[0].steps == 3

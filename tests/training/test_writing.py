@@ -13,7 +13,14 @@ from explorer.text import encode
 from explorer.training.race import Race
 from explorer.training.telling import LENGTH, PROMPT, line
 
-TEXT = encode("".join(map(" ".join, itertools.permutations(["norm\n", "and", "α", "a\tstep,", "then", "more", "."]))))
+TEXT = encode(
+    "".join(
+        map(
+            " ".join,
+            itertools.permutations(["norm\n", "and", "α", "a\tstep,", "then", "more", "."]),
+        )
+    )
+)
 """Other characters than Python's prose has, some of which cannot be shown."""
 
 
@@ -52,7 +59,8 @@ def test_a_line_continues_the_held_out_text() -> None:
 
 
 def test_characters_come_as_often_as_the_model_says() -> None:
-    """A model whose logits are the same everywhere: c times out of all, so that its line is one character."""
+    """A model whose logits are the same everywhere: c times out of all, so that its line is one
+    character."""
     race = Race([PRE], TASK, 1)
     race.run()
     (runner,) = race.runners

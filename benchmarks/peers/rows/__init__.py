@@ -1,1 +1,2 @@
-"""A module a row: `prepare(subject)` gives a function that runs one pass, forward and backward, and returns values."""
+"""A module a row: `prepare(subject)` gives a function that runs one pass, forward and backward, and
+returns values."""

@@ -9,6 +9,7 @@ from benchmarks.peers.model import Subject, Values
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """Nothing is read."""
+
     def run() -> Values:
         subject.loss(subject.model(subject.inputs)).backward()
         subject.model.zero_grad()

@@ -12,6 +12,7 @@ from benchmarks.peers.model import Subject, Values, values
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """Hooks on blocks and softmax during a pass, and on the tensors between blocks."""
+
     def run() -> Values:
         moments, entropies, gradients = [], [], []
 

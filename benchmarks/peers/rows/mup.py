@@ -1,7 +1,7 @@
 """mup's coordinate check: functions of chosen modules' outputs, at the first step of a training.
 
-It reads forward only. Its optimizer steps with a learning rate of 0, so that the next pass is of the same model.
-"""
+It reads forward only. Its optimizer steps with a learning rate of 0, so that the next pass is of
+the same model."""
 
 from __future__ import annotations
 
@@ -34,14 +34,25 @@ def entropy(x: Tensor) -> Tensor:
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """Its own l2, which is a root mean square, and one more function."""
+
     def chosen(name: str) -> bool:
-        return name.endswith("softmax") or (name.count(".") == 2 and name.startswith("model.blocks."))
+        return name.endswith("softmax") or (
+            name.count(".") == 2 and name.startswith("model.blocks.")
+        )
 
     def run() -> Values:
         found = get_coord_data(
-            {subject.config.d_model: lambda: Trained(subject)}, [{"inputs": subject.inputs}], lr=0.0, mup=False,
-            nsteps=1, dict_in_out=True, cuda=False, show_progress=False, filter_module_by_name=chosen,
-            output_fdict={"l2": "l2", "entropy": entropy})
+            {subject.config.d_model: lambda: Trained(subject)},
+            [{"inputs": subject.inputs}],
+            lr=0.0,
+            mup=False,
+            nsteps=1,
+            dict_in_out=True,
+            cuda=False,
+            show_progress=False,
+            filter_module_by_name=chosen,
+            output_fdict={"l2": "l2", "entropy": entropy},
+        )
         subject.model.zero_grad()
         rows = found["module"].str.endswith("softmax")
         return {

@@ -19,7 +19,9 @@ def prepare(subject: Subject) -> Callable[[], Values]:
             moments, entropies, gradients = save([]), save([]), save([])
             streams = []
             for block in model.blocks:
-                entropies.append(torch.special.entr(block.attention.softmax.output.detach()).sum(dim=-1).mean())
+                entropies.append(
+                    torch.special.entr(block.attention.softmax.output.detach()).sum(dim=-1).mean()
+                )
                 streams.append(block.output)
                 moments.append(streams[-1].detach().square().mean())
             with subject.loss(model.output).backward():

@@ -1,4 +1,5 @@
-"""`ex.measure` without the drawing of weights: its pass over the model of a config, all statistics at all sites."""
+"""`ex.measure` without the drawing of weights: its pass over the model of a config, all statistics
+at all sites."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def bare(subject: Subject) -> Callable[[], Values]:
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """The model is drawn with the seed that the plain one was."""
-    model, inputs, one = Transformer(subject.config, 0), batch.draw(subject.config, 0), Pass(subject.config, 0)
+    model, inputs, one = (
+        Transformer(subject.config, 0),
+        batch.draw(subject.config, 0),
+        Pass(subject.config, 0),
+    )
 
     def run() -> Values:
         (found,) = one.observe(model, inputs)

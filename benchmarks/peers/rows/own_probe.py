@@ -1,4 +1,5 @@
-"""`ex.probe`: every statistic that can be seen in a model of any code, by operations instead of modules."""
+"""`ex.probe`: every statistic that can be seen in a model of any code, by operations instead of
+modules."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from benchmarks.peers.model import Subject, Values
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """It makes the pass itself."""
+
     def run() -> Values:
         profile = ex.probe(subject.model, subject.inputs, subject.loss)
         return {

@@ -22,12 +22,17 @@ def reduced(event: Event) -> Stash:
 
 def prepare(subject: Subject) -> Callable[[], Values]:
     """One `track` for what is read backward, one for what is not."""
+
     def run() -> Values:
-        with (track(subject.model, include=r"^blocks\.\d+$", stash=reduced) as blocks,
-              track(subject.model, include=r"softmax$", grad=False, stash=reduced) as rows):
+        with (
+            track(subject.model, include=r"^blocks\.\d+$", stash=reduced) as blocks,
+            track(subject.model, include=r"softmax$", grad=False, stash=reduced) as rows,
+        ):
             subject.loss(subject.model(subject.inputs)).backward()
         subject.model.zero_grad()
-        moments, gradients = ([stash.value for stash in blocks if stash.grad is wanted] for wanted in (False, True))
+        moments, gradients = (
+            [stash.value for stash in blocks if stash.grad is wanted] for wanted in (False, True)
+        )
         return values(moments, [stash.value for stash in rows], gradients)
 
     return run

@@ -1,4 +1,5 @@
-"""torchinstruments: an observer of chosen modules, with reducers and a sink of one's own beside its files."""
+"""torchinstruments: an observer of chosen modules, with reducers and a sink of one's own beside its
+files."""
 
 from __future__ import annotations
 
@@ -35,15 +36,24 @@ class Latest:
 
 
 def prepare(subject: Subject) -> Callable[[], Values]:
-    """Attached once. It must have one histogram, which is of one module, and its own files, which grow."""
+    """Attached once. It must have one histogram, which is of one module, and its own files, which
+    grow."""
     latest, layers = Latest(), range(subject.config.n_layers)
 
     def chosen(name: str, _: nn.Module) -> bool:
         return name.endswith("softmax") or (name.startswith("blocks.") and name.count(".") == 1)
 
-    inject_observer(subject.model, sampler=AlwaysSampler(), selector=chosen, reducers=[number], sink=latest,
-                    histograms=[histogram(every_n_samples=1000)], max_histogram_modules=1,
-                    output_dir=tempfile.mkdtemp(), error_policy="raise")
+    inject_observer(
+        subject.model,
+        sampler=AlwaysSampler(),
+        selector=chosen,
+        reducers=[number],
+        sink=latest,
+        histograms=[histogram(every_n_samples=1000)],
+        max_histogram_modules=1,
+        output_dir=tempfile.mkdtemp(),
+        error_policy="raise",
+    )
 
     def run() -> Values:
         subject.loss(subject.model(subject.inputs)).backward()
@@ -54,7 +64,9 @@ def prepare(subject: Subject) -> Callable[[], Values]:
         return {
             "second_moment": [block.outputs["output"].stats["value"] for block in blocks],
             "attention_entropy": [row.outputs["output"].stats["value"] for row in rows],
-            "activation_gradient": [block.output_gradients["grad_output"].stats["value"] for block in blocks],
+            "activation_gradient": [
+                block.output_gradients["grad_output"].stats["value"] for block in blocks
+            ],
         }
 
     return run

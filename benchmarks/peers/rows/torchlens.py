@@ -14,7 +14,9 @@ from benchmarks.peers.model import Subject, Values, values
 
 def chosen(operation: Any) -> bool:
     """The softmax, and every second sum, which ends a block."""
-    return operation.func_name == "softmax" or (operation.layer_type == "add" and operation.type_index % 2 == 0)
+    return operation.func_name == "softmax" or (
+        operation.layer_type == "add" and operation.type_index % 2 == 0
+    )
 
 
 def number(x: Tensor) -> Tensor:
@@ -23,18 +25,32 @@ def number(x: Tensor) -> Tensor:
 
 
 def prepare(subject: Subject) -> Callable[[], Values]:
-    """`record` stops after the forward pass; its `Recorder` goes on, and takes gradients of what it chose."""
+    """`record` stops after the forward pass; its `Recorder` goes on, and takes gradients of what it
+    chose."""
+
     def run() -> Values:
-        with Recorder(subject.model, save=chosen, activation_transform=number, save_raw_activations=False,
-                      save_grads=True, grad_transform=lambda x: x.square().mean(), save_raw_gradients=False) as pass_:
+        with Recorder(
+            subject.model,
+            save=chosen,
+            activation_transform=number,
+            save_raw_activations=False,
+            save_grads=True,
+            grad_transform=lambda x: x.square().mean(),
+            save_raw_gradients=False,
+        ) as pass_:
             pass_.log_backward(subject.loss(pass_.log(subject.inputs)))
         subject.model.zero_grad()
         found = pass_.recording
         kept = [(record.ctx.func_name, record.transformed_ram_payload) for record in found]
-        gradients = [record.transformed_ram_payload for record in found.grad_records
-                     if record.ctx.effective_label.startswith("add")]
-        moments, entropies = ([value for name, value in kept if (name == "softmax") is wanted]
-                              for wanted in (False, True))
+        gradients = [
+            record.transformed_ram_payload
+            for record in found.grad_records
+            if record.ctx.effective_label.startswith("add")
+        ]
+        moments, entropies = (
+            [value for name, value in kept if (name == "softmax") is wanted]
+            for wanted in (False, True)
+        )
         return values(moments, entropies, gradients)
 
     return run

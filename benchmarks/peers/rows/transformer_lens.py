@@ -15,18 +15,38 @@ from benchmarks.peers.model import Subject, Values
 def built(subject: Subject) -> nn.Module:
     """Its native Pre-LN model; what the plain one does not have is neutral, and frozen."""
     size, weights = subject.config, subject.model.state_dict()
-    bridge = TransformerBridge.boot_native(TransformerBridgeConfig(
-        d_model=size.d_model, d_head=size.d_model // size.n_heads, n_heads=size.n_heads, n_layers=size.n_layers,
-        n_ctx=size.n_ctx, d_mlp=4 * size.d_model, d_vocab=size.d_model, act_fn="relu", normalization_type="LNPre",
-        attention_dir="bidirectional"))
-    words = (("_original_component.", ""), ("layers.", "blocks."), ("attn.o.", "attn.out."), ("attn.", "attention."),
-             ("fc_in.", "0."), ("fc_out.", "2."))
+    bridge = TransformerBridge.boot_native(
+        TransformerBridgeConfig(
+            d_model=size.d_model,
+            d_head=size.d_model // size.n_heads,
+            n_heads=size.n_heads,
+            n_layers=size.n_layers,
+            n_ctx=size.n_ctx,
+            d_mlp=4 * size.d_model,
+            d_vocab=size.d_model,
+            act_fn="relu",
+            normalization_type="LNPre",
+            attention_dir="bidirectional",
+        )
+    )
+    words = (
+        ("_original_component.", ""),
+        ("layers.", "blocks."),
+        ("attn.o.", "attn.out."),
+        ("attn.", "attention."),
+        ("fc_in.", "0."),
+        ("fc_out.", "2."),
+    )
     with torch.no_grad():
         for name, parameter in bridge.original_model.named_parameters():
             for word, ours in words:
                 name = name.replace(word, ours)
             parameter.requires_grad_(name in weights)
-            parameter.copy_(weights.get(name, torch.eye(size.d_model) if name == "head.weight" else torch.zeros(())))
+            parameter.copy_(
+                weights.get(
+                    name, torch.eye(size.d_model) if name == "head.weight" else torch.zeros(())
+                )
+            )
     return bridge
 
 

@@ -1,4 +1,5 @@
-"""unit-scaling's `track_scales`: mean, spread and extremes of every tensor of the graph and of its gradient.
+"""unit-scaling's `track_scales`: mean, spread and extremes of every tensor of the graph and of its
+gradient.
 
 From the mean and the spread follows the second moment. It takes no functions, so it has no entropy.
 """
@@ -26,7 +27,11 @@ def prepare(subject: Subject) -> Callable[[], Values]:
     def run() -> Values:
         subject.loss(model(subject.inputs)).backward()
         model.zero_grad()
-        sums = [node.meta["metrics"] for node in model.scales_graph().nodes if node.target is operator.add]
+        sums = [
+            node.meta["metrics"]
+            for node in model.scales_graph().nodes
+            if node.target is operator.add
+        ]
         return {
             "second_moment": [second_moment(metrics.fwd) for metrics in sums[1::2]],
             "activation_gradient": [second_moment(metrics.bwd) for metrics in sums[1::2]],

@@ -1,4 +1,5 @@
-"""Pinned designs beside the current one: the buttons of their chips, their marks, and the table that compares them."""
+"""Pinned designs beside the current one: the buttons of their chips, their marks, and the table
+that compares them."""
 
 from __future__ import annotations
 
@@ -20,8 +21,13 @@ from explorer.figures.palette import LegendEntry
 from explorer.numbers import number
 from explorer.profile import Profile
 
-SHOWN = ("second_moment", "activation_gradient", "attention_entropy_normalized", "token_correlation",
-         "parameter_gradient")
+SHOWN = (
+    "second_moment",
+    "activation_gradient",
+    "attention_entropy_normalized",
+    "token_correlation",
+    "parameter_gradient",
+)
 """The end values: those of the page's charts."""
 WAITS = "not measured yet"
 Cell = dict[str, str]
@@ -40,8 +46,8 @@ class Compare(Part):
 
     Traits:
         columns: `[{name, when, hue, symbol, dash}]`.
-        groups: `[{title, rows: [{label, symbol, cells: [{text, more, theory, where, severity}]}]}]`, a cell a column;
-            what a cell has not is empty.
+        groups: `[{title, rows: [{label, symbol, cells: [{text, more, theory, where,
+            severity}]}]}]`, a cell a column; what a cell has not is empty.
     """
 
     view = "compare"
@@ -56,55 +62,98 @@ class Compare(Part):
             when: state of the first: "now", or "before" while the next one is measured.
             diagnose: findings of a measured profile, or None.
         """
-        heads = [{"name": column.design.label, "when": "" if number else when, **swatch(column.design)}
-                 for number, column in enumerate(columns)]
+        heads = [
+            {"name": column.design.label, "when": "" if number else when, **swatch(column.design)}
+            for number, column in enumerate(columns)
+        ]
         with together():
             self.columns, self.groups = heads, groups(columns, diagnose) if columns else []
 
 
 def groups(columns: Sequence[Column], diagnose: Diagnose | None) -> list[dict[str, Any]]:
-    """The rows of the table: differences, end values, verdicts. A group without rows is left out."""
+    """The rows of the table: differences, end values, verdicts. A group without rows is left
+    out."""
     tables = [
         {"title": "Choices that differ", "rows": _choices([column.config for column in columns])},
         {"title": "After the last layer", "rows": _values(columns)},
-        {"title": "Verdict", "rows": [{"label": "Verdict", "symbol": "", "cells": [
-            _verdict(column.known, diagnose) for column in columns]}] if diagnose else []},
+        {
+            "title": "Verdict",
+            "rows": [
+                {
+                    "label": "Verdict",
+                    "symbol": "",
+                    "cells": [_verdict(column.known, diagnose) for column in columns],
+                }
+            ]
+            if diagnose
+            else [],
+        },
     ]
     return [group for group in tables if group["rows"]]
 
 
 def cell(text: str, more: str = "", theory: str = "", where: str = "", severity: str = "") -> Cell:
-    """A value in words; standard error, lowest and highest; theory's; its place; a verdict's severity, or `none`."""
+    """A value in words; standard error, lowest and highest; theory's; its place; a verdict's
+    severity, or `none`."""
     return {"text": text, "more": more, "theory": theory, "where": where, "severity": severity}
 
 
 def _choices(configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Every field that two of the designs differ in and that matters in one of them."""
     unused = [config.unmet for config in configs]
-    apart = {name for name in Config.specs() if len({getattr(config, name) for config in configs}) > 1
-             and not all(name in fields for fields in unused)}
+    apart = {
+        name
+        for name in Config.specs()
+        if len({getattr(config, name) for config in configs}) > 1
+        and not all(name in fields for fields in unused)
+    }
     return [
-        {"label": spec.about.label, "symbol": describe(spec)["symbol"], "cells": [
-            cell("not used", severity="none") if name in fields else cell(value_words(config, name))
-            for config, fields in zip(configs, unused, strict=True)]}
-        for name, spec in Config.specs().items() if name in apart
+        {
+            "label": spec.about.label,
+            "symbol": describe(spec)["symbol"],
+            "cells": [
+                cell("not used", severity="none")
+                if name in fields
+                else cell(value_words(config, name))
+                for config, fields in zip(configs, unused, strict=True)
+            ],
+        }
+        for name, spec in Config.specs().items()
+        if name in apart
     ]
 
 
 def _values(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """The end values; a statistic that no design has is left out."""
-    measured, predicted = ([endings(profile) if profile else {} for profile in profiles] for profiles in (
-        [column.known.measured for column in columns], [column.known.predicted for column in columns]))
+    measured, predicted = (
+        [endings(profile) if profile else {} for profile in profiles]
+        for profiles in (
+            [column.known.measured for column in columns],
+            [column.known.predicted for column in columns],
+        )
+    )
     return [
-        {"label": ENDS[name].title, "symbol": ENDS[name].symbol, "cells": [
-            _value(column.known, dots.get(name), line.get(name))
-            for column, dots, line in zip(columns, measured, predicted, strict=True)]}
-        for name in SHOWN if any(name in values for values in (*measured, *predicted))
+        {
+            "label": ENDS[name].title,
+            "symbol": ENDS[name].symbol,
+            "cells": [
+                _value(column.known, dots.get(name), line.get(name))
+                for column, dots, line in zip(columns, measured, predicted, strict=True)
+            ],
+        }
+        for name in SHOWN
+        if any(name in values for values in (*measured, *predicted))
     ]
 
 
 def _value(known: Known, measured: Ending | None, predicted: Ending | None) -> Cell:
-    theory = "" if predicted is None else "not covered" if predicted.missing else number(predicted.middle)
+    theory = (
+        ""
+        if predicted is None
+        else "not covered"
+        if predicted.missing
+        else number(predicted.middle)
+    )
     if measured is None:
         absent = known.measured is not None or (known.predicted is not None and predicted is None)
         return cell("none" if absent else known.trouble or WAITS, theory=theory, severity="none")
@@ -112,7 +161,13 @@ def _value(known: Known, measured: Ending | None, predicted: Ending | None) -> C
     text = number(measured.middle) if finite else f"not finite ({measured.middle:g})"
     error = f"± {number(measured.error, 2)}, " if np.isfinite(measured.error) else ""
     spread = f"{error}{low} to {high}" if finite and low != high else ""
-    return cell(text, spread, theory, measured.where if finite and measured.middle else "", "" if finite else "bad")
+    return cell(
+        text,
+        spread,
+        theory,
+        measured.where if finite and measured.middle else "",
+        "" if finite else "bad",
+    )
 
 
 def _verdict(known: Known, diagnose: Diagnose | None) -> Cell:
@@ -134,14 +189,29 @@ class Comparison:
         diagnose: findings of a measured profile, or None.
     """
 
-    def __init__(self, current: Callable[[], Config], known: Callable[[Config], Known],
-                 load: Callable[[Mapping[str, object]], None], redraw: Callable[[], None],
-                 diagnose: Diagnose | None = None) -> None:
+    def __init__(
+        self,
+        current: Callable[[], Config],
+        known: Callable[[Config], Known],
+        load: Callable[[Mapping[str, object]], None],
+        redraw: Callable[[], None],
+        diagnose: Diagnose | None = None,
+    ) -> None:
         self.pins = Pins()
-        self.box = RosterBox(self.obey, noun="pinned design", heading="Designs on the charts",
-                             verbs=["hide", "load", "remove"])
+        self.box = RosterBox(
+            self.obey,
+            noun="pinned design",
+            heading="Designs on the charts",
+            verbs=["hide", "load", "remove"],
+        )
         self.table = Compare()
-        self._current, self._known, self._load, self._redraw, self._diagnose = current, known, load, redraw, diagnose
+        self._current, self._known, self._load, self._redraw, self._diagnose = (
+            current,
+            known,
+            load,
+            redraw,
+            diagnose,
+        )
 
     def obey(self, message: object) -> None:
         """Handles a click in a browser; messages that make no sense are ignored."""
@@ -174,11 +244,17 @@ class Comparison:
         """Updates the legend, after pins have changed or one was measured."""
         config = self._current()
         with together():
-            self.box.now = {"name": self.pins.name_for(config), **swatch(LegendEntry(NOW, config, ""))}
+            self.box.now = {
+                "name": self.pins.name_for(config),
+                **swatch(LegendEntry(NOW, config, "")),
+            }
             self.box.show(self.pins, lambda pin: about_pin(pin, config, self._known(pin.config)))
 
-    def drawn(self, now: Sequence[Profile], secret: str = "") -> tuple[list[Profile], list[LegendEntry]]:
-        """Everything to be drawn, and the design of each profile; the current design comes last and so lies on top.
+    def drawn(
+        self, now: Sequence[Profile], secret: str = ""
+    ) -> tuple[list[Profile], list[LegendEntry]]:
+        """Everything to be drawn, and the design of each profile; the current design comes last and
+        so lies on top.
 
         A visible pin of the current config is not drawn a second time.
 
@@ -187,8 +263,12 @@ class Comparison:
             secret: the reason why the table shows nothing of it, if there is one.
         """
         config, designs = now[0].config if now else None, self.pins.designs()
-        pinned = [(designs[pin.number], profile) for pin in self.pins if pin.visible and pin.config != config
-                  for profile in self._known(pin.config).profiles]
+        pinned = [
+            (designs[pin.number], profile)
+            for pin in self.pins
+            if pin.visible and pin.config != config
+            for profile in self._known(pin.config).profiles
+        ]
         when = "now" if config == self._current() else "before"
         name = f"{self.pins.name_for(config)} ({when})" if pinned and config else ""
         rows = [*pinned, *((LegendEntry(NOW, config, name), profile) for profile in now)]
@@ -203,20 +283,39 @@ class Comparison:
         return [designs[pin.number] for pin in self.pins if pin.visible]
 
     def _columns(self, now: Sequence[Profile], secret: str) -> list[Column]:
-        """The columns of the table: the design that is drawn as the current one, then the pins; none without pins."""
+        """The columns of the table: the design that is drawn as the current one, then the pins;
+        none without pins."""
         config = (now[0].config if now else None) or self._current()
-        known = {profile.origin: profile for profile in now if profile.config == config and not profile.partial}
-        first = Column(LegendEntry(NOW, config, self.pins.name_for(config)), config,
-                       Known(known.get("predicted"), known.get("measured"), secret))
+        known = {
+            profile.origin: profile
+            for profile in now
+            if profile.config == config and not profile.partial
+        }
+        first = Column(
+            LegendEntry(NOW, config, self.pins.name_for(config)),
+            config,
+            Known(known.get("predicted"), known.get("measured"), secret),
+        )
         designs, pins = self.pins.designs(), [pin for pin in self.pins if pin.visible]
-        return [first, *(Column(designs[pin.number], pin.config, self._known(pin.config)) for pin in pins
-                         if pin.config != config)] if pins else []
+        return (
+            [
+                first,
+                *(
+                    Column(designs[pin.number], pin.config, self._known(pin.config))
+                    for pin in pins
+                    if pin.config != config
+                ),
+            ]
+            if pins
+            else []
+        )
 
     def legend(self, whose: Sequence[LegendEntry]) -> list[dict[str, str]]:
         """The designs that are drawn, each once, for a picture that is saved."""
         return [
             legend_entry(design, design.label or self.pins.name_for(design.config), design.config)
-            for design in dict.fromkeys(whose) if design.config
+            for design in dict.fromkeys(whose)
+            if design.config
         ]
 
 

@@ -1,4 +1,5 @@
-"""`Diagram`: the drawing of one layer of the current design, with the size of the signal along it."""
+"""`Diagram`: the drawing of one layer of the current design, with the size of the signal along
+it."""
 
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from explorer.profile import Profile
 
 
 def head(layer: int, layers: int, words: str, *, disabled: bool = False) -> str:
-    """The line above the drawing, as HTML: an entry for the layer, how many there are, and what the numbers are."""
-    return (f'<p class="ex-diagram-head">Layer <input class="ex-entry" type="number" min="1" max="{layers}" '
-            f'value="{layer}" aria-label="Layer of the diagram"{" disabled" * disabled}>'
-            f"<span> of {layers}</span><span>{words}</span></p>")
+    """The line above the drawing, as HTML: an entry for the layer, how many there are, and what the
+    numbers are."""
+    return (
+        f'<p class="ex-diagram-head">Layer <input class="ex-entry" type="number" min="1" max="{layers}" '
+        f'value="{layer}" aria-label="Layer of the diagram"{" disabled" * disabled}>'
+        f"<span> of {layers}</span><span>{words}</span></p>"
+    )
 
 
 class Diagram(Part):
@@ -47,10 +51,15 @@ class Diagram(Part):
             profiles: give the numbers, the last one that is of this design.
             reference: a design; parts in which the drawn one differs from it are marked.
         """
-        profile = next((profile for profile in reversed(profiles) if profile and profile.config == config), None)
+        profile = next(
+            (profile for profile in reversed(profiles) if profile and profile.config == config),
+            None,
+        )
         self._shown = config, profile, reference
         self.layer = min(self._wanted or config.n_layers, config.n_layers)
-        self.head = head(self.layer, config.n_layers, f"q = mean x², {profile.origin}" if profile else "")
+        self.head = head(
+            self.layer, config.n_layers, f"q = mean x², {profile.origin}" if profile else ""
+        )
         self.svg = diagram(config, self.layer, profile, reference)
 
     def _choose(self, _: object, content: object, __: object) -> None:

@@ -1,4 +1,5 @@
-"""`Drawing`: the profiles of all designs on the charts of the Explore panel, with captions and badges."""
+"""`Drawing`: the profiles of all designs on the charts of the Explore panel, with captions and
+badges."""
 
 from __future__ import annotations
 
@@ -24,15 +25,18 @@ from explorer.profile import STATISTICS, Profile
 PATIENCE = 0.8
 """Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
 BEGINNING = 0.25
-"""Seconds of measuring after which it is known how long it takes; the first dots of a usual model are there by then."""
+"""Seconds of measuring after which it is known how long it takes; the first dots of a usual model
+are there by then."""
 SOON = 0.1
 """Seconds of measuring still to come for which the first dots wait for the others."""
 AGAIN, LATER = 0.5, 1.5
-"""Seconds still to come for which dots are drawn once more before all are there, where they took so much longer."""
+"""Seconds still to come for which dots are drawn once more before all are there, where they took so
+much longer."""
 
 
 def lines_first(busy: float, fraction: float) -> bool:
-    """Whether the dots of a measurement that is busy for so many seconds, and done in part, are far away."""
+    """Whether the dots of a measurement that is busy for so many seconds, and done in part, are far
+    away."""
     return busy > BEGINNING and busy * (1 - fraction) > PATIENCE * fraction
 
 
@@ -62,9 +66,21 @@ class Drawing:
         asking: the question that withholds some of them.
     """
 
-    def __init__(self, charts: Mapping[str, Chart], comparison: Comparison, matrix: ListSelection,
-                 statistic: ListSelection, layer: LayerSelection, asking: Asking) -> None:
-        self._charts, self._comparison, self._matrix, self._statistic = charts, comparison, matrix, statistic
+    def __init__(
+        self,
+        charts: Mapping[str, Chart],
+        comparison: Comparison,
+        matrix: ListSelection,
+        statistic: ListSelection,
+        layer: LayerSelection,
+        asking: Asking,
+    ) -> None:
+        self._charts, self._comparison, self._matrix, self._statistic = (
+            charts,
+            comparison,
+            matrix,
+            statistic,
+        )
         self._layer, self._asking = layer, asking
         self.line: Profile | None = None
         self.dots: Profile | None = None
@@ -76,12 +92,22 @@ class Drawing:
     def _rows(self) -> dict[str, Row]:
         """The figure of each chart, as the lists below them have it."""
         matrix = "" if self._matrix.value == ALL else self._matrix.value
-        by_matrix = FIGURES["gradient_by_matrix"]._replace(plain=partial(gradient_by_matrix.plain, matrix=matrix))
+        by_matrix = FIGURES["gradient_by_matrix"]._replace(
+            plain=partial(gradient_by_matrix.plain, matrix=matrix)
+        )
         first = row_of(self._statistic.value, self._layer.value)
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": first}
 
-    def draw(self, predicted: Profile | None, measured: Profile | None, *, stale: bool,
-             ahead: bool = False, hurry: bool = False, leave: Callable[[], bool] = lambda: False) -> None:
+    def draw(
+        self,
+        predicted: Profile | None,
+        measured: Profile | None,
+        *,
+        stale: bool,
+        ahead: bool = False,
+        hurry: bool = False,
+        leave: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Draws every figure: the current design's line and dots, and the pins.
 
         Args:
@@ -98,7 +124,9 @@ class Drawing:
         self._layer.hidden = not STATISTICS[self._statistic.value].by_position
         legend, rows = self._comparison.legend(whose), self._rows()
         pinned = _pairs(profiles, whose)
-        both = measured and predicted and measured.config == predicted.config and not measured.partial
+        both = (
+            measured and predicted and measured.config == predicted.config and not measured.partial
+        )
         compared, skipped = measured if both else None, False
         for name, chart in self._charts.items():
             if leave():
@@ -108,18 +136,29 @@ class Drawing:
                 continue
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
-            alone = name == "attention_pattern"  # of one design: the last, which is that of the controls
+            alone = (
+                name == "attention_pattern"
+            )  # of one design: the last, which is that of the controls
             with together():  # a chart by itself: the browser draws it while the next one is made
                 chart.title = row.title
                 config = _config_of(predicted, measured)
-                figure = hidden if hidden is not None else self._asking.guessed(
-                    row.name, row.plain(profiles, whose), config)
+                figure = (
+                    hidden
+                    if hidden is not None
+                    else self._asking.guessed(row.name, row.plain(profiles, whose), config)
+                )
                 chart.show(figure, stale=stale and hidden is None, ahead=ahead)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
-                chart.annotate((row.together if several else "") or row.caption, row.statistic,
-                               None if hidden else predicted, compared, "now: " if several else "",
-                               self._layer.value, pinned)
+                chart.annotate(
+                    (row.together if several else "") or row.caption,
+                    row.statistic,
+                    None if hidden else predicted,
+                    compared,
+                    "now: " if several else "",
+                    self._layer.value,
+                    pinned,
+                )
                 chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
         self.whole = not skipped
 
@@ -128,7 +167,8 @@ class Drawing:
         return self.whole and self.line is predicted and self.dots is measured
 
     def forget(self) -> None:
-        """Has the next result drawn, be it the one on the charts: something else on them has changed."""
+        """Has the next result drawn, be it the one on the charts: something else on them has
+        changed."""
         self.line = self.dots = None
 
 
@@ -142,9 +182,13 @@ def _lines(profiles: Sequence[Profile]) -> list[Profile]:
 def _pairs(profiles: Sequence[Profile], whose: Sequence[LegendEntry]) -> list[Pair]:
     """Line and dots of each pin that has both; a pin's dots follow its line."""
     rows = list(zip(profiles, whose, strict=True))
-    return [Pair(design.label, line, dots) for (line, design), (dots, other) in pairwise(rows)
-            if design.index != NOW and design.index == other.index
-            and (line.origin, dots.origin) == ("predicted", "measured")]
+    return [
+        Pair(design.label, line, dots)
+        for (line, design), (dots, other) in pairwise(rows)
+        if design.index != NOW
+        and design.index == other.index
+        and (line.origin, dots.origin) == ("predicted", "measured")
+    ]
 
 
 def _config_of(predicted: Profile | None, measured: Profile | None) -> Config | None:

@@ -1,9 +1,8 @@
 """The Explore panel: controls on the left, what they do to the signal on the right, live.
 
-A config is predicted at once, where there is a theory, and measured by the worker; what is common to all live panels
-is in `live`, what pinned designs need in `comparison`. A design that is pinned before it was measured is measured once
-the worker has nothing else to do.
-"""
+A config is predicted at once, where there is a theory, and measured by the worker; what is common
+to all live panels is in `live`, what pinned designs need in `comparison`. A design that is pinned
+before it was measured is measured once the worker has nothing else to do."""
 
 from __future__ import annotations
 
@@ -20,7 +19,13 @@ from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_d
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking, Question
-from explorer.app.explore.selections import LayerSelection, NamedDesigns, PatternSelection, matrix_list, statistic_list
+from explorer.app.explore.selections import (
+    LayerSelection,
+    NamedDesigns,
+    PatternSelection,
+    matrix_list,
+    statistic_list,
+)
 from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
 from explorer.app.roster import Entry
@@ -65,26 +70,52 @@ class Explore(Live[Job, Profile]):
         solve: the theory run backwards, or None.
     """
 
-    def __init__(self, config: Config, measure: Measure, predict: Predict | None = None,
-                 diagnose: Diagnose | None = None, solve: Solve | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        measure: Measure,
+        predict: Predict | None = None,
+        diagnose: Diagnose | None = None,
+        solve: Solve | None = None,
+    ) -> None:
         self._measure = measure
-        self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))  # a slider that is dragged comes by again
+        self._theory_of = lru_cache(KEPT)(
+            partial(theory_of, predict)
+        )  # a slider that is dragged comes by again
         self._predicted: Profile | None = None  # of the newest job
-        self._outcomes: dict[Config, Profile | str] = {}  # measurements of the pins, or reasons why there is none
-        self._some: Profile | None = None  # on the charts in place of the result: a measurement of some seeds
+        self._outcomes: dict[
+            Config, Profile | str
+        ] = {}  # measurements of the pins, or reasons why there is none
+        self._some: Profile | None = (
+            None  # on the charts in place of the result: a measurement of some seeds
+        )
         self._dragging = self._held = False
         controls = Controls(config, self.refresh)
         self.named_designs = NamedDesigns(config, controls.apply)
-        self.pattern, self.layer = PatternSelection(config, self.refresh), LayerSelection(config, self._draw)
+        self.pattern, self.layer = (
+            PatternSelection(config, self.refresh),
+            LayerSelection(config, self._draw),
+        )
         self.matrix, self.statistic = matrix_list(self._draw), statistic_list(self._draw)
-        charts = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why()) for row in FIGURES.values()}
-        self.comparison = Comparison(lambda: controls.config, self.known, controls.apply, self._changed, diagnose)
+        charts = {
+            row.name: Chart(title=row.title, caption=row.caption).explain(row.why())
+            for row in FIGURES.values()
+        }
+        self.comparison = Comparison(
+            lambda: controls.config, self.known, controls.apply, self._changed, diagnose
+        )
         self.asking = Asking(charts)
-        self.drawing = Drawing(charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking)
+        self.drawing = Drawing(
+            charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking
+        )
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.diagram = Diagram()
-        self.sweep = SliderSweep(controls, self.comparison.visible, lambda: self.worker.busy,
-                                 lambda: self.worker.busy and self.worker.busy_for < PATIENCE)
+        self.sweep = SliderSweep(
+            controls,
+            self.comparison.visible,
+            lambda: self.worker.busy,
+            lambda: self.worker.busy and self.worker.busy_for < PATIENCE,
+        )
         self.remedies = Remedies(self.verdict, controls, diagnose) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
@@ -93,13 +124,18 @@ class Explore(Live[Job, Profile]):
         self.refresh()
 
     def _layout(self) -> list[Part]:
-        below: dict[str, list[Part]] = {"second_moment": [self.statistic, self.layer],
-                                        "gradient_by_matrix": [self.matrix], "attention_pattern": [self.pattern]}
+        below: dict[str, list[Part]] = {
+            "second_moment": [self.statistic, self.layer],
+            "gradient_by_matrix": [self.matrix],
+            "attention_pattern": [self.pattern],
+        }
         for selection in (self.pattern, self.layer):
             selection.add_class("ex-place")
         self.statistic.add_class("ex-as-title")
-        self.cells = {name: Part([chart, *below.get(name, [])]).add_class("ex-cell")
-                      for name, chart in self.charts.items()}
+        self.cells = {
+            name: Part([chart, *below.get(name, [])]).add_class("ex-cell")
+            for name, chart in self.charts.items()
+        }
         self._grid = Part([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
         self.side = side = Part([self.named_designs, self.controls]).add_class("ex-side")
         top = Part([self.verdict, self.diagram]).add_class("ex-top")
@@ -111,8 +147,15 @@ class Explore(Live[Job, Profile]):
     @property
     def part(self) -> ExplorePart:
         """Design, pins, what the lists below the charts show, and the sweep."""
-        return ExplorePart(self.controls.config, self.comparison.pins.entries, self.pattern.pattern_of,
-                           self.matrix.value, self.statistic.value, self.layer.value, self.sweep.shown)
+        return ExplorePart(
+            self.controls.config,
+            self.comparison.pins.entries,
+            self.pattern.pattern_of,
+            self.matrix.value,
+            self.statistic.value,
+            self.layer.value,
+            self.sweep.shown,
+        )
 
     def restore(self, part: ExplorePart) -> None:
         """Sets the controls and the lists, and replaces the pins."""
@@ -132,8 +175,13 @@ class Explore(Live[Job, Profile]):
         self.sweep.close()
         super().close()
 
-    def ask(self, question: Question | None, config: Config, say: Callable[[str], None] = lambda _: None,
-            act: Callable[[object], None] = lambda _: None) -> None:
+    def ask(
+        self,
+        question: Question | None,
+        config: Config,
+        say: Callable[[str], None] = lambda _: None,
+        act: Callable[[object], None] = lambda _: None,
+    ) -> None:
         """Asks a question about a design, or takes back the one that stands; see `Asking.ask`."""
         changed = question or self.asking.question
         self.asking.ask(question, config, say, act)
@@ -152,7 +200,9 @@ class Explore(Live[Job, Profile]):
         self.side.hidden = not (view.shows(DESIGN) or self.controls.sections)
         if self.remedies:
             self.remedies.show()
-        (self._grid.remove_class if view.charts else self._grid.add_class)("ex-pictures")  # the chosen ones are large
+        (self._grid.remove_class if view.charts else self._grid.add_class)(
+            "ex-pictures"
+        )  # the chosen ones are large
         for name, cell in self.cells.items():
             cell.hidden = not (view.charts is None or name in view.charts)
 
@@ -160,7 +210,9 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal or self.layer.refusal
 
     def _next(self) -> Job:
-        self._dragging = self.phase is Phase.COMPUTING and not self._measured  # or its verdict alone was to come
+        self._dragging = (
+            self.phase is Phase.COMPUTING and not self._measured
+        )  # or its verdict alone was to come
         self._held = (self._dragging or self._held) and self._moving
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -169,7 +221,9 @@ class Explore(Live[Job, Profile]):
         self.home.forget()
         if self.remedies:
             self.remedies.follow(self.controls.config)
-        if not self._held:  # the browser makes its controls anew, which a dragged slider would wait for
+        if (
+            not self._held
+        ):  # the browser makes its controls anew, which a dragged slider would wait for
             self._fit()
         return Job(self.controls.config, self.pattern.within(self.controls.config))
 
@@ -182,13 +236,16 @@ class Explore(Live[Job, Profile]):
         return f"Measuring {model_words(job.config)}"
 
     def _begun(self, job: Job) -> None:
-        """The theory's lines: at once while a slider is dragged, and otherwise only if the dots take long.
+        """The theory's lines: at once while a slider is dragged, and otherwise only if the dots
+        take long.
 
-        A single move of a usual model is measured before an eye would have followed the line, and drawing takes
-        processors from measuring. A theory that breaks does not keep the measurement from the page.
-        """
+        A single move of a usual model is measured before an eye would have followed the line, and
+        drawing takes processors from measuring. A theory that breaks does not keep the measurement
+        from the page."""
         self._predicted, _ = self._theory_of(job.config)
-        if not self.drawing.whole or (self._lags and (self._dragging or self._held or self._result is None)):
+        if not self.drawing.whole or (
+            self._lags and (self._dragging or self._held or self._result is None)
+        ):
             self._draw(hurry=self._held)
         else:
             self._draw_diagram()
@@ -201,8 +258,13 @@ class Explore(Live[Job, Profile]):
 
     @property
     def _measured(self) -> bool:
-        """Whether the result is of the newest job's design; the layer of its pattern may be another."""
-        return self._job is not None and self._result is not None and self._result.config == self._job.config
+        """Whether the result is of the newest job's design; the layer of its pattern may be
+        another."""
+        return (
+            self._job is not None
+            and self._result is not None
+            and self._result.config == self._job.config
+        )
 
     def _rest(self) -> None:
         self._catch_up()  # a line that went ahead of its dots goes back to those that are there
@@ -234,26 +296,42 @@ class Explore(Live[Job, Profile]):
     def _script(self) -> str:
         """The script that gives the page's numbers."""
         pins = {pin.name: pin.config for pin in self.comparison.pins}
-        return snippet.explore(self.controls.config, pins, self.statistic.value, self.pattern.pattern_of,
-                               self.layer.value)
+        return snippet.explore(
+            self.controls.config,
+            pins,
+            self.statistic.value,
+            self.pattern.pattern_of,
+            self.layer.value,
+        )
 
     def _drawn(self) -> list[tuple[str, Profile]]:
-        """The profiles on the charts, each with the name of its design; the current design's are the last."""
+        """The profiles on the charts, each with the name of its design; the current design's are
+        the last."""
         now = [profile for profile in (self._line, self._result) if profile]
         profiles, designs = self.comparison.drawn(now)
         name = self.comparison.pins.name_for
-        return [(design.label or name(profile.config), profile)
-                for design, profile in zip(designs, profiles, strict=True) if profile.config]
+        return [
+            (design.label or name(profile.config), profile)
+            for design, profile in zip(designs, profiles, strict=True)
+            if profile.config
+        ]
 
     def _measure_pins(self) -> None:
         """Has the pins measured that are not yet, when the design of the controls is."""
         if self.phase is not Phase.COMPUTING and self._measured:
-            self.worker.submit(*(Job(pin.config, (1, 0)) for pin in self.comparison.pins
-                                 if pin.config not in self._outcomes))
+            self.worker.submit(
+                *(
+                    Job(pin.config, (1, 0))
+                    for pin in self.comparison.pins
+                    if pin.config not in self._outcomes
+                )
+            )
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
         try:
-            return self._measure(job.config, stop, progress, job.pattern_of, partial(self._show_some, job))
+            return self._measure(
+                job.config, stop, progress, job.pattern_of, partial(self._show_some, job)
+            )
         except Exception as error:
             if not stop():
                 with LOCK:
@@ -262,7 +340,8 @@ class Explore(Live[Job, Profile]):
             raise
 
     def _holds(self) -> bool:
-        """While a slider is dragged, which leaves the processors to the lines; a single move is measured at once."""
+        """While a slider is dragged, which leaves the processors to the lines; a single move is
+        measured at once."""
         return self._held and self._moving
 
     @property
@@ -273,15 +352,24 @@ class Explore(Live[Job, Profile]):
     def _show_some(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
         with LOCK:
-            wanted = job == self._job and not self._measured and not self._refusal() and not self.asking.stands
+            wanted = (
+                job == self._job
+                and not self._measured
+                and not self._refusal()
+                and not self.asking.stands
+            )
             if wanted and worth_drawing(some, self._some):
                 self._some, self._stale = some, False
                 self._draw(hurry=True)
 
     def _receive(self, job: Job, result: Profile) -> None:
         wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
-        self._outcomes = {config: outcome for config, outcome in self._outcomes.items() if config in wanted}
-        self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)  # shown of one design
+        self._outcomes = {
+            config: outcome for config, outcome in self._outcomes.items() if config in wanted
+        }
+        self._outcomes[job.config] = replace(
+            result, pattern=None, pattern_of=None
+        )  # shown of one design
         super()._receive(job, result)
         self._ended(job != self._job)
 
@@ -333,13 +421,15 @@ class Explore(Live[Job, Profile]):
 
     @property
     def _line(self) -> Profile | None:
-        """The prediction to be drawn: it goes ahead of its dots only while those are on their way."""
+        """The prediction to be drawn: it goes ahead of its dots only while those are on their
+        way."""
         if self._result is None or self._result.config is None or self.phase is Phase.COMPUTING:
             return self._predicted
         return self._theory_of(self._result.config)[0]
 
     def _draw(self, *, hurry: bool = False) -> None:
-        """Draws every figure, or as many as are done when the next move comes, in a hurry those that are on the screen.
+        """Draws every figure, or as many as are done when the next move comes, in a hurry those
+        that are on the screen.
 
         What is left is drawn at the next move, or at rest.
         """
@@ -348,17 +438,26 @@ class Explore(Live[Job, Profile]):
         self._draw_diagram()
         dots = self._some or self._result
         ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for
-        self.drawing.draw(self._line, dots, stale=self._stale, ahead=ahead, hurry=hurry, leave=lambda: self._hurried)
+        self.drawing.draw(
+            self._line,
+            dots,
+            stale=self._stale,
+            ahead=ahead,
+            hurry=hurry,
+            leave=lambda: self._hurried,
+        )
 
     def _draw_diagram(self) -> None:
-        """Draws a layer of the controls' design; parts that differ from the first pin, or the default, are marked."""
+        """Draws a layer of the controls' design; parts that differ from the first pin, or the
+        default, are marked."""
         profiles = [] if self.asking.stands else [self._predicted, self._some or self._result]
         reference = next((pin.config for pin in self.comparison.pins), Config())
         self.diagram.show(self.controls.config, profiles, reference)
 
 
 def theory_of(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:
-    """The theory's profile of a design, None where there is none; and the reason, if theory has failed."""
+    """The theory's profile of a design, None where there is none; and the reason, if theory has
+    failed."""
     try:
         return predict(config) if predict else None, ""
     except Exception as error:  # noqa: BLE001 - whatever it is, it is shown

@@ -1,4 +1,5 @@
-"""Questions about a design, asked before it is measured: the charts they withhold, and their answer to a guess."""
+"""Questions about a design, asked before it is measured: the charts they withhold, and their answer
+to a guess."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ from explorer.profile import STATISTICS, Array, Profile, Statistic
 if TYPE_CHECKING:
     from explorer.app.widgets.chart import Chart
 
-# Guesses of a curve, made before it is measured: the depths asked for, and how far a guess is from what came out.
+# Guesses of a curve, made before it is measured: the depths asked for, and how far a guess is from
+# what came out.
 
 
 def depths(first: int, last: int, most: int = 6) -> list[int]:
-    """Whole depths from the first to the last layer, evenly spread, both ends among them; at most so many."""
+    """Whole depths from the first to the last layer, evenly spread, both ends among them; at most
+    so many."""
     return list(dict.fromkeys(round(depth) for depth in np.linspace(first, last, most)))
 
 
@@ -43,30 +46,44 @@ def checked(guess: object, count: int, low: float, high: float) -> list[float]:
     if not isinstance(guess, list) or len(guess) != count:
         raise ValueError(f"a guess must be a list of {count} heights; got {shown(guess)}")
     for height in guess:
-        if isinstance(height, bool) or not isinstance(height, int | float) or not low <= height <= high:
-            raise ValueError(f"each height of a guess must be between {low:g} and {high:g}; got {shown(height)}")
+        if (
+            isinstance(height, bool)
+            or not isinstance(height, int | float)
+            or not low <= height <= high
+        ):
+            raise ValueError(
+                f"each height of a guess must be between {low:g} and {high:g}; got {shown(height)}"
+            )
     return [float(height) for height in guess]
 
 
 def between(at: ArrayLike, heights: Sequence[float], where: ArrayLike) -> Array:
     """Heights of the line through a guess, at other depths; beyond its ends it is level."""
-    return np.asarray(np.interp(np.asarray(where, dtype=float), np.asarray(at, dtype=float), heights))
+    return np.asarray(
+        np.interp(np.asarray(where, dtype=float), np.asarray(at, dtype=float), heights)
+    )
 
 
 def apart(curve: ArrayLike, other: ArrayLike, *, log: bool) -> float:
-    """Distance of two curves: the mean factor between them, at least 1, or the mean absolute difference.
+    """Distance of two curves: the mean factor between them, at least 1, or the mean absolute
+    difference.
 
     Depths at which either has no place on the axis do not count; nan where none is left.
 
     Args:
-        log: whether the axis is logarithmic, and the distance a factor: the geometric mean of those at each depth.
+        log: whether the axis is logarithmic, and the distance a factor: the geometric mean of those
+        at each depth.
     """
     first, second = np.asarray(curve, dtype=float), np.asarray(other, dtype=float)
     keep = np.isfinite(first) & np.isfinite(second) & (((first > 0) & (second > 0)) | (not log))
     if not keep.any():
         return math.nan
     first, second = first[keep], second[keep]
-    return float(np.exp(np.mean(np.abs(np.log(first / second))))) if log else float(np.mean(np.abs(first - second)))
+    return (
+        float(np.exp(np.mean(np.abs(np.log(first / second)))))
+        if log
+        else float(np.mean(np.abs(first - second)))
+    )
 
 
 def in_words(distance: float, *, log: bool) -> str:
@@ -116,14 +133,22 @@ class Choose(Question):
 
     def check(self, guess: object, layers: int) -> int:  # noqa: ARG002 - options do not depend on the depth
         """The index of an option."""
-        if isinstance(guess, bool) or not isinstance(guess, int) or not 0 <= guess < len(self.options):
+        if (
+            isinstance(guess, bool)
+            or not isinstance(guess, int)
+            or not 0 <= guess < len(self.options)
+        ):
             raise ValueError(f"an answer must be one of {len(self.options)}; got {shown(guess)}")
         return guess
 
     def judge(self, guess: Any, measured: Profile, predicted: Profile | None) -> str:  # noqa: ARG002 - measured decides
         """Whether the option is the right one."""
         right = self.options[self.right(measured)]
-        return "You were right." if self.options[guess] == right else f"Not so. The right answer: {right.lower()}."
+        return (
+            "You were right."
+            if self.options[guess] == right
+            else f"Not so. The right answer: {right.lower()}."
+        )
 
 
 @dataclass(frozen=True)
@@ -179,8 +204,13 @@ class Asking:
         """Whether a question waits for its answer."""
         return self.question is not None and not self.revealed
 
-    def ask(self, question: Question | None, config: Config, say: Callable[[str], None],
-            act: Callable[[object], None]) -> None:
+    def ask(
+        self,
+        question: Question | None,
+        config: Config,
+        say: Callable[[str], None],
+        act: Callable[[object], None],
+    ) -> None:
         """Asks a question, or takes back the one that stands.
 
         Args:
@@ -194,8 +224,14 @@ class Asking:
         if isinstance(question, Draw):
             self._charts[question.chart].on_ask = act
             low, high = question.extent
-            self._offer({"depths": question.depths(config.n_layers), "low": low, "high": high,
-                         "log": question.statistic.log})
+            self._offer(
+                {
+                    "depths": question.depths(config.n_layers),
+                    "low": low,
+                    "high": high,
+                    "log": question.statistic.log,
+                }
+            )
 
     def check(self, guess: object) -> Any:
         """A guess that came from a browser.
@@ -214,7 +250,13 @@ class Asking:
 
     def measured(self, measured: Profile | None, predicted: Profile | None) -> None:
         """Says how near the guess was, once the design that was asked about is measured."""
-        if self.question is None or not self.revealed or self.answer or not measured or measured.config != self.config:
+        if (
+            self.question is None
+            or not self.revealed
+            or self.answer
+            or not measured
+            or measured.config != self.config
+        ):
             return
         said = self.question.reveal
         if self.guess is not None:
@@ -229,7 +271,8 @@ class Asking:
             self._charts[self.question.chart].ask = ask
 
     def figure(self, name: str) -> go.Figure | None:
-        """The figure that stands in for a chart while a question is open; None where the chart may be shown."""
+        """The figure that stands in for a chart while a question is open; None where the chart may
+        be shown."""
         question = self.question
         if question is None or self.revealed:
             return None
@@ -240,7 +283,14 @@ class Asking:
     def guessed(self, name: str, figure: Plain, config: Config | None) -> go.Figure | Plain:
         """A figure of `FIGURES`, with the line that was guessed of its design."""
         question = self.question
-        if self.guess is None or config != self.config or not isinstance(question, Draw) or name != question.chart:
+        if (
+            self.guess is None
+            or config != self.config
+            or not isinstance(question, Draw)
+            or name != question.chart
+        ):
             return figure
         depths = question.depths(self.config.n_layers)
-        return with_guess(go.Figure(figure), depths, question.values(self.guess, self.config.n_layers, depths))
+        return with_guess(
+            go.Figure(figure), depths, question.values(self.guess, self.config.n_layers, depths)
+        )

@@ -1,4 +1,5 @@
-"""Lists and sliders that choose among what there is at the moment: the named design, what a chart shows."""
+"""Lists and sliders that choose among what there is at the moment: the named design, what a chart
+shows."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ Field = Mapping[str, Any]
 class Selection(ControlBox):
     """Some controls, each with a value that is always one of those offered.
 
-    A browser's choice in a list that has no such option is ignored; a number that somebody typed and that is out of
-    range is refused in words, and stays where it was typed.
+    A browser's choice in a list that has no such option is ignored; a number that somebody typed
+    and that is out of range is refused in words, and stays where it was typed.
 
     Args:
         label: of the choice, for a screen reader.
@@ -48,7 +49,8 @@ class Selection(ControlBox):
             self.show(**chosen)
 
     def show(self, **chosen: object) -> None:
-        """Changes what is chosen, as if it had never been otherwise; also takes back what was refused."""
+        """Changes what is chosen, as if it had never been otherwise; also takes back what was
+        refused."""
         self.chosen |= chosen
         self.values = dict(self.chosen)
         self._refuse({})
@@ -56,12 +58,19 @@ class Selection(ControlBox):
     def _read(self, _: object = None) -> None:
         """Reads a person's choice."""
         reasons, before = self._reasons(self.values), self.refusal
-        self._refuse({field["name"]: reasons[field["name"]] for field in self._fields
-                      if field["steps"] and field["name"] in reasons})
+        self._refuse(
+            {
+                field["name"]: reasons[field["name"]]
+                for field in self._fields
+                if field["steps"] and field["name"] in reasons
+            }
+        )
         if self.refusal:
             self._on_choice()
             return
-        chosen = {name: old if name in reasons else self.values[name] for name, old in self.chosen.items()}
+        chosen = {
+            name: old if name in reasons else self.values[name] for name, old in self.chosen.items()
+        }
         changed, self.chosen = chosen != self.chosen, chosen
         self.values = dict(chosen)
         if changed or before:
@@ -76,8 +85,14 @@ class Selection(ControlBox):
         for field in self._fields:
             value, options, steps = values.get(field["name"]), field["options"], field["steps"]
             names = [option["value"] for option in options]
-            rule = f"one of {', '.join(names)}" if options else f"a whole number between {steps[0]} and {steps[-1]}"
-            if not (value in names if options else type(value) is int and steps[0] <= value <= steps[-1]):
+            rule = (
+                f"one of {', '.join(names)}"
+                if options
+                else f"a whole number between {steps[0]} and {steps[-1]}"
+            )
+            if not (
+                value in names if options else type(value) is int and steps[0] <= value <= steps[-1]
+            ):
                 reasons[field["name"]] = f"{field['label']} must be {rule}; got {str(value)[:80]!r}"
         return reasons
 
@@ -85,22 +100,47 @@ class Selection(ControlBox):
 CUSTOM, ALL = "custom", "all"
 MANY_LAYERS = 64
 """Layers beyond which the slider becomes logarithmic."""
-MATRIX_WORDS = dict(zip((*MATRICES, *VECTORS), (
-    "queries", "keys", "values", "attention gates", "attention output", "MLP gate", "MLP input", "MLP output",
-    "attention sink", "residual α", "mix of streams"), strict=True))
+MATRIX_WORDS = dict(
+    zip(
+        (*MATRICES, *VECTORS),
+        (
+            "queries",
+            "keys",
+            "values",
+            "attention gates",
+            "attention output",
+            "MLP gate",
+            "MLP input",
+            "MLP output",
+            "attention sink",
+            "residual α",
+            "mix of streams",
+        ),
+        strict=True,
+    )
+)
 """Words, for a list cannot show W_Q with its Q below the line."""
 
 
 def named_options() -> list[dict[str, str]]:
-    """The named designs as options of a list to search in; below it stand a design's words, source and differences."""
-    return [{"value": name, "label": row.title, "formula": row.words.rstrip("."), "group": group,
-             "source": cited(row.source) + f"\nDiffers: {row.differs}" * bool(row.differs),
-             "find": " ".join((name, row.title, row.words, row.source, row.aliases))}
-            for group, name, row in PRESETS.grouped()]
+    """The named designs as options of a list to search in; below it stand a design's words, source
+    and differences."""
+    return [
+        {
+            "value": name,
+            "label": row.title,
+            "formula": row.words.rstrip("."),
+            "group": group,
+            "source": cited(row.source) + f"\nDiffers: {row.differs}" * bool(row.differs),
+            "find": " ".join((name, row.title, row.words, row.source, row.aliases)),
+        }
+        for group, name, row in PRESETS.grouped()
+    ]
 
 
 class NamedDesigns(Selection):
-    """The list of named designs. It follows the controls: it shows which one they make, or that it is none.
+    """The list of named designs. It follows the controls: it shows which one they make, or that it
+    is none.
 
     Args:
         config: the design at first.
@@ -110,14 +150,18 @@ class NamedDesigns(Selection):
     def __init__(self, config: Config, apply: Callable[[dict[str, object]], None]) -> None:
         super().__init__("Named design", self._take)
         self._apply = apply
-        rows = [{"value": CUSTOM, "label": CUSTOM, "formula": "None of the named designs."}, *named_options()]
+        rows = [
+            {"value": CUSTOM, "label": CUSTOM, "formula": "None of the named designs."},
+            *named_options(),
+        ]
         about = "A model or a named design: sets all that makes it one; sizes, input, loss and seeds stay."
         self._config, self.followed = config, matching(config) or CUSTOM
         field = choice("preset", "Model or design", about, rows, matching(Config()), "search")
         self.offer([field], preset=self.followed)
 
     def follow(self, config: Config) -> None:
-        """Shows the named design that a config is, and what choosing it changed for as long as it is that one."""
+        """Shows the named design that a config is, and what choosing it changed for as long as it
+        is that one."""
         followed, before = matching(config) or CUSTOM, self.followed
         self._config, self.followed = config, followed
         if followed != before:
@@ -133,7 +177,8 @@ class NamedDesigns(Selection):
 
 
 class PatternSelection(Selection):
-    """Layer and head, each from 1, of the attention pattern that is shown, within the bounds of a config.
+    """Layer and head, each from 1, of the attention pattern that is shown, within the bounds of a
+    config.
 
     Records and links count heads from 0, as `measure` does.
     """
@@ -163,16 +208,32 @@ class PatternSelection(Selection):
         layers = config.n_layers
         self.hidden = not config.design.attends  # then there is nothing to choose
         specs = (
-            Spec("layer", "integer", 1, "Layer whose attention is shown.",
-                 About("Layer", "Attention", log=layers > MANY_LAYERS), 1, layers),
-            Spec("head", "integer", 1, "Head whose attention is shown.", About("Head", "Attention"), 1, config.n_heads),
+            Spec(
+                "layer",
+                "integer",
+                1,
+                "Layer whose attention is shown.",
+                About("Layer", "Attention", log=layers > MANY_LAYERS),
+                1,
+                layers,
+            ),
+            Spec(
+                "head",
+                "integer",
+                1,
+                "Head whose attention is shown.",
+                About("Head", "Attention"),
+                1,
+                config.n_heads,
+            ),
         )
         layer, head = self.within(config)
         self.offer([describe(spec) for spec in specs], layer=layer, head=head + 1)
 
 
 class LayerSelection(Selection):
-    """The layer, from 1, whose tokens a chart by position has; it stays the last one until another is chosen."""
+    """The layer, from 1, whose tokens a chart by position has; it stays the last one until another
+    is chosen."""
 
     def __init__(self, config: Config, on_choice: Callable[[], None]) -> None:
         super().__init__("Layer whose tokens are shown", on_choice)
@@ -192,7 +253,9 @@ class LayerSelection(Selection):
         """Takes the bounds of another config."""
         value, self._last = self.value, config.n_layers
         about = About("Layer", "Tokens", log=self._last > MANY_LAYERS)
-        spec = Spec("layer", "integer", self._last, "Layer whose tokens are shown.", about, 1, self._last)
+        spec = Spec(
+            "layer", "integer", self._last, "Layer whose tokens are shown.", about, 1, self._last
+        )
         self.offer([describe(spec)], layer=min(value or self._last, self._last))
 
 
@@ -206,8 +269,13 @@ class ListSelection(Selection):
         on_choice: called after another row was chosen.
     """
 
-    def __init__(self, label: str, field: tuple[str, str, str], rows: Sequence[Mapping[str, str]],
-                 on_choice: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        label: str,
+        field: tuple[str, str, str],
+        rows: Sequence[Mapping[str, str]],
+        on_choice: Callable[[], None],
+    ) -> None:
         super().__init__(label, on_choice)
         self._name = field[0]
         self.offer([choice(*field, rows, rows[0]["value"])], **{self._name: rows[0]["value"]})
@@ -225,9 +293,12 @@ class ListSelection(Selection):
 
 
 def matrix_list(on_choice: Callable[[], None]) -> ListSelection:
-    """The matrix whose gradient is compared, where several designs are drawn together; `ALL` for all of a layer."""
-    rows = [{"value": ALL, "label": "all of a layer together"},
-            *({"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items())]
+    """The matrix whose gradient is compared, where several designs are drawn together; `ALL` for
+    all of a layer."""
+    rows = [
+        {"value": ALL, "label": "all of a layer together"},
+        *({"value": name, "label": words, "formula": name} for name, words in MATRIX_WORDS.items()),
+    ]
     about = "Matrix whose gradient is drawn for each design; all together: √Σ‖∂L/∂W‖²."
     return ListSelection("Gradient compared", ("matrix", "Matrix", about), rows, on_choice)
 
@@ -235,7 +306,12 @@ def matrix_list(on_choice: Callable[[], None]) -> ListSelection:
 def statistic_list(on_choice: Callable[[], None]) -> ListSelection:
     """The statistic on the first card."""
     rows = [{"value": row.name, "label": row.title} for row in BY_CHOICE.values()]
-    return ListSelection("Statistic shown", ("statistic", "Show", "Statistic that this chart shows."), rows, on_choice)
+    return ListSelection(
+        "Statistic shown",
+        ("statistic", "Show", "Statistic that this chart shows."),
+        rows,
+        on_choice,
+    )
 
 
 def sweep_list(on_choice: Callable[[], None]) -> ListSelection:

@@ -1,9 +1,9 @@
-"""`SliderSweep`: the card that draws a statistic at the last layer against the whole range of one slider.
+"""`SliderSweep`: the card that draws a statistic at the last layer against the whole range of one
+slider.
 
-Theory's lines come first, then the measured dots, coarse to fine, from a thread of their own which ends with the card.
-Both are a `Sweep` of one axis, computed while the panel computes nothing. Another move of the swept slider only moves
-the mark; any other control makes another sweep.
-"""
+Theory's lines come first, then the measured dots, coarse to fine, from a thread of their own which
+ends with the card. Both are a `Sweep` of one axis, computed while the panel computes nothing.
+Another move of the swept slider only moves the mark; any other control makes another sweep."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from explorer.tasks.pool import Order
 MOST = {"predicted": 41, "measured": 11}
 """Values at which theory is asked, and at most measured: every fourth of them."""
 LINE_SECONDS = 10.0
-"""Seconds that all lines together may take: theory of a wide causal model takes one for each point."""
+"""Seconds that all lines together may take: theory of a wide causal model takes one for each
+point."""
 LONGEST = 15.0
 """Seconds that a dot may take."""
 MOST_BYTES = 1.5e9
@@ -73,17 +74,27 @@ class Row:
         self.values = thinned(slider_steps(Config.specs()[field]), MOST["predicted"])
         self.values = thinned(self.values, MOST[origin])
         workers = Here() if origin == "predicted" else Outside(order=Order.SWEEP)
-        self._field, self._sweep = field, Sweep(config, {field: self.values}, executor=workers, origins=(origin,))
+        self._field, self._sweep = (
+            field,
+            Sweep(config, {field: self.values}, executor=workers, origins=(origin,)),
+        )
         self._results: dict[float, CellResult] = {}
 
     @property
     def next(self) -> Cell | None:
         """The first cell that is not computed yet; None once all are."""
-        return next((point.cell for place, point in self._sweep.grid.points.items()
-                     if point.cell and not self._sweep.state[place]), None)
+        return next(
+            (
+                point.cell
+                for place, point in self._sweep.grid.points.items()
+                if point.cell and not self._sweep.state[place]
+            ),
+            None,
+        )
 
     def run(self, stop: Stop, on_cell: Callable[[], None], left_out: Callable[[Cell], str]) -> None:
         """Computes what is missing; see `Sweep.run`."""
+
         def keep(result: CellResult) -> None:
             self._results[result.at[self._field]] = result
             on_cell()
@@ -93,7 +104,9 @@ class Row:
     def points(self, statistic: str) -> list[Point]:
         """A statistic at each value, in rising order; empty points where nothing is known yet."""
         points = []
-        for value, (_, _, error) in zip(self.values, sorted(self._sweep.grid.points.values()), strict=True):
+        for value, (_, _, error) in zip(
+            self.values, sorted(self._sweep.grid.points.values()), strict=True
+        ):
             result = self._results.get(value)
             reason = refusal_in_words(error) if error else result.failure if result else ""
             points.append(Point(value, result.endings.get(statistic) if result else None, reason))
@@ -109,13 +122,18 @@ class Drawn(NamedTuple):
 
     def swept(self, statistic: str) -> list[Swept]:
         """The points of a statistic, the current design's first."""
-        return [Swept(design, line.points(statistic), () if design.index else self.dots.points(statistic))
-                for design, line in zip(self.task.designs, self.lines, strict=True)]
+        return [
+            Swept(
+                design, line.points(statistic), () if design.index else self.dots.points(statistic)
+            )
+            for design, line in zip(self.task.designs, self.lines, strict=True)
+        ]
 
 
 @lru_cache(256)
 def anchored(config: Config, field: str) -> Config:
-    """A design with the lowest value of a field that the rules accept: equal for designs that differ there alone."""
+    """A design with the lowest value of a field that the rules accept: equal for designs that
+    differ there alone."""
     for value in slider_steps(Config.specs()[field]):
         with suppress(ConfigError):
             return config.replace(**{field: value})
@@ -147,21 +165,29 @@ class SliderSweep:
     Args:
         controls: have the buttons, and what a click on a dot sets.
         pins: gives the visible pinned designs.
-        busy: whether the panel computes: no dot is begun meanwhile; one that is begun is abandoned, and done again.
-        hurried: whether it has begun so lately that not even the theory may take a processor from it.
+        busy: whether the panel computes: no dot is begun meanwhile; one that is begun is abandoned,
+            and done again.
+        hurried: whether it has begun so lately that not even the theory may take a processor from
+            it.
     """
 
     chart: Chart
     statistics: ListSelection
     bar: SweepBar
 
-    def __init__(self, controls: Controls[Config], pins: Callable[[], Sequence[LegendEntry]],
-                 busy: Callable[[], bool], hurried: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        controls: Controls[Config],
+        pins: Callable[[], Sequence[LegendEntry]],
+        busy: Callable[[], bool],
+        hurried: Callable[[], bool],
+    ) -> None:
         self._controls, self._pins, self._busy, self._hurried = controls, pins, busy, hurried
         self.card = Part().add_class("ex-cell").add_class("ex-sweep-card")
         self.card.hidden = True
         self.field = ""
-        """The field that is swept; empty while the card is closed, without children, and not shown."""
+        """The field that is swept; empty while the card is closed, without children, and not
+        shown."""
         self.worker: Worker[Task, Drawn] | None = None
         self._statistic = next(iter(ENDS))
         self._task: Task | None = None
@@ -174,11 +200,14 @@ class SliderSweep:
         controls.on_msg(self._take)
 
     def _take(self, _: object, content: object, __: object) -> None:
-        """Handles a button beside a slider, a click on a dot, and the button that closes; ignores anything else."""
+        """Handles a button beside a slider, a click on a dot, and the button that closes; ignores
+        anything else."""
         match content:
             case ["sweep", str() as name] if name in sliders(Config):
                 self.close() if name == self.field else self.open(name, clicked=True)
-            case ["pick", int() | float() as value, *_] if self._drawn and not isinstance(value, bool):
+            case ["pick", int() | float() as value, *_] if self._drawn and not isinstance(
+                value, bool
+            ):
                 values = self._drawn.lines[0].values
                 if values[0] * 0.99 <= value <= values[-1] * 1.01:  # a chart's numbers are rounded
                     self._controls.apply({self.field: nearest(values, value)})
@@ -211,7 +240,9 @@ class SliderSweep:
     def close(self) -> None:
         """Closes the card and ends its thread."""
         if self.worker:
-            self.worker.close(0)  # it may wait for the lock that is held here; it ends when it next looks
+            self.worker.close(
+                0
+            )  # it may wait for the lock that is held here; it ends when it next looks
             self._statistic = self.statistic
             self.card.children, self.card.hidden = (), True
         self.worker = self._task = self._drawn = None
@@ -234,11 +265,16 @@ class SliderSweep:
             self.open(field)
 
     def follow(self) -> None:
-        """Follows controls and pins: a new sweep where anything but the swept field has changed, else a new mark."""
+        """Follows controls and pins: a new sweep where anything but the swept field has changed,
+        else a new mark."""
         if not self.worker:
             return
         now = anchored(self._controls.config, self.field)
-        pins = [replace(pin, config=anchored(pin.config, self.field)) for pin in self._pins() if pin.config]
+        pins = [
+            replace(pin, config=anchored(pin.config, self.field))
+            for pin in self._pins()
+            if pin.config
+        ]
         others = [pin for pin in pins if pin.config != now]
         task = Task(self.field, (LegendEntry(NOW, now, "now" if others else ""), *others))
         if task != self._task:
@@ -247,37 +283,53 @@ class SliderSweep:
         self._draw()
 
     def _draw(self) -> None:
-        """Draws what is known; an earlier sweep is stale until there is something of the new one."""
+        """Draws what is known; an earlier sweep is stale until there is something of the new
+        one."""
         if not self._drawn:
             return
-        spec, end, swept = sliders(Config)[self.field], ENDS[self.statistic], self._drawn.swept(self.statistic)
+        spec, end, swept = (
+            sliders(Config)[self.field],
+            ENDS[self.statistic],
+            self._drawn.swept(self.statistic),
+        )
         with together():
             self.chart.caption = caption(end, swept[0])
-            self.chart.show(across(spec, end, swept, getattr(self._controls.config, self.field)),
-                            stale=self._drawn.task != self._task)
+            self.chart.show(
+                across(spec, end, swept, getattr(self._controls.config, self.field)),
+                stale=self._drawn.task != self._task,
+            )
         with together():
             self.bar.progress, self.bar.notes = progress(swept[0]), notes(spec, swept[0])
 
-    # --- on its thread ----------------------------------------------------------------------------------------
+    # --- on its thread
+    # ----------------------------------------------------------------------------------------
 
     def _work(self, task: Task, stop: Stop, _: Progress) -> Drawn:
         configs = [design.config for design in task.designs if design.config]
         lines = tuple(self._row(config, task.field, "predicted") for config in configs)
-        drawn, end = Drawn(task, lines, self._row(configs[0], task.field, "measured")), time.monotonic() + LINE_SECONDS
+        drawn, end = (
+            Drawn(task, lines, self._row(configs[0], task.field, "measured")),
+            time.monotonic() + LINE_SECONDS,
+        )
         for line in lines:
             self._compute(drawn, line, stop, self._hurried, lambda: time.monotonic() > end)
         self._publish(task, drawn)
-        while cell := self._compute(drawn, drawn.dots, stop, self._busy,
-                                    lambda: time.monotonic() - self._begun > LONGEST):
+        while cell := self._compute(
+            drawn, drawn.dots, stop, self._busy, lambda: time.monotonic() - self._begun > LONGEST
+        ):
             self._too_long = min(self._too_long, cell.seconds)
         return drawn
 
-    def _compute(self, drawn: Drawn, row: Row, stop: Stop, busy: Callable[[], bool], late: Stop) -> Cell | None:
-        """Computes a row while the panel does not need the processors; the cell at which it is late, if it is.
+    def _compute(
+        self, drawn: Drawn, row: Row, stop: Stop, busy: Callable[[], bool], late: Stop
+    ) -> Cell | None:
+        """Computes a row while the panel does not need the processors; the cell at which it is
+        late, if it is.
 
         Raises:
             Stopped: `stop()` said true.
         """
+
         def look() -> None:
             self._begun = time.monotonic()
             if self._redraw.due:
@@ -296,7 +348,11 @@ class SliderSweep:
         """The reason not to measure a cell; empty for none."""
         if cell.memory > min(MOST_BYTES, machine_memory()):
             return f"needs {cell.memory / 1e9:.2g} GB of memory"
-        return f"takes over {LONGEST:.0f} s" if cell.origin == "measured" and cell.seconds >= self._too_long else ""
+        return (
+            f"takes over {LONGEST:.0f} s"
+            if cell.origin == "measured" and cell.seconds >= self._too_long
+            else ""
+        )
 
     def _publish(self, task: Task, drawn: Drawn) -> None:
         with LOCK:
@@ -315,7 +371,9 @@ class SliderSweep:
 
 def caption(end: End, current: Swept) -> str:
     """How to read the chart, and theory's note on its line."""
-    noted = dict.fromkeys(point.ending.note for point in current.line if point.ending and point.ending.note)
+    noted = dict.fromkeys(
+        point.ending.note for point in current.line if point.ending and point.ending.note
+    )
     theory = f" Theory: {next(iter(noted))}." if noted else ""
     return f"{end.words} A click on a point sets the slider.{theory}"
 
@@ -331,14 +389,22 @@ def notes(spec: Spec, current: Swept) -> list[str]:
     refused = [point for point in current.line if point.reason]
     values = {point.value for point in refused}
     missing = [point for point in current.dots if point.reason and point.value not in values]
-    groups = [("Left out at", refused), *(
-        ("Not measured at", [point for point in missing if point.reason == reason])
-        for reason in dict.fromkeys(point.reason for point in missing))]
-    return [f"{start} {lowered(spec.about.label)} {_listed(points)}: {points[0].reason}."
-            for start, points in groups if points]
+    groups = [
+        ("Left out at", refused),
+        *(
+            ("Not measured at", [point for point in missing if point.reason == reason])
+            for reason in dict.fromkeys(point.reason for point in missing)
+        ),
+    ]
+    return [
+        f"{start} {lowered(spec.about.label)} {_listed(points)}: {points[0].reason}."
+        for start, points in groups
+        if points
+    ]
 
 
 def _listed(points: Sequence[Point]) -> str:
     more = len(points) - NAMED
-    return ", ".join(f"{point.value:g}" for point in points[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
+    return ", ".join(f"{point.value:g}" for point in points[:NAMED]) + (
+        f" and {more} more" if more > 0 else ""
+    )

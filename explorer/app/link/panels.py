@@ -1,4 +1,5 @@
-"""Each panel's part of a link: `design=post_ln&pin=pre_ln&sweep=alpha`, `map.x=alpha`, `racer=post_ln,warmup:300`."""
+"""Each panel's part of a link: `design=post_ln&pin=pre_ln&sweep=alpha`, `map.x=alpha`,
+`racer=post_ln,warmup:300`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from urllib.parse import quote, unquote
 
 from explorer.app.explore.pins import Pins
 from explorer.app.explore.selections import ALL, MATRIX_WORDS
-from explorer.app.link.params import Params, changed, field_named, read_design, typed, write_design, write_value
+from explorer.app.link.params import (
+    Params,
+    changed,
+    field_named,
+    read_design,
+    typed,
+    write_design,
+    write_value,
+)
 from explorer.app.map import plan as maps
 from explorer.app.page import ExplorePart
 from explorer.app.race import lineup
@@ -34,8 +43,12 @@ def write_entries(entries: Iterable[Entry], kind: type[Roster[Any]]) -> Iterator
     beside, start = kind(), kind.entry(config=Config())
     for entry in entries:
         usual = beside.add(kind.entry(**{name: getattr(entry, name) for name in _choices(kind)}))
-        given = {name: value for name in kind.recorded if name not in _choices(kind)
-                 if (value := getattr(entry, name)) not in (getattr(usual, name), getattr(start, name))}
+        given = {
+            name: value
+            for name in kind.recorded
+            if name not in _choices(kind)
+            if (value := getattr(entry, name)) not in (getattr(usual, name), getattr(start, name))
+        }
         beside.change(usual.number, **given)
         yield ",".join(_parts(kind, entry, given))
 
@@ -72,8 +85,12 @@ def read_entries(params: Params, key: str, kind: type[Roster[Any]]) -> tuple[Any
     """A roster's entries from the values of a key, as the roster itself would have them."""
     texts = [text for text in params.take_all(key) if text != EMPTY]
     roster = kind()
-    params.sentences += roster.restore([
-        _read(text, f"{key} {number}", kind, params) for number, text in enumerate(texts[:MOST], start=1)])
+    params.sentences += roster.restore(
+        [
+            _read(text, f"{key} {number}", kind, params)
+            for number, text in enumerate(texts[:MOST], start=1)
+        ]
+    )
     if len(texts) > MOST:
         params.sentences.append(f"{key} can be given {MOST} times; got {len(texts)}")
     return roster.entries
@@ -86,7 +103,9 @@ def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> Any
         preset, rest = "", text
     fields, sentences = read_design(preset, where)
     params.sentences += sentences
-    choices = {name: dict(getattr(start, name).__repr_args__()) for name in _choices(kind)} | {"config": fields}
+    choices = {name: dict(getattr(start, name).__repr_args__()) for name in _choices(kind)} | {
+        "config": fields
+    }
     for part in filter(None, rest.split(",")):
         name, colon, value = part.partition(":")
         home = next((record for record, of in _choices(kind).items() if field_named(of, name)), "")
@@ -97,8 +116,13 @@ def _read(text: str, where: str, kind: type[Roster[Any]], params: Params) -> Any
             values |= known
         else:
             params.sentences.append(f"{where}: {shown(part)} is not understood")
-    return kind.entry(**values, **{name: params.accepted(of, choices[name], f"{where}, {name}")
-                                   for name, of in _choices(kind).items()})
+    return kind.entry(
+        **values,
+        **{
+            name: params.accepted(of, choices[name], f"{where}, {name}")
+            for name, of in _choices(kind).items()
+        },
+    )
 
 
 def _flags(kind: type[Roster[Any]]) -> dict[str, str]:
@@ -107,7 +131,8 @@ def _flags(kind: type[Roster[Any]]) -> dict[str, str]:
 
 
 def _known(kind: type[Roster[Any]], start: Any, name: str, value: str) -> dict[str, Any] | None:
-    """An entry's switch, color or text that is no field of its record; None where the name is unknown."""
+    """An entry's switch, color or text that is no field of its record; None where the name is
+    unknown."""
     if name in _flags(kind) and not value:
         return {_flags(kind)[name]: not getattr(start, _flags(kind)[name])}
     if name == HUE and value.isascii() and value.isdecimal() and len(value) < 3:
@@ -136,12 +161,16 @@ def write_explore(part: ExplorePart) -> Pairs:
         yield "design", preset
     yield from ((name, write_value(value)) for name, value in fields.items())
     yield from (("pin", text) for text in write_entries(part.pins, Pins))
-    for name, value, first in zip(("layer", "head"), part.pattern_of, FIRST.pattern_of, strict=True):
+    for name, value, first in zip(
+        ("layer", "head"), part.pattern_of, FIRST.pattern_of, strict=True
+    ):
         if value != first:
             yield name, str(value)
     if part.tokens_of:
         yield "tokens", str(part.tokens_of)
-    yield from ((name, value) for name in LISTS if (value := getattr(part, name)) != getattr(FIRST, name))
+    yield from (
+        (name, value) for name in LISTS if (value := getattr(part, name)) != getattr(FIRST, name)
+    )
     if part.sweep:
         field, statistic = part.sweep
         yield "sweep", field if statistic == SWEPT else f"{field}:{statistic}"
@@ -153,18 +182,34 @@ def read_explore(params: Params) -> ExplorePart:
     params.sentences += sentences
     design = params.accepted(Config, fields | params.fields(Config), "design")
     return ExplorePart(
-        design, read_entries(params, "pin", Pins),
-        (params.position("layer", 1, 1, design.n_layers), params.position("head", 0, 0, design.n_heads - 1)),
-        **{name: params.one_of(params.take(name, options[0]), name, options, options[0])
-           for name, options in LISTS.items()},
-        tokens_of=params.position("tokens", 0, 0, design.n_layers), sweep=_sweep(params))
+        design,
+        read_entries(params, "pin", Pins),
+        (
+            params.position("layer", 1, 1, design.n_layers),
+            params.position("head", 0, 0, design.n_heads - 1),
+        ),
+        **{
+            name: params.one_of(params.take(name, options[0]), name, options, options[0])
+            for name, options in LISTS.items()
+        },
+        tokens_of=params.position("tokens", 0, 0, design.n_layers),
+        sweep=_sweep(params),
+    )
 
 
 def _sweep(params: Params) -> tuple[str, str] | None:
     """Field and statistic of `alpha` or `alpha:token_correlation`; None while nothing is swept."""
     name, _, statistic = params.take("sweep").partition(":")
-    field = params.one_of(field_named(Config, name) or name, "sweep", sliders(Config), "") if name else ""
-    return (field, params.one_of(statistic or SWEPT, "sweep's statistic", ENDS, SWEPT)) if field else None
+    field = (
+        params.one_of(field_named(Config, name) or name, "sweep", sliders(Config), "")
+        if name
+        else ""
+    )
+    return (
+        (field, params.one_of(statistic or SWEPT, "sweep's statistic", ENDS, SWEPT))
+        if field
+        else None
+    )
 
 
 def write_map(part: maps.MapPart) -> Pairs:
@@ -198,7 +243,9 @@ def _map_design(params: Params) -> Config:
 def write_race(part: lineup.RacePart) -> Pairs:
     """The Race panel's part of a link; the usual line-up is left out."""
     if part.contenders != lineup.RacePart().contenders:
-        yield from ((RACER, text) for text in [*write_entries(part.contenders, lineup.Lineup)] or [EMPTY])
+        yield from (
+            (RACER, text) for text in [*write_entries(part.contenders, lineup.Lineup)] or [EMPTY]
+        )
     yield from write_settings("race", part.plan)
     if part.selected:
         yield SELECTED, str(part.selected)
@@ -208,11 +255,16 @@ def read_race(params: Params) -> lineup.RacePart:
     """Settings of the Race panel from a link."""
     usual = lineup.RacePart().contenders
     racers = read_entries(params, RACER, lineup.Lineup) if params.has(RACER) else usual
-    return lineup.RacePart(racers, params.settings(lineup.Plan, "race"),
-                           params.position(SELECTED, 0, 0, max(0, len(racers) - 1)))
+    return lineup.RacePart(
+        racers,
+        params.settings(lineup.Plan, "race"),
+        params.position(SELECTED, 0, 0, max(0, len(racers) - 1)),
+    )
 
 
 PARTS: Mapping[str, tuple[Callable[[Any], Pairs], Callable[[Params], Any]]] = {
-    "explore": (write_explore, read_explore), "map": (write_map, read_map), "race": (write_race, read_race),
+    "explore": (write_explore, read_explore),
+    "map": (write_map, read_map),
+    "race": (write_race, read_race),
 }
 """Writer and reader of a panel's part, for each panel that has one."""

@@ -1,4 +1,5 @@
-"""`Params`: the parts of a link, taken one by one; and values and designs in a link: `n_layers=24`, `design=post_ln`.
+"""`Params`: the parts of a link, taken one by one; and values and designs in a link: `n_layers=24`,
+`design=post_ln`.
 
 A part that is left over was not understood.
 """
@@ -28,7 +29,8 @@ LONGEST_POSITION = 8
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 SWITCH = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 LONGEST_NUMBER = 40
-"""Characters of a number that are read as one: a longer text is none, and refused as the text it is."""
+"""Characters of a number that are read as one: a longer text is none, and refused as the text it
+is."""
 Fields = dict[str, object]
 Chosen = TypeVar("Chosen", bound=Choices)
 
@@ -94,7 +96,8 @@ class Params:
         return typed(kind, given)
 
     def accepted(self, kind: type[Chosen], fields: Mapping[str, object], part: str) -> Chosen:
-        """Choices from their fields; a field that is refused keeps its default, and a sentence says why.
+        """Choices from their fields; a field that is refused keeps its default, and a sentence says
+        why.
 
         Args:
             part: the name of the choices in the sentences.
@@ -143,7 +146,8 @@ def write_value(value: object) -> str:
 
 
 def read_value(spec: Spec, text: str) -> object:
-    """The value that a text stands for; the text itself where it is none of the field's kind, to be refused as such."""
+    """The value that a text stands for; the text itself where it is none of the field's kind, to be
+    refused as such."""
     if spec.kind == "switch":
         return SWITCH.get(text.lower(), text)
     if spec.kind in ("choice", "text") or len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
@@ -152,7 +156,8 @@ def read_value(spec: Spec, text: str) -> object:
 
 
 def field_named(kind: type[Choices], name: str) -> str:
-    """The field that a person means by its name or its label (`depth` is `n_layers`); empty where there is none."""
+    """The field that a person means by its name or its label (`depth` is `n_layers`); empty where
+    there is none."""
     return name if name in kind.specs() else _labels(kind).get(name.lower(), "")
 
 
@@ -168,19 +173,28 @@ def changed(choices: Choices) -> Fields:
 
 
 def differing(fields: Mapping[str, object], base: Mapping[str, object]) -> Fields:
-    """The fields of a Config that differ from those of a named design; both without the defaults."""
+    """The fields of a Config that differ from those of a named design; both without the
+    defaults."""
     if fields == base:
         return {}
     specs = Config.specs()
-    wanted = {name: fields.get(name, specs[name].default) for name in dict.fromkeys((*fields, *base))}
-    return {name: value for name, value in wanted.items() if value != base.get(name, specs[name].default)}
+    wanted = {
+        name: fields.get(name, specs[name].default) for name in dict.fromkeys((*fields, *base))
+    }
+    return {
+        name: value
+        for name, value in wanted.items()
+        if value != base.get(name, specs[name].default)
+    }
 
 
 @cache
 def named_fields(preset: str) -> Mapping[str, object]:
     """Fields in which a named design differs from the default one, with its values."""
     specs = Config.specs()
-    return {name: value for name, value in changes_to(preset).items() if value != specs[name].default}
+    return {
+        name: value for name, value in changes_to(preset).items() if value != specs[name].default
+    }
 
 
 def write_design(fields: Mapping[str, object], *, named: bool = False) -> tuple[str, Fields]:
@@ -192,7 +206,9 @@ def write_design(fields: Mapping[str, object], *, named: bool = False) -> tuple[
     Returns:
         The name, empty for the default design, and the other fields.
     """
-    ways: list[tuple[str, Fields]] = [(name, differing(fields, named_fields(name))) for name in PRESETS]
+    ways: list[tuple[str, Fields]] = [
+        (name, differing(fields, named_fields(name))) for name in PRESETS
+    ]
     plain: tuple[str, Fields] = ("", dict(fields))
     return min([*ways, plain] if named else [plain, *ways], key=lambda way: len(way[1]))
 
@@ -200,7 +216,9 @@ def write_design(fields: Mapping[str, object], *, named: bool = False) -> tuple[
 def read_design(preset: str, where: str) -> tuple[Fields, list[str]]:
     """The fields of a named design, and a sentence where there is none of that name."""
     if preset and preset not in PRESETS:
-        return {}, [f"{where} must be a named design, such as {next(iter(PRESETS))}; got {shown(preset)}"]
+        return {}, [
+            f"{where} must be a named design, such as {next(iter(PRESETS))}; got {shown(preset)}"
+        ]
     return dict(named_fields(preset)) if preset else {}, []
 
 

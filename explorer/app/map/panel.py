@@ -1,8 +1,8 @@
-"""The Map panel: a statistic over two fields of a design, theory first, then measured or trained, coarse to fine.
+"""The Map panel: a statistic over two fields of a design, theory first, then measured or trained,
+coarse to fine.
 
-The map follows its controls. Its cells are the least urgent tasks of the workers, so that it delays no other panel. A
-click on a cell puts its design on Explore.
-"""
+The map follows its controls. Its cells are the least urgent tasks of the workers, so that it delays
+no other panel. A click on a cell puts its design on Explore."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ from explorer.stopping import Progress, Stop, Stopped, Throttle
 from explorer.sweeping.sweeps import Sweep
 from explorer.sweeping.workers import Outside
 
-LEAD = ("<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
-        "is a design.</p>")
+LEAD = (
+    "<h2>Map</h2><p>Where does the signal live, and does the theory draw the border in the right place? Each cell "
+    "is a design.</p>"
+)
 KEPT = 6
-"""Maps that are kept, so that one that was stopped goes on where it was; the largest has some 8 MB of numbers."""
+"""Maps that are kept, so that one that was stopped goes on where it was; the largest has some 8 MB
+of numbers."""
 TAKE, TAKE_WORDS = "take", "Take the design from Explore"
 MOST_MINUTES = 120
 """Minutes of one processor that a map may take, about."""
@@ -64,7 +67,9 @@ class MapPanel(Panel[Job, None]):
         self.picture = Picture()
         self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
         self.maps = SetupRow("Maps", "map", self.restore)
-        self.home = TakeHome([*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())])
+        self.home = TakeHome(
+            [*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())]
+        )
         self.children = self._layout()
         self.add_class("ex-map")
         self.refresh()
@@ -73,7 +78,12 @@ class MapPanel(Panel[Job, None]):
         side = Part([self.named_designs, self.take, self.controls]).add_class("ex-side")
         cell = Part([self.picture.chart]).add_class("ex-cell")
         main = Part([Part([cell]).add_class("ex-charts"), self.home]).add_class("ex-main")
-        return [prose(LEAD, "ex-lead"), self.maps, Part([side, main]).add_class("ex-explore"), self.status]
+        return [
+            prose(LEAD, "ex-lead"),
+            self.maps,
+            Part([side, main]).add_class("ex-explore"),
+            self.status,
+        ]
 
     def meet(self, elsewhere: Callable[[], Config], put: Callable[[Config], None]) -> None:
         """Joins the panel to Explore: takes its design from there, and puts designs there."""
@@ -93,7 +103,8 @@ class MapPanel(Panel[Job, None]):
         self.controls.apply(part.plan.model_dump())
         self.refresh()
 
-    # --- from the page: any thread ----------------------------------------------------------------------------
+    # --- from the page: any thread
+    # ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Makes the map that the controls ask for, or says why not; the last good one stays."""
@@ -114,8 +125,13 @@ class MapPanel(Panel[Job, None]):
             self._draw()
 
     def _refuse(self, sentence: str) -> None:
-        self._enter(Phase.REFUSED, f"Refused: {sentence}.", "The map is the last that was accepted.", action="Undo",
-                    offer=self.controls.remedy)
+        self._enter(
+            Phase.REFUSED,
+            f"Refused: {sentence}.",
+            "The map is the last that was accepted.",
+            action="Undo",
+            offer=self.controls.remedy,
+        )
 
     def _go(self, job: Job) -> None:
         """Gives a map to the worker, unless it has it."""
@@ -164,7 +180,8 @@ class MapPanel(Panel[Job, None]):
         if self._put and (config := self.picture.picked(content)):
             self._put(config)
 
-    # --- on the worker's thread -------------------------------------------------------------------------------
+    # --- on the worker's thread
+    # -------------------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, _: Progress) -> None:
         import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
@@ -188,7 +205,9 @@ class MapPanel(Panel[Job, None]):
             if job == self._job and self._runs:
                 self._draw()
                 if self.phase is Phase.COMPUTING:
-                    self._enter(Phase.COMPUTING, _promise(job), clock.words(), clock.fraction, "Stop")
+                    self._enter(
+                        Phase.COMPUTING, _promise(job), clock.words(), clock.fraction, "Stop"
+                    )
 
     def _receive(self, job: Job, _: None) -> None:
         if job == self._job and self._runs:
@@ -203,7 +222,8 @@ class MapPanel(Panel[Job, None]):
             if self.phase is Phase.COMPUTING:
                 self._enter(Phase.FAILED, message, action="Try again")
 
-    # --- what is shown ----------------------------------------------------------------------------------------
+    # --- what is shown
+    # ----------------------------------------------------------------------------------------
 
     def _shown(self) -> Shown:
         """The map on the chart: its job, sweep and plan.
@@ -226,14 +246,19 @@ class MapPanel(Panel[Job, None]):
 
 def _promise(job: Job) -> str:
     """'Measuring 24 × 14 cells'"""
-    verb = {"predicted": "Predicting", "measured": "Measuring", "trained": "Training"}[job.origins[-1]]
+    verb = {"predicted": "Predicting", "measured": "Measuring", "trained": "Training"}[
+        job.origins[-1]
+    ]
     return f"{verb} {_size(job)}"
 
 
 def _summary(shown: Shown) -> tuple[str, str]:
     """Status line of a finished map: 'Measured 24 × 14 cells', and how many failed."""
     failed = int((shown.sweep.failures != "").sum())
-    return f"{shown.job.origins[-1].capitalize()} {_size(shown.job)}", f"{failed:,} failed" if failed else ""
+    return (
+        f"{shown.job.origins[-1].capitalize()} {_size(shown.job)}",
+        f"{failed:,} failed" if failed else "",
+    )
 
 
 def _size(job: Job) -> str:
@@ -244,9 +269,16 @@ def _size(job: Job) -> str:
 
 
 def minutes(sweep: Sweep) -> float:
-    """Minutes of one processor that the cells take that are not there yet, right to a factor of three or so."""
-    return sum(point.cell.seconds for place, point in sweep.grid.points.items()
-               if point.cell and not sweep.state[place]) / 60
+    """Minutes of one processor that the cells take that are not there yet, right to a factor of
+    three or so."""
+    return (
+        sum(
+            point.cell.seconds
+            for place, point in sweep.grid.points.items()
+            if point.cell and not sweep.state[place]
+        )
+        / 60
+    )
 
 
 def begun(job: Job) -> Sweep:
@@ -257,8 +289,10 @@ def begun(job: Job) -> Sweep:
     """
     sweep = Sweep(job.config, job.fields, job.statistics, origins=job.origins, steps=job.steps)
     if (needed := minutes(sweep)) > MOST_MINUTES:
-        raise ConfigError(f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
-                          f"{needed:,.0f}: take fewer values, a smaller design, or theory alone")
+        raise ConfigError(
+            f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
+            f"{needed:,.0f}: take fewer values, a smaller design, or theory alone"
+        )
     cells = [point.cell for point in sweep.grid.points.values() if point.cell]
     sweep.executor = Outside(max((cell.memory for cell in cells), default=0.0))
     return sweep
@@ -281,21 +315,28 @@ class Clock:
         return self._sweep.done / self._sweep.total
 
     def words(self) -> str:
-        """'120 of 480 cells · about 40 s left': at first by what such cells cost, then by those that are done."""
+        """'120 of 480 cells · about 40 s left': at first by what such cells cost, then by those
+        that are done."""
         done = self._sweep.done
-        if done <= max(self._first, self._predicted):  # processes start, and theory is another matter
+        if done <= max(
+            self._first, self._predicted
+        ):  # processes start, and theory is another matter
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
             left = 60 * minutes(self._sweep) / process_count()
         else:
-            left = (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
+            left = (
+                (time.monotonic() - self._begun) / (done - self._first) * (self._sweep.total - done)
+            )
         return f"{cells(self._sweep)} · {left_in_words(left)}"
 
     @property
     def _predicted(self) -> int:
         """Cells that are found first, where others follow."""
         origins = self._sweep.grid.origins
-        return self._sweep.total // len(origins) if "predicted" in origins and len(origins) > 1 else 0
+        return (
+            self._sweep.total // len(origins) if "predicted" in origins and len(origins) > 1 else 0
+        )
 
 
 def cells(sweep: Sweep) -> str:

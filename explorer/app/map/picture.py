@@ -16,11 +16,13 @@ from explorer.figures.map import heat_map
 from explorer.figures.why import why
 from explorer.sweeping.sweeps import Sweep
 
-# `MapControls`: the axes, the statistic and what is computed; a choice brings with it what must change as well.
+# `MapControls`: the axes, the statistic and what is computed; a choice brings with it what must
+# change as well.
 
 
 class MapControls(Controls[Plan]):
-    """Controls of a `Plan`. What a person chooses is fitted; what the page itself sets is taken as it is.
+    """Controls of a `Plan`. What a person chooses is fitted; what the page itself sets is taken as
+    it is.
 
     Args:
         plan: where they start.
@@ -50,8 +52,11 @@ class MapControls(Controls[Plan]):
         super()._read(change)
 
 
-CAPTIONS = {"predicted": "Cells: predicted.", "measured": "Dots: measured; cells without one: predicted.",
-            "trained": "Dots: trained; cells without one are still to come."}
+CAPTIONS = {
+    "predicted": "Cells: predicted.",
+    "measured": "Dots: measured; cells without one: predicted.",
+    "trained": "Dots: trained; cells without one are still to come.",
+}
 LINES = " Lines: theory."
 PICKS = " A click puts a cell's design on Explore."
 
@@ -83,16 +88,25 @@ class Picture:
             self.chart.stale = bool(self.shown)
             return
         self.shown = Shown(job, sweep, plan)
-        figure = heat_map(sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan))
-        lines = LINES if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})) else ""
+        figure = heat_map(
+            sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan)
+        )
+        lines = (
+            LINES
+            if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"}))
+            else ""
+        )
         with together():
             self.chart.title = title(plan)
-            self.chart.caption = CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
+            self.chart.caption = (
+                CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
+            )
             self.chart.explain(why(plan.statistic))
             self.chart.show(figure)
 
     def _now(self, job: Job, plan: Plan) -> dict[str, float] | None:
-        """The place of the other panel's design where that is on this map, else of the map's own."""
+        """The place of the other panel's design where that is on this map, else of the map's
+        own."""
         here = self._elsewhere() if self._elsewhere else job.config
         fields = {plan.x, plan.y}
         same = here.model_dump(exclude=fields) == job.config.model_dump(exclude=fields)
@@ -109,9 +123,14 @@ class Picture:
                 return None
             case ["pick", int() | float() as x, int() | float() as y] if self.shown:
                 job = self.shown.job
-                at = {name: nearest(values, value) for (name, values), value in zip(job.over, (x, y), strict=True)}
+                at = {
+                    name: nearest(values, value)
+                    for (name, values), value in zip(job.over, (x, y), strict=True)
+                }
                 try:
-                    return job.config.replace(**{name: value for name, value in at.items() if name in Config.specs()})
+                    return job.config.replace(
+                        **{name: value for name, value in at.items() if name in Config.specs()}
+                    )
                 except ConfigError:
                     return None
         return None

@@ -20,19 +20,34 @@ from explorer.fields import Option, Spec, setting
 from explorer.figures.map.cells import SCALES
 from explorer.training.recipe import Recipe
 
-# The fields that a map may have on its axes, their usual ranges, and the values between two ends. Pure functions.
+# The fields that a map may have on its axes, their usual ranges, and the values between two ends.
+# Pure functions.
 
 
 MOST_VALUES = 60
 """Values of an axis, at most."""
 DIVIDE = ("d_model", "n_heads", "n_kv_heads", "head_size")
 """Sizes that must divide each other, as the steps of their sliders do."""
-USUAL: Mapping[str, tuple[float, float]] = MappingProxyType({
-    "n_layers": (1, 64), "d_model": (16, 256), "n_heads": (1, 16), "n_ctx": (2, 256), "batch_size": (1, 16),
-    "init_variance": (0.25, 4), "alpha": (0, 1.5), "input_second_moment": (1e-4, 1e4), "bias_variance": (0, 2),
-    "learning_rate": (1e-4, 0.1), "warmup": (1, 1000), "clip": (0, 10), "qk_clip": (0, 100), "alpha_steps": (1, 1000),
-})
-"""First and last value where it is not the whole range: what is of interest, and does not take hours."""
+USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "n_layers": (1, 64),
+        "d_model": (16, 256),
+        "n_heads": (1, 16),
+        "n_ctx": (2, 256),
+        "batch_size": (1, 16),
+        "init_variance": (0.25, 4),
+        "alpha": (0, 1.5),
+        "input_second_moment": (1e-4, 1e4),
+        "bias_variance": (0, 2),
+        "learning_rate": (1e-4, 0.1),
+        "warmup": (1, 1000),
+        "clip": (0, 10),
+        "qk_clip": (0, 100),
+        "alpha_steps": (1, 1000),
+    }
+)
+"""First and last value where it is not the whole range: what is of interest, and does not take
+hours."""
 
 
 @cache
@@ -43,8 +58,12 @@ def axis_fields() -> Mapping[str, Spec]:
 
 def field_options() -> dict[str, Option]:
     """The fields of `axis_fields` as the options of a list."""
-    return {name: Option(f"{spec.low:g} to {spec.high:g} {spec.about.unit}".rstrip(), label=_label(name, spec))
-            for name, spec in axis_fields().items()}
+    return {
+        name: Option(
+            f"{spec.low:g} to {spec.high:g} {spec.about.unit}".rstrip(), label=_label(name, spec)
+        )
+        for name, spec in axis_fields().items()
+    }
 
 
 def _label(name: str, spec: Spec) -> str:
@@ -63,7 +82,8 @@ def usual(name: str) -> tuple[float, float]:
 
 
 def axis_values(name: str, first: float, last: float, count: int) -> tuple[float, ...]:
-    """About so many values between two, both among them: even on the field's axis, and rounded to three digits.
+    """About so many values between two, both among them: even on the field's axis, and rounded to
+    three digits.
 
     Of whole numbers there may be fewer.
     """
@@ -73,7 +93,11 @@ def axis_values(name: str, first: float, last: float, count: int) -> tuple[float
         return tuple(thinned([int(first), *map(int, between), int(last)], count))
     if spec.kind == "integer" and last - first < count:
         return tuple(range(int(first), int(last) + 1))
-    even = np.geomspace(first, last, count) if spec.about.log and first > 0 else np.linspace(first, last, count)
+    even = (
+        np.geomspace(first, last, count)
+        if spec.about.log and first > 0
+        else np.linspace(first, last, count)
+    )
     if spec.kind == "integer":
         return tuple(sorted({int(first), *map(round, even[1:-1].tolist()), int(last)}))
     return tuple(sorted({first, *(float(f"{value:.3g}") for value in even[1:-1].tolist()), last}))
@@ -88,22 +112,31 @@ class Compute(Option):
 
 COMPUTE: dict[str, Compute] = {
     "theory": Compute("what theory predicts, at once", label="theory", origins=("predicted",)),
-    "measured": Compute("theory at once, then each cell is measured, coarse to fine", label="and measured",
-                        origins=("predicted", "measured")),
-    "trained": Compute("each cell is trained on text for some steps", label="trained", origins=("trained",),
-                       uses=("steps",)),
+    "measured": Compute(
+        "theory at once, then each cell is measured, coarse to fine",
+        label="and measured",
+        origins=("predicted", "measured"),
+    ),
+    "trained": Compute(
+        "each cell is trained on text for some steps",
+        label="trained",
+        origins=("trained",),
+        uses=("steps",),
+    ),
 }
 FIELDS = field_options()
-STATISTICS = {name: Option(f"the neutral color: {row.words}" if row.words else "", label=row.title)
-              for name, row in SCALES.items()}
+STATISTICS = {
+    name: Option(f"the neutral color: {row.words}" if row.words else "", label=row.title)
+    for name, row in SCALES.items()
+}
 FIRST = {"trained": "loss_drop", "measured": "second_moment"}
 """The statistic shown first, by where its numbers come from."""
 SIDES = {"x": "across", "y": "up"}
 
 
 class Job(NamedTuple):
-    """All that decides the numbers of a map. Another statistic is another picture of the same numbers, but for those of
-    the backward pass: without it a cell takes half the time."""
+    """All that decides the numbers of a map. Another statistic is another picture of the same
+    numbers, but for those of the backward pass: without it a cell takes half the time."""
 
     config: Config
     over: tuple[tuple[str, tuple[float, ...]], ...]
@@ -122,30 +155,73 @@ class Plan(Choices):
     """The axes, the statistic and the computation.
 
     Raises:
-        ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude each other.
+        ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude
+        each other.
     """
 
-    statistic: str = setting(FIRST["measured"], "Statistic", "Map", "Number that gives a cell its color.", pinned=True,
-                             options=STATISTICS)
-    compute: str = setting("measured", "Cells are", "Map", "Where the numbers of the cells come from.", pinned=True,
-                           options=COMPUTE)
+    statistic: str = setting(
+        FIRST["measured"],
+        "Statistic",
+        "Map",
+        "Number that gives a cell its color.",
+        pinned=True,
+        options=STATISTICS,
+    )
+    compute: str = setting(
+        "measured",
+        "Cells are",
+        "Map",
+        "Where the numbers of the cells come from.",
+        pinned=True,
+        options=COMPUTE,
+    )
     x: str = setting("init_variance", "Across", "Map", "Field across.", pinned=True, options=FIELDS)
-    x_from: float = setting(usual("init_variance")[0], "Across from", "Map", "First value across.", pinned=True)
-    x_to: float = setting(usual("init_variance")[1], "Across to", "Map", "Last value across.", pinned=True)
-    x_count: int = setting(24, "Values across", "Map", "Number of values across; of whole numbers there may be fewer.",
-                           2, MOST_VALUES, pinned=True)
+    x_from: float = setting(
+        usual("init_variance")[0], "Across from", "Map", "First value across.", pinned=True
+    )
+    x_to: float = setting(
+        usual("init_variance")[1], "Across to", "Map", "Last value across.", pinned=True
+    )
+    x_count: int = setting(
+        24,
+        "Values across",
+        "Map",
+        "Number of values across; of whole numbers there may be fewer.",
+        2,
+        MOST_VALUES,
+        pinned=True,
+    )
     y: str = setting("n_layers", "Up", "Map", "Field upwards.", pinned=True, options=FIELDS)
-    y_from: float = setting(usual("n_layers")[0], "Up from", "Map", "First value upwards.", pinned=True)
+    y_from: float = setting(
+        usual("n_layers")[0], "Up from", "Map", "First value upwards.", pinned=True
+    )
     y_to: float = setting(usual("n_layers")[1], "Up to", "Map", "Last value upwards.", pinned=True)
-    y_count: int = setting(16, "Values up", "Map", "Number of values upwards; of whole numbers there may be fewer.", 2,
-                           MOST_VALUES, pinned=True)
-    steps: int = setting(100, "Training steps", "Map", "Steps for which each cell is trained.", 1, 1000, pinned=True,
-                         log=True)
+    y_count: int = setting(
+        16,
+        "Values up",
+        "Map",
+        "Number of values upwards; of whole numbers there may be fewer.",
+        2,
+        MOST_VALUES,
+        pinned=True,
+    )
+    steps: int = setting(
+        100,
+        "Training steps",
+        "Map",
+        "Steps for which each cell is trained.",
+        1,
+        1000,
+        pinned=True,
+        log=True,
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Plan:
         if self.x == self.y:
-            raise self.refusal(f"{{y}} must be another field than {{x}}; got {FIELDS[self.y].label} twice")
+            raise self.refusal(
+                f"{{y}} must be another field than {{x}}; got {FIELDS[self.y].label} twice"
+            )
         for side in SIDES:
             self._check_side(side)
         origin = SCALES[self.statistic].origin
@@ -158,21 +234,40 @@ class Plan(Choices):
         name, first, last = (getattr(self, f"{side}{part}") for part in ("", "_from", "_to"))
         spec = axis_fields()[name]
         if is_training(name) and self.compute != "trained":
-            raise self.refusal(f"{{{side}}} must be a field of the design unless cells are trained; got "
-                               f"{spec.about.label}")
+            raise self.refusal(
+                f"{{{side}}} must be a field of the design unless cells are trained; got "
+                f"{spec.about.label}"
+            )
         for part, value in (("from", first), ("to", last)):
             whole = spec.kind != "integer" or value == int(value)
             if not (whole and spec.low <= value <= spec.high):
-                raise self.refusal(f"{{{side}_{part}}} must be {spec.rule()}, as {spec.about.label}; got {value:g}")
+                raise self.refusal(
+                    f"{{{side}_{part}}} must be {spec.rule()}, as {spec.about.label}; got {value:g}"
+                )
         if first >= last:
-            raise self.refusal(f"{{{side}_from}} must be less than {{{side}_to}}; got {first:g} and {last:g}")
+            raise self.refusal(
+                f"{{{side}_from}} must be less than {{{side}_to}}; got {first:g} and {last:g}"
+            )
 
     def job(self, config: Config) -> Job:
         """The numbers that the map of a design needs."""
-        over = tuple((getattr(self, side), axis_values(*(getattr(self, f"{side}{part}") for part in (
-            "", "_from", "_to", "_count")))) for side in SIDES)
+        over = tuple(
+            (
+                getattr(self, side),
+                axis_values(
+                    *(getattr(self, f"{side}{part}") for part in ("", "_from", "_to", "_count"))
+                ),
+            )
+            for side in SIDES
+        )
         trained = self.compute == "trained"
-        return Job(config, over, COMPUTE[self.compute].origins, self.steps if trained else 1, together(self.statistic))
+        return Job(
+            config,
+            over,
+            COMPUTE[self.compute].origins,
+            self.steps if trained else 1,
+            together(self.statistic),
+        )
 
 
 def together(statistic: str) -> tuple[str, ...]:
@@ -182,8 +277,8 @@ def together(statistic: str) -> tuple[str, ...]:
 
 
 def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A person's choices with what goes along with them: another field has its own range, the other axis' field
-    changes places with it, and a statistic brings the cells that have it."""
+    """A person's choices with what goes along with them: another field has its own range, the other
+    axis' field changes places with it, and a statistic brings the cells that have it."""
     chosen = dict(values)
     sides = list(SIDES)
     for side, other in (sides, sides[::-1]):
@@ -192,7 +287,10 @@ def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name == getattr(before, other) and chosen.get(other) == name:
             for part in ("", "_from", "_to", "_count"):
-                chosen[other + part], chosen[side + part] = getattr(before, side + part), getattr(before, other + part)
+                chosen[other + part], chosen[side + part] = (
+                    getattr(before, side + part),
+                    getattr(before, other + part),
+                )
         else:
             chosen[f"{side}_from"], chosen[f"{side}_to"] = usual(str(name))
             if is_training(str(name)):
@@ -204,8 +302,14 @@ def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
     origin = SCALES[chosen["statistic"]].origin if chosen.get("statistic") in STATISTICS else ""
     if chosen.get("statistic") != before.statistic and origin:
         trained = chosen.get("compute") == "trained"
-        chosen["compute"] = "trained" if origin == "trained" else "measured" if trained else chosen.get("compute")
-    elif origin and chosen.get("compute") in COMPUTE and (origin == "trained") != (chosen["compute"] == "trained"):
+        chosen["compute"] = (
+            "trained" if origin == "trained" else "measured" if trained else chosen.get("compute")
+        )
+    elif (
+        origin
+        and chosen.get("compute") in COMPUTE
+        and (origin == "trained") != (chosen["compute"] == "trained")
+    ):
         chosen["statistic"] = FIRST["trained" if chosen["compute"] == "trained" else "measured"]
     return chosen
 
@@ -213,8 +317,10 @@ def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
 def now(plan: Plan, config: Config) -> dict[str, float] | None:
     """The place of a design on a map; None where it lies beside."""
     at = {getattr(plan, side): _value(getattr(plan, side), config) for side in SIDES}
-    inside = all(getattr(plan, f"{side}_from") <= at[getattr(plan, side)] <= getattr(plan, f"{side}_to")
-                 for side in SIDES)
+    inside = all(
+        getattr(plan, f"{side}_from") <= at[getattr(plan, side)] <= getattr(plan, f"{side}_to")
+        for side in SIDES
+    )
     return at if inside else None
 
 
@@ -228,7 +334,9 @@ def title(plan: Plan) -> str:
     return f"{SCALES[plan.statistic].title} over {x} and {y}"
 
 
-FIRST_DESIGN = Config(norm_placement="none", residual="absent", d_model=64, n_ctx=32, batch_size=2, n_seeds=2)
+FIRST_DESIGN = Config(
+    norm_placement="none", residual="absent", d_model=64, n_ctx=32, batch_size=2, n_seeds=2
+)
 """The design of the first map, of a size that is measured within a tenth of a second or so."""
 
 

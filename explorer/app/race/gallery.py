@@ -28,22 +28,29 @@ MAP_CAPTION = "Across: steps. Up: layers, or the last one's tokens. A statistic 
 
 
 class Gallery:
-    """The pictures of one race, replaced whole.
-    """
+    """The pictures of one race, replaced whole."""
 
     def __init__(self) -> None:
         self._course: Course | None = None
         self._legend: list[dict[str, str]] = []
-        self._wanted = list(range(COUNT))  # positions of the contenders whose maps are shown, where there are so many
+        self._wanted = list(
+            range(COUNT)
+        )  # positions of the contenders whose maps are shown, where there are so many
         self.verdict, self.standings = Verdict(), Standings()
-        self.curves = {row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in CURVES}
+        self.curves = {
+            row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in CURVES
+        }
         self.maps = [Chart(title="Layer by layer", caption=MAP_CAPTION) for _ in range(COUNT)]
         self.selections = [
-            Selection("What the heat map shows", partial(self._chosen, number)).add_class("ex-place")
+            Selection("What the heat map shows", partial(self._chosen, number)).add_class(
+                "ex-place"
+            )
             for number in range(COUNT)
         ]
         pairs = zip(self.maps, self.selections, strict=True)
-        self.cells = {name: Part([chart]).add_class("ex-cell") for name, chart in self.curves.items()}
+        self.cells = {
+            name: Part([chart]).add_class("ex-cell") for name, chart in self.curves.items()
+        }
         cells = [*self.cells.values(), *(Part(pair).add_class("ex-cell") for pair in pairs)]
         self.box = Part([self.verdict, Part(cells).add_class("ex-charts"), self.standings])
         self.box.add_class("ex-main").hidden = True
@@ -61,14 +68,28 @@ class Gallery:
 
     def draw(self, race: Record, designs: Sequence[LegendEntry], *, final: bool) -> None:
         """Draws a race as it stands; the outcomes may be some steps older."""
-        whose = [replace(design, config=runner.config) for design, runner in zip(designs, race.runners, strict=True)]
-        self.show(Course.of(race, whose, race.outcomes), race.outcomes, final=final, lines=race.lines)
+        whose = [
+            replace(design, config=runner.config)
+            for design, runner in zip(designs, race.runners, strict=True)
+        ]
+        self.show(
+            Course.of(race, whose, race.outcomes), race.outcomes, final=final, lines=race.lines
+        )
 
-    def show(self, course: Course, outcomes: Sequence[Outcome], *, final: bool, lines: Mapping[str, Line] = NO_LINES
-             ) -> None:
-        """Draws everything from numbers that no longer change; `lines` are what contenders wrote, by name."""
+    def show(
+        self,
+        course: Course,
+        outcomes: Sequence[Outcome],
+        *,
+        final: bool,
+        lines: Mapping[str, Line] = NO_LINES,
+    ) -> None:
+        """Draws everything from numbers that no longer change; `lines` are what contenders wrote,
+        by name."""
         self._course, designs = course, [track.design for track in course.tracks]
-        self._legend = [legend_entry(design, design.label, design.config) for design in designs if design.config]
+        self._legend = [
+            legend_entry(design, design.label, design.config) for design in designs if design.config
+        ]
         self.standings.show(outcomes, designs, course.levels, final=final, lines=lines)
         self.verdict.findings = [judged(outcomes, course.levels)] if final else []
         for row in CURVES:
@@ -76,7 +97,9 @@ class Gallery:
             self.curves[row.name].show(row.draw(self._course))
             self.curves[row.name].designs = self._legend
         names = [design.label for design in designs]
-        offered = [row for row in MAPS.values() if row.name not in ON_REQUEST or course.has(row.name)]
+        offered = [
+            row for row in MAPS.values() if row.name not in ON_REQUEST or course.has(row.name)
+        ]
         for number in range(COUNT):
             self._offer(number, names, offered)
             self._map(self._course, number)
@@ -87,12 +110,28 @@ class Gallery:
         """Fills the lists below a heat map with the statistics and the contenders of a race."""
         chosen, last = self.selections[number].chosen, len(names) - 1
         statistics = [{"value": row.name, "label": row.title} for row in maps]
-        statistic = chosen.get("statistic") if any(row.name == chosen.get("statistic") for row in maps) else FIRST
-        contenders = [{"value": str(position), "label": name} for position, name in enumerate(names)]
-        self.selections[number].offer([
-            choice("statistic", "Show", "Statistic shown by the colors.", statistics, FIRST),
-            choice("contender", "Contender", "Contender shown by the colors.", contenders, str(min(number, last))),
-        ], statistic=statistic, contender=str(min(self._wanted[number], last)))
+        statistic = (
+            chosen.get("statistic")
+            if any(row.name == chosen.get("statistic") for row in maps)
+            else FIRST
+        )
+        contenders = [
+            {"value": str(position), "label": name} for position, name in enumerate(names)
+        ]
+        self.selections[number].offer(
+            [
+                choice("statistic", "Show", "Statistic shown by the colors.", statistics, FIRST),
+                choice(
+                    "contender",
+                    "Contender",
+                    "Contender shown by the colors.",
+                    contenders,
+                    str(min(number, last)),
+                ),
+            ],
+            statistic=statistic,
+            contender=str(min(self._wanted[number], last)),
+        )
 
     def _chosen(self, number: int) -> None:
         """Redraws a heat map after a choice, from the numbers already drawn."""
@@ -103,6 +142,8 @@ class Gallery:
     def _map(self, course: Course, number: int) -> None:
         chart, chosen = self.maps[number], self.selections[number].chosen
         row, position = MAPS[chosen["statistic"]], int(chosen["contender"])
-        chart.title = f"{'Layer by layer' if row.each == 'depth' else 'Last layer'}: {lowered(row.title)}"
+        chart.title = (
+            f"{'Layer by layer' if row.each == 'depth' else 'Last layer'}: {lowered(row.title)}"
+        )
         chart.designs = self._legend[position : position + 1]
         chart.explain(why(row.name)).show(layer_map(course, position, row))

@@ -1,9 +1,9 @@
-"""The Race panel: contenders learn the same text side by side, and their curves grow while the controls stay free.
+"""The Race panel: contenders learn the same text side by side, and their curves grow while the
+controls stay free.
 
-The controls are for the next race; the one that runs has its own copy. It runs in a process of its own, which tells
-about once a second how it stands; the panel draws from that. A pause ends the process, which hands over the saved race,
-and another process goes on with it.
-"""
+The controls are for the next race; the one that runs has its own copy. It runs in a process of its
+own, which tells about once a second how it stands; the panel draws from that. A pause ends the
+process, which hands over the saved race, and another process goes on with it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BEWARE = (
     "<p><b>Beware.</b> One race is one draw of weights and batches; another seed may end differently. In three draws "
     "of the race that the page opens with, warm-up led Post-LN off the unigram level each time, but in one of them, "
     "seed 0, only just; without, it stayed near it. And a learning rate that suits one design may not suit another. "
-    "A saved race goes on in Python, too: <code>explorer.training.archive.load(\"race.zip\").run()</code>.</p>"
+    'A saved race goes on in Python, too: <code>explorer.training.archive.load("race.zip").run()</code>.</p>'
 )
 WAITING = "<p>No race has been run yet. Choose contenders and recipes, and press Start.</p>"
 STORED = (
@@ -62,8 +62,11 @@ class Leg:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has taken all the seconds that the server gives; EXPLORER_RACE_SECONDS limits them."""
-        return self.begun > 0 and time.monotonic() - self.begun > environment("EXPLORER_RACE_SECONDS", math.inf)
+        """Whether it has taken all the seconds that the server gives; EXPLORER_RACE_SECONDS limits
+        them."""
+        return self.begun > 0 and time.monotonic() - self.begun > environment(
+            "EXPLORER_RACE_SECONDS", math.inf
+        )
 
     def progress(self, made: int, steps: int) -> str:
         """'step 40 of 700 · about 32 s left'"""
@@ -94,7 +97,9 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.setups = SetupRow("Set-ups", "race", self.restore)
         self.waiting = prose(WAITING, "ex-beware")
         self.home = TakeHome([*home.race_files(self._shown)])
-        main = Part([self.waiting, self.gallery.box, self.saves, self.home, prose(BEWARE, "ex-beware")])
+        main = Part(
+            [self.waiting, self.gallery.box, self.saves, self.home, prose(BEWARE, "ex-beware")]
+        )
         main.add_class("ex-main")
         if lineup is None:
             self._show_sample()
@@ -105,7 +110,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self._enter(Phase.IDLE, "Ready")
 
     def _show_sample(self) -> None:
-        """Shows the stored race, until one is run here: it cannot be saved, and is of no contender in the list."""
+        """Shows the stored race, until one is run here: it cannot be saved, and is of no contender
+        in the list."""
         sample = stored()
         self.waiting.value = STORED
         self.waiting.remove_class("ex-beware").add_class("ex-stored")
@@ -124,7 +130,9 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         """Goes to a phase, as every panel does, and first offers the buttons of this phase."""
         running, paused = phase is Phase.COMPUTING, phase is Phase.PAUSED
         large = running and self._leg is not None and self._leg.start.saved_bytes > MOST_DATA
-        verbs = ("resume", "stop") if paused else ("pause", "stop")[large:] if running else ("start",)
+        verbs = (
+            ("resume", "stop") if paused else ("pause", "stop")[large:] if running else ("start",)
+        )
         self.bar.offer(*(() if running and self._wish else verbs))
         self.bar.note = RUNS_ON + TOO_LARGE * large if running or paused else ""
         self.bar.losing = running or (paused and self.bar.losing)
@@ -135,7 +143,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
             self.gallery.stale(False)
         super()._enter(phase, text, *words, **more)
 
-    # --- from the page: any thread ----------------------------------------------------------------------------
+    # --- from the page: any thread
+    # ----------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """Checks the choices for the next race; a running race is not affected."""
@@ -148,8 +157,12 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
 
     def _refuse(self, sentence: str) -> None:
         refused = self.preparation.refused
-        self._enter(Phase.REFUSED, f"Refused: {sentence}.", action="Undo" if refused else "",
-                    offer=refused.remedy if refused else "")
+        self._enter(
+            Phase.REFUSED,
+            f"Refused: {sentence}.",
+            action="Undo" if refused else "",
+            offer=refused.remedy if refused else "",
+        )
 
     def _fix(self) -> None:
         """Makes the change that a refusal offers."""
@@ -161,7 +174,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         self.preparation.undo()
 
     def _press(self, verb: str) -> None:
-        """Handles a button of the bar, unless the race has ended while the press waited for the lock."""
+        """Handles a button of the bar, unless the race has ended while the press waited for the
+        lock."""
         if not self.bar.offers(verb):
             return
         if verb == "start":
@@ -172,7 +186,9 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
             self._end("Stopped", self.race)
         else:
             self._wish = verb
-            self._enter(Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0)
+            self._enter(
+                Phase.COMPUTING, {"pause": "Pausing", "stop": "Stopping"}[verb], fraction=2.0
+            )
 
     def _begin(self) -> None:
         """Starts a race from the controls, in place of the last one."""
@@ -196,7 +212,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         return f"Training {count} contender{'s' * (count != 1)}"
 
     def _still(self) -> Record:
-        """The race, to be saved by the thread that takes presses: it cannot be resumed meanwhile."""
+        """The race, to be saved by the thread that takes presses: it cannot be resumed
+        meanwhile."""
         if self.race is None or self.phase is Phase.COMPUTING:
             raise ConfigError("race must stand still to be saved; got none that does")
         return self.race
@@ -209,7 +226,8 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
         self.bar.losing = self.phase is Phase.COMPUTING
 
-    # --- on the worker's thread -------------------------------------------------------------------------------
+    # --- on the worker's thread
+    # -------------------------------------------------------------------------------
 
     def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | ConfigError:
         try:
@@ -249,12 +267,15 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         if job is self._leg:
             self._enter(Phase.FAILED, f"{message}. {AGAIN}")
 
-    # --- where a race stands ----------------------------------------------------------------------------------
+    # --- where a race stands
+    # ----------------------------------------------------------------------------------
 
     def _pause(self, race: Record, why: str = "") -> None:
         self._draw(race, final=False)
         made = most_steps(race.outcomes)
-        self._enter(Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}{why}", made / race.steps)
+        self._enter(
+            Phase.PAUSED, "Paused", f"at step {made:,} of {race.steps:,}{why}", made / race.steps
+        )
 
     def _end(self, how: str, race: Record) -> None:
         self._draw(race, final=True)

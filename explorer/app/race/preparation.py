@@ -1,4 +1,5 @@
-"""Choices for the next race: its contenders, their recipes, the size and the task of all, the text."""
+"""Choices for the next race: its contenders, their recipes, the size and the task of all, the
+text."""
 
 from __future__ import annotations
 
@@ -35,8 +36,14 @@ class TextFile(FileEntry):
     """
 
     def __init__(self, check: Callable[[Text], object] = lambda text: None) -> None:
-        super().__init__(label="Text", about="Text file of your own, UTF-8", accept=".txt,.md,.csv,text/*",
-                         other="Use Python's prose", now=PROSE, most=LARGEST_BYTES)
+        super().__init__(
+            label="Text",
+            about="Text file of your own, UTF-8",
+            accept=".txt,.md,.csv,text/*",
+            other="Use Python's prose",
+            now=PROSE,
+            most=LARGEST_BYTES,
+        )
         self.text: Text | None = None
         self._check = check
 
@@ -77,21 +84,36 @@ class Start(NamedTuple):
             ConfigError: a design cannot have the size.
         """
         designs = lineup.designs()
-        sized = (replace(designs[entry.number], config=plan.sized(entry.config, own=entry.sized)) for entry in lineup)
+        sized = (
+            replace(designs[entry.number], config=plan.sized(entry.config, own=entry.sized))
+            for entry in lineup
+        )
         return cls(tuple(sized), tuple(entry.recipe for entry in lineup), plan, text)
 
     @property
     def saved_bytes(self) -> int:
         """About the size of the saved race: every weight with two moments."""
-        return sum(12 * design.config.sizes.n_parameters for design in self.designs if design.config)
+        return sum(
+            12 * design.config.sizes.n_parameters for design in self.designs if design.config
+        )
 
     @property
     def terms(self) -> Terms:
         """These choices without marks, the designs as the task has them."""
         plan = self.plan
-        return Terms([(design.label, plan.task.fit(design.config), recipe)
-                      for design, recipe in zip(self.designs, self.recipes, strict=True) if design.config],
-                     plan.task, plan.steps, plan.every, self.text, plan.spectra, plan.positions)
+        return Terms(
+            [
+                (design.label, plan.task.fit(design.config), recipe)
+                for design, recipe in zip(self.designs, self.recipes, strict=True)
+                if design.config
+            ],
+            plan.task,
+            plan.steps,
+            plan.every,
+            self.text,
+            plan.spectra,
+            plan.positions,
+        )
 
 
 class Preparation:
@@ -108,15 +130,24 @@ class Preparation:
         self.selected = 0
         self._offered: dict[str, Contender] = {}
         self.recipe_heading = Words().add_class("ex-side-heading")
-        self.contenders = RosterBox(self._click, noun="contender", heading=HEADING, verbs=["remove"])
+        self.contenders = RosterBox(
+            self._click, noun="contender", heading=HEADING, verbs=["remove"]
+        )
         first = next((entry.recipe for entry in lineup), Recipe())
         self.recipe: Controls[Recipe] = Controls(first, self._tune, label="Recipe")
         self.plan: Controls[Plan] = Controls(plan, on_change, label="Size and task")
         self.text = TextFile(self._check)
         common = Words(value="<h3>Size and task, of all</h3>").add_class("ex-side-heading")
-        self.side = Part([
-            self.contenders, self.recipe_heading, self.recipe, common, self.plan, self.text,
-        ]).add_class("ex-side")
+        self.side = Part(
+            [
+                self.contenders,
+                self.recipe_heading,
+                self.recipe,
+                common,
+                self.plan,
+                self.text,
+            ]
+        ).add_class("ex-side")
         self.welcome(())
 
     @property
@@ -145,7 +176,9 @@ class Preparation:
     def part(self) -> RacePart:
         """All that is set, but for a text of one's own."""
         numbers = [entry.number for entry in self.lineup]
-        return RacePart(self.lineup.entries, self.plan.config, numbers.index(self.selected) if numbers else 0)
+        return RacePart(
+            self.lineup.entries, self.plan.config, numbers.index(self.selected) if numbers else 0
+        )
 
     def restore(self, part: RacePart) -> None:
         """Replaces the contenders, and sets the controls."""
@@ -163,16 +196,26 @@ class Preparation:
     def welcome(self, designs: Sequence[tuple[str, Config]]) -> None:
         """Offers designs, by name, beside the named ones."""
         named = [option | {"value": f"preset:{option['value']}"} for option in named_options()]
-        pinned = [{"value": f"pin:{number}", "label": name, "formula": "", "group": "Explore page", "find": name}
-                  for number, (name, _) in enumerate(designs)]
+        pinned = [
+            {
+                "value": f"pin:{number}",
+                "label": name,
+                "formula": "",
+                "group": "Explore page",
+                "find": name,
+            }
+            for number, (name, _) in enumerate(designs)
+        ]
         self._offered = {f"preset:{name}": named_design(name) for name in PRESETS} | {
             f"pin:{number}": Contender(config, base=name, sized=True)
-            for number, (name, config) in enumerate(designs)}
+            for number, (name, config) in enumerate(designs)
+        }
         self.contenders.choices = named + pinned
         self._follow()
 
     def _check(self, text: Text) -> None:
-        """Raises ConfigError if a text cannot be learned as the controls have it: too repetitive, too short."""
+        """Raises ConfigError if a text cannot be learned as the controls have it: too repetitive,
+        too short."""
         plan = self.plan.config
         Data(plan.task, text, plan.n_ctx, plan.batch_size)
 
@@ -197,7 +240,8 @@ class Preparation:
         return self.lineup.obey(message)
 
     def _follow(self) -> None:
-        """Updates the list of contenders, and shows the recipe of the selected one in the controls."""
+        """Updates the list of contenders, and shows the recipe of the selected one in the
+        controls."""
         if self.selected not in self.lineup:
             self.selected = next((entry.number for entry in self.lineup), 0)
         self.contenders.show(self.lineup, lambda entry: recipe_words(entry.recipe), self.selected)

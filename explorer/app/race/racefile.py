@@ -26,26 +26,39 @@ class Saves(ButtonRow):
     """A button for each file, and a line that says the result of the last press.
 
     Args:
-        race: the race, which stands still until this thread lets go; it may refuse by a `ConfigError`.
-        on_saved: called when all of the race was handed over.
+        race: the race, which stands still until this thread lets go; it may refuse by a
+        `ConfigError`. on_saved: called when all of the race was handed over.
     """
 
     def __init__(self, race: Callable[[], Record], on_saved: Callable[[], None]) -> None:
         super().__init__("Save", self._save, links=True)
         self._on_saved = on_saved
         self._files = {
-            "numbers": File("Save numbers (CSV)", "Every reading of the instruments, one number a row", "race.csv",
-                            "text/csv", lambda: race().frame().to_csv(index=False)),
-            "race": File("Save race", "Text, settings, numbers, weights and optimizers; load it in Python to continue "
-                         "the race", "race.zip", "application/zip", lambda: whole(race())),
+            "numbers": File(
+                "Save numbers (CSV)",
+                "Every reading of the instruments, one number a row",
+                "race.csv",
+                "text/csv",
+                lambda: race().frame().to_csv(index=False),
+            ),
+            "race": File(
+                "Save race",
+                "Text, settings, numbers, weights and optimizers; load it in Python to continue "
+                "the race",
+                "race.zip",
+                "application/zip",
+                lambda: whole(race()),
+            ),
         }
 
     def offer(self, *, enabled: bool) -> None:
         """Enables or disables the buttons; if that is a change, the last message is removed."""
         if self.buttons and self.offers("race") == enabled:
             return
-        self.buttons = [button(name, file.label, enabled=enabled, title=file.words)
-                        for name, file in self._files.items()]
+        self.buttons = [
+            button(name, file.label, enabled=enabled, title=file.words)
+            for name, file in self._files.items()
+        ]
         self.note, self.refused = "", False
 
     def _save(self, name: str) -> None:
@@ -68,11 +81,14 @@ def whole(race: Record) -> bytes:
         ConfigError: it is not there.
     """
     if not race.archive:
-        raise ConfigError("race must have come to a stop, and be small enough, to be saved whole; got numbers alone")
+        raise ConfigError(
+            "race must have come to a stop, and be small enough, to be saved whole; got numbers alone"
+        )
     return race.archive
 
 
-# The first line-up's numbers, which come with the package; `python -m benchmarks.sample` runs that race and stores it.
+# The first line-up's numbers, which come with the package; `python -m benchmarks.sample` runs that
+# race and stores it.
 
 
 SAMPLE = Path(__file__).with_name("sample.json")
@@ -95,21 +111,47 @@ def stored() -> Sample:
     """The stored race."""
     content = json.loads(SAMPLE.read_text(encoding="utf-8"))
     lineup, plan = Lineup(), Plan(**content["plan"])
-    lineup.restore([Contender(**row | {"config": Config(**row["config"]), "recipe": Recipe(**row["recipe"])})
-                    for row in content["contenders"]])
-    outcomes = tuple(Outcome(**values | {name: np.nan for name in FLOATS if values[name] is None})
-                     for values in content["outcomes"])
+    lineup.restore(
+        [
+            Contender(
+                **row | {"config": Config(**row["config"]), "recipe": Recipe(**row["recipe"])}
+            )
+            for row in content["contenders"]
+        ]
+    )
+    outcomes = tuple(
+        Outcome(**values | {name: np.nan for name in FLOATS if values[name] is None})
+        for values in content["outcomes"]
+    )
     tracks = [
-        Track(_sized(design, plan), _history(numbers), outcome.steps, outcome.reason, outcome.final_loss)
-        for design, numbers, outcome in zip(lineup.designs().values(), content["histories"], outcomes, strict=True)
+        Track(
+            _sized(design, plan),
+            _history(numbers),
+            outcome.steps,
+            outcome.reason,
+            outcome.final_loss,
+        )
+        for design, numbers, outcome in zip(
+            lineup.designs().values(), content["histories"], outcomes, strict=True
+        )
     ]
-    lines = {track.design.label: Line(*words) for track, words in zip(tracks, content["lines"], strict=True)}
-    return Sample(content["version"], Course(tuple(tracks), plan.steps, Levels(*content["levels"])), outcomes, lines)
+    lines = {
+        track.design.label: Line(*words)
+        for track, words in zip(tracks, content["lines"], strict=True)
+    }
+    return Sample(
+        content["version"],
+        Course(tuple(tracks), plan.steps, Levels(*content["levels"])),
+        outcomes,
+        lines,
+    )
 
 
 def _sized(design: LegendEntry, plan: Plan) -> LegendEntry:
     """A design as it raced."""
-    return replace(design, config=design.config and plan.task.fit(plan.sized(design.config, own=False)))
+    return replace(
+        design, config=design.config and plan.task.fit(plan.sized(design.config, own=False))
+    )
 
 
 def _history(packed: Mapping[str, Any]) -> History:

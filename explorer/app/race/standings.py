@@ -17,13 +17,17 @@ from explorer.training.history import Line, Outcome
 from explorer.training.tasks import Levels
 
 COLUMNS: tuple[dict[str, object], ...] = (
-    {"text": "Contender"}, {"text": "Held-out loss", "number": True}, {"text": "Below unigram from", "number": True},
-    {"text": "Diverged", "out": True}, {"text": "Gradient first / last layer"},
+    {"text": "Contender"},
+    {"text": "Held-out loss", "number": True},
+    {"text": "Below unigram from", "number": True},
+    {"text": "Diverged", "out": True},
+    {"text": "Gradient first / last layer"},
 )
 """Headings, whether a column is one of numbers, and whether it says why a contender is out."""
 NO_LINES: Mapping[str, Line] = MappingProxyType({})
 A_TENTH = 0.1
-"""Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little is learned."""
+"""Share of the distance from the unigram's level to the bigram's; nearer to the unigram's, little
+is learned."""
 
 
 class Standings(Part):
@@ -32,8 +36,8 @@ class Standings(Part):
     Traits:
         title, words: the text above it.
         columns: see `COLUMNS`.
-        rows: `[{name, hue, symbol, dash, cells, out, given, written}]`: the texts of the other columns, whether it
-            diverged, and what it wrote, after which words.
+        rows: `[{name, hue, symbol, dash, cells, out, given, written}]`: the texts of the other
+            columns, whether it diverged, and what it wrote, after which words.
         stale: it is of an earlier race.
     """
 
@@ -44,8 +48,15 @@ class Standings(Part):
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
 
-    def show(self, outcomes: Sequence[Outcome], designs: Sequence[LegendEntry], levels: Levels, *, final: bool,
-             lines: Mapping[str, Line] = NO_LINES) -> None:
+    def show(
+        self,
+        outcomes: Sequence[Outcome],
+        designs: Sequence[LegendEntry],
+        levels: Levels,
+        *,
+        final: bool,
+        lines: Mapping[str, Line] = NO_LINES,
+    ) -> None:
         """Fills the table; the best first once the race is over."""
         scale = f"Nats a character; unigram {levels.unigram:.2f}, bigram {levels.bigram:.2f}."
         marks = {design.label: design for design in designs}
@@ -55,13 +66,16 @@ class Standings(Part):
         ]
         with together():
             self.title, self.words = (
-                ("Verdict", f"Best first. {scale}") if final else (f"At step {most_steps(outcomes):,}", scale)
+                ("Verdict", f"Best first. {scale}")
+                if final
+                else (f"At step {most_steps(outcomes):,}", scale)
             )
             self.rows = rows
 
 
 def wrote(line: Line | None) -> dict[str, str]:
-    """A contender's text and the text it continues, for the browser; both empty before it has written."""
+    """A contender's text and the text it continues, for the browser; both empty before it has
+    written."""
     return {"given": line.given, "written": line.written} if line else {"given": "", "written": ""}
 
 
@@ -72,6 +86,7 @@ def most_steps(outcomes: Sequence[Outcome]) -> int:
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Outcomes, the best first; those that are out last, by their steps."""
+
     def key(outcome: Outcome) -> tuple[bool, float]:
         out = not math.isfinite(outcome.final_loss)
         return out, -outcome.steps if out else outcome.final_loss
@@ -83,16 +98,21 @@ def row(outcome: Outcome, design: LegendEntry, *, final: bool) -> dict[str, Any]
     """One contender, as the browser draws it."""
     never = "never" if final or outcome.diverged else "not yet"
     return {
-        "name": outcome.name, "out": outcome.diverged, **swatch(design),
+        "name": outcome.name,
+        "out": outcome.diverged,
+        **swatch(design),
         "cells": [
-            loss(outcome.final_loss), never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}",
-            divergence(outcome) or "no", f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}",
+            loss(outcome.final_loss),
+            never if outcome.below_unigram is None else f"step {outcome.below_unigram:,}",
+            divergence(outcome) or "no",
+            f"{ratio(outcome.ratio_first)} → {ratio(outcome.ratio_last)}",
         ],
     }
 
 
 def loss(nats: float) -> str:
-    """A loss to three decimals, or a short form where it is large; "none" for a contender that is out."""
+    """A loss to three decimals, or a short form where it is large; "none" for a contender that is
+    out."""
     return "none" if math.isnan(nats) else f"{nats:.3f}" if nats < 100 else number(nats)
 
 
@@ -100,7 +120,11 @@ def divergence(outcome: Outcome) -> str:
     """Step and reason of a contender's divergence; empty if it did not diverge."""
     if outcome.retired_at is not None:
         return f"at step {outcome.retired_at:,}: {outcome.reason}"
-    return "" if outcome.worse_from is None else f"from step {outcome.worse_from:,}: worse than a uniform guess"
+    return (
+        ""
+        if outcome.worse_from is None
+        else f"from step {outcome.worse_from:,}: worse than a uniform guess"
+    )
 
 
 def ratio(value: float) -> str:
@@ -109,11 +133,16 @@ def ratio(value: float) -> str:
 
 
 def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
-    """The verdict on a race in words: the best, those that are out, and those that learned little or nothing."""
+    """The verdict on a race in words: the best, those that are out, and those that learned little
+    or nothing."""
     best = ranked(outcomes)[0]
     out = [outcome.name for outcome in outcomes if outcome.diverged]
     near = A_TENTH * (levels.unigram - levels.bigram)
-    above = {outcome.name: outcome.final_loss - levels.unigram for outcome in outcomes if not outcome.diverged}
+    above = {
+        outcome.name: outcome.final_loss - levels.unigram
+        for outcome in outcomes
+        if not outcome.diverged
+    }
     stuck = [name for name, nats in above.items() if -near <= nats < near]
     lost = [name for name, nats in above.items() if not nats < near]
     notes = [
@@ -122,7 +151,10 @@ def judged(outcomes: Sequence[Outcome], levels: Levels) -> dict[str, str]:
         *([f"Near the unigram loss, little learned: {listed(stuck)}."] if stuck else []),
     ]
     if len(out) == len(outcomes):
-        meaning, notes = "Every contender diverged.", ["Lower the learning rate, warm up, or cut the gradient."]
+        meaning, notes = (
+            "Every contender diverged.",
+            ["Lower the learning rate, warm up, or cut the gradient."],
+        )
     else:
         verb = "is best" if len(outcomes) > 1 else "stands"
         meaning = f"“{best.name}” {verb} at {best.final_loss:.2f} nats a character after {best.steps:,} steps."

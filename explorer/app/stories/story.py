@@ -13,8 +13,10 @@ from explorer.profile import Profile
 
 VERDICT = "verdict"
 """Stands for the verdict, where a step says what to look at."""
-OFFER = ("Move a slider: ",
-         "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer.")
+OFFER = (
+    "Move a slider: ",
+    "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer.",
+)
 """The line that offers the stories: its bold part and its plain part."""
 
 
@@ -56,10 +58,17 @@ def _step(link: str, words: str, look_at: str = "", question: str = "", **asked:
         return Step(link, words, look_at, None)
     given = (question, look_at, tuple(asked["extent"]), asked["reveal"])
     options = tuple(asked.get("options", ()))
-    return Step(link, words, look_at, Choose(*given, options, RIGHT[asked["right"]]) if options else Draw(*given))
+    return Step(
+        link,
+        words,
+        look_at,
+        Choose(*given, options, RIGHT[asked["right"]]) if options else Draw(*given),
+    )
 
 
-STORIES: Mapping[str, Story] = MappingProxyType({
-    row["name"]: Story(**row | {"steps": tuple(_step(**step) for step in row["steps"])})
-    for row in rows(Path(__file__).with_name("stories.toml"), "story")
-})
+STORIES: Mapping[str, Story] = MappingProxyType(
+    {
+        row["name"]: Story(**row | {"steps": tuple(_step(**step) for step in row["steps"])})
+        for row in rows(Path(__file__).with_name("stories.toml"), "story")
+    }
+)

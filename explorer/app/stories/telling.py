@@ -26,13 +26,12 @@ class Strip(Part):
         offer: see `OFFER`.
         cards: `[{name, title, words}]`; none where the page tells no stories.
         shown: whether the cards are shown. A browser that was here before closes them itself.
-        step: `{title, number, count, words, look, text, options, said, open}`; empty while no story is open. `look` is
-            the title of what to look at, `text` a question, `options` its answers (none: a line is drawn), `said` what
-            came of it, `open` whether it still stands.
+        step: `{title, number, count, words, look, text, options, said, open}`; empty while no story
+            is open. `look` is the title of what to look at, `text` a question, `options` its
+            answers (none: a line is drawn), `said` what came of it, `open` whether it still stands.
 
-    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`, `["reveal", guess]`
-    and `["skip"]`.
-    """
+    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`,
+    `["reveal", guess]` and `["skip"]`."""
 
     view = "strip"
     offer = traitlets.Tuple(OFFER, read_only=True).tag(sync=True)
@@ -42,16 +41,18 @@ class Strip(Part):
 
 
 MARK = "ex-looked"
-"""Class of the box around what a step says to look at, and of its grid where it is one of the small pictures there.
+"""Class of the box around what a step says to look at, and of its grid where it is one of the small
+pictures there.
 
-The style sheet cannot ask for that by `:has`: a browser would look for it at every change of a chart, which took a
-third of the updates of a dragged slider."""
+The style sheet cannot ask for that by `:has`: a browser would look for it at every change of a
+chart, which took a third of the updates of a dragged slider."""
 LARGE = 2
 """The first charts of a grid, which are no pictures."""
 
 
 def box_of(widget: Part, root: Part) -> Part | None:
-    """The box below a widget, or itself, that has another one as its child; None where there is none."""
+    """The box below a widget, or itself, that has another one as its child; None where there is
+    none."""
     children = getattr(root, "children", ())
     if widget in children:
         return root
@@ -63,7 +64,8 @@ class Telling:
 
     Args:
         page: the page.
-        links: reads the links of the steps, and finds out whether the page has every panel that the stories open.
+        links: reads the links of the steps, and finds out whether the page has every panel that the
+            stories open.
     """
 
     def __init__(self, page: Dashboard, links: Links) -> None:
@@ -74,9 +76,13 @@ class Telling:
         self.number = 0
         """Number of the step, from 1."""
         self._shown: dict[str, Any] = {}
-        self._framed: tuple[Part, ...] = ()  # the box around what is to be looked at, and its grid of pictures
-        self.strip.cards = [{"name": row.name, "title": row.title, "words": row.words}
-                            for row in links.stories.values()]
+        self._framed: tuple[
+            Part, ...
+        ] = ()  # the box around what is to be looked at, and its grid of pictures
+        self.strip.cards = [
+            {"name": row.name, "title": row.title, "words": row.words}
+            for row in links.stories.values()
+        ]
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -95,7 +101,8 @@ class Telling:
             self._tell(STORIES[place[0]], place[1])
 
     def act(self, message: object) -> None:
-        """Handles a message of the strip, or of the chart that a question is about; believes none of them."""
+        """Handles a message of the strip, or of the chart that a question is about; believes none
+        of them."""
         match message:
             case ["tell", str() as name] if name in STORIES and self.strip.cards:
                 self._go(STORIES[name], 1)
@@ -121,22 +128,32 @@ class Telling:
             self._shown = self.strip.step = {}
 
     def _go(self, story: Story, number: int) -> None:
-        """Sets the page of a step: what its link says of the panel that it opens, and nothing of the others."""
+        """Sets the page of a step: what its link says of the panel that it opens, and nothing of
+        the others."""
         self.strip.shown = False
         self._page.restore(self._page_of(story, number))
 
     def _page_of(self, story: Story, number: int) -> Page:
         """The page with the panel that a step opens, and what its link sets there."""
         page, _ = self._links.parse(story.steps[number - 1].link)
-        return Page(page.open, {name: part for name, part in page.panels.items() if name == page.open},
-                    self._page.view, (story.name, number))
+        return Page(
+            page.open,
+            {name: part for name, part in page.panels.items() if name == page.open},
+            self._page.view,
+            (story.name, number),
+        )
 
     def _tell(self, story: Story, number: int) -> None:
         self.story, self.number = story, number
         step = story.steps[number - 1]
         self._shown = {
-            "title": story.title, "number": number, "count": len(story.steps), "words": step.words,
-            "text": step.question.text if step.question else "", "said": "", "look": "",
+            "title": story.title,
+            "number": number,
+            "count": len(story.steps),
+            "words": step.words,
+            "text": step.question.text if step.question else "",
+            "said": "",
+            "look": "",
             "options": list(getattr(step.question, "options", ())),
         }
         explore = self._page_of(story, number).panels.get("explore", ExplorePart())
@@ -151,7 +168,8 @@ class Telling:
             self._shown = self.strip.step = self._shown | {"look": look}
 
     def _look_at(self, name: str) -> str:
-        """Frames a chart of the open panel, or its verdict, and gives its title; empty where there is no such thing."""
+        """Frames a chart of the open panel, or its verdict, and gives its title; empty where there
+        is no such thing."""
         panel = self._page.panels[self._page.opened]
         self._frame()
         if not isinstance(panel, Live) or name not in (*panel.charts, VERDICT):
@@ -169,7 +187,8 @@ class Telling:
         self._framed = tuple(box.add_class(MARK) for box in boxes)
 
     def _reveal(self, guess: object, *, guessed: bool) -> None:
-        """Ends a question: with the page of its step, wherever the controls were moved meanwhile."""
+        """Ends a question: with the page of its step, wherever the controls were moved
+        meanwhile."""
         if self.story is None or not self._explore.asking.stands:
             return
         try:
@@ -184,7 +203,10 @@ class Telling:
 
     def _say(self, words: str) -> None:
         """Shows what came of a question; called from any thread."""
-        self._shown = self.strip.step = self._shown | {"said": words, "open": self._explore.asking.stands}
+        self._shown = self.strip.step = self._shown | {
+            "said": words,
+            "open": self._explore.asking.stands,
+        }
 
     @property
     def _explore(self) -> Explore:

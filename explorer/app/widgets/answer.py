@@ -10,7 +10,8 @@ import traitlets
 from explorer.app.widgets.parts import Part
 
 Reply = Callable[[object], tuple[str, bool] | None]
-"""From a visitor's message, which may say anything, to a sentence and whether the answer is right; or to None."""
+"""From a visitor's message, which may say anything, to a sentence and whether the answer is right;
+or to None."""
 
 
 class Answer(Part):

@@ -9,7 +9,9 @@ import traitlets
 from explorer.app.widgets.parts import Part
 
 
-def button(verb: str, label: str, *, enabled: bool, primary: bool = False, title: str = "") -> dict[str, object]:
+def button(
+    verb: str, label: str, *, enabled: bool, primary: bool = False, title: str = ""
+) -> dict[str, object]:
     """A button as the browser draws it; a press is the message `verb`."""
     return {"verb": verb, "label": label, "enabled": enabled, "primary": primary, "title": title}
 
@@ -24,8 +26,8 @@ class ButtonRow(Part):
         note: the line; `refused` if it is a refusal.
         losing: steps would be lost with the page, so that a browser asks before it closes it.
 
-    A message `{file, media}` to the browser, with bytes beside it, is a file that the browser downloads.
-    """
+    A message `{file, media}` to the browser, with bytes beside it, is a file that the browser
+    downloads."""
 
     view = "buttons"
     label = traitlets.Unicode().tag(sync=True)

@@ -1,10 +1,11 @@
-"""The controls: one widget, generated from the specs of any `Choices`, whose values become one or a refusal in words.
+"""The controls: one widget, generated from the specs of any `Choices`, whose values become one or a
+refusal in words.
 
-The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented choices, lists,
-switches. What it sends back is one trait, `values`, and is only a suggestion: the `Choices` decide. A refused value
-stays where the person put it, beside the sentence that says why, and `config` stays what it last was. An option that
-would be refused is dimmed, with the reason; whoever chooses it all the same gets the refusal and a fix.
-"""
+The browser draws native controls (`controls.js`): sliders with an entry beside them, segmented
+choices, lists, switches. What it sends back is one trait, `values`, and is only a suggestion: the
+`Choices` decide. A refused value stays where the person put it, beside the sentence that says why,
+and `config` stays what it last was. An option that would be refused is dimmed, with the reason;
+whoever chooses it all the same gets the refusal and a fix."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ SEGMENTS = 5
 """Choices of up to so many options are shown side by side when their words are short."""
 SEGMENT_LETTERS = 26
 DRAG, HELD = 0.15, 0.45
-"""Seconds between two changes, up to which a slider is dragged, and after the last, until it rests: the second of them
-while it is held, for on a machine that is busy drawing changes come no faster."""
+"""Seconds between two changes, up to which a slider is dragged, and after the last, until it rests:
+the second of them while it is held, for on a machine that is busy drawing changes come no
+faster."""
 Chosen = TypeVar("Chosen", bound=Choices)
 
 
@@ -47,19 +49,18 @@ class ControlBox(Part):
     """Native controls for a list of sections; knows nothing of what the values mean.
 
     Traits:
-        sections: `[{title, fields: [...]}]`; a section with a title can be folded. See `describe` for a field.
-        values: field name to value, from either side.
-        notes: field name to a line below the control: why it is disabled or refused.
-        excluded: field name to the options that the other choices exclude; see `Exclusion`.
-        disabled, refused: names of the fields in that state.
-        summary: a line below all of them.
-        folded: names of the fields that wait within their group until somebody asks for more.
-        changes: field name to what its choice changed, `[[label, old, new]]`.
-        held: whether a slider is being dragged, as the page says.
-        sweeps: names of the fields with a button that draws a statistic over the slider's range; a click is the message
-            `["sweep", name]`.
+        sections: `[{title, fields: [...]}]`; a section with a title can be folded. See `describe`
+        for a field. values: field name to value, from either side. notes: field name to a line
+        below the control: why it is disabled or refused. excluded: field name to the options that
+        the other choices exclude; see `Exclusion`. disabled, refused: names of the fields in that
+        state. summary: a line below all of them. folded: names of the fields that wait within their
+        group until somebody asks for more. changes: field name to what its choice changed,
+        `[[label, old, new]]`. held: whether a slider is being dragged, as the page says. sweeps:
+        names of the fields with a button that draws a statistic over the slider's range; a
+            click is the message `["sweep", name]`.
         sweeping: the field that is drawn so; empty for none.
-        offers: field name to buttons below its control, `[{label, title}]`; a click is the message `[name, index]`.
+        offers: field name to buttons below its control, `[{label, title}]`; a click is the message
+            `[name, index]`.
     """
 
     view = "controls"
@@ -84,7 +85,8 @@ class Controls(ControlBox, Generic[Chosen]):
 
     Args:
         config: where they start; its class decides what is accepted.
-        on_read: called after each change, with `config`, `refusal` and `remedy` (what `fix` would do) up to date.
+        on_read: called after each change, with `config`, `refusal` and `remedy` (what `fix` would
+            do) up to date.
         label: of the controls, for a screen reader.
     """
 
@@ -94,7 +96,9 @@ class Controls(ControlBox, Generic[Chosen]):
         on_read: Callable[[], None] = lambda: None,
         label: str = "Design of the Transformer",
     ) -> None:
-        super().__init__(sections=sections(config.specs()), excluded=self._exclusions(config), label=label)
+        super().__init__(
+            sections=sections(config.specs()), excluded=self._exclusions(config), label=label
+        )
         self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._of_no_use: Mapping[str, str] = {}
         self._remarks: dict[str, tuple[object, str, list[dict[str, str]]]] = {}
@@ -110,7 +114,9 @@ class Controls(ControlBox, Generic[Chosen]):
         self._explain()
         self.observe(self._read, names="values")
 
-    def offer(self, offers: Mapping[str, list[dict[str, str]]], on_take: Callable[[str, int], None]) -> None:
+    def offer(
+        self, offers: Mapping[str, list[dict[str, str]]], on_take: Callable[[str, int], None]
+    ) -> None:
         """Puts buttons beside fields.
 
         Args:
@@ -132,7 +138,11 @@ class Controls(ControlBox, Generic[Chosen]):
 
     def only(self, view: View) -> None:
         """Shows the controls that a view has, and hides the others: what they say stays."""
-        specs = {name: item for name, item in self.config.specs().items() if view.shows(name, label(item))}
+        specs = {
+            name: item
+            for name, item in self.config.specs().items()
+            if view.shows(name, label(item))
+        }
         self.sections, self._seen = sections(specs), frozenset(specs)
         self.hidden = not self.sections
 
@@ -150,7 +160,8 @@ class Controls(ControlBox, Generic[Chosen]):
         self._explain()
 
     def rule_out(self, reasons: Mapping[str, str]) -> None:
-        """Disables fields without effect, each with its reason, until the next call; a field that is set stays open."""
+        """Disables fields without effect, each with its reason, until the next call; a field that
+        is set stays open."""
         self._of_no_use = dict(reasons)
         self._explain()
 
@@ -161,7 +172,8 @@ class Controls(ControlBox, Generic[Chosen]):
                 self._on_offer(name, index)
 
     def _exclude(self) -> None:
-        """Says which options are excluded once the choices rest: the answer to the choice itself comes first."""
+        """Says which options are excluded once the choices rest: the answer to the choice itself
+        comes first."""
         if self._resting:
             self._resting.cancel()
         try:
@@ -173,7 +185,8 @@ class Controls(ControlBox, Generic[Chosen]):
         self._resting, self.excluded = None, self._exclusions(self.config)
 
     def _exclusions(self, config: Chosen) -> dict[str, Any]:
-        """The options that the other choices exclude; none where choosing one changes the others with it."""
+        """The options that the other choices exclude; none where choosing one changes the others
+        with it."""
         return exclusions(config)
 
     def _read(self, _: object = None) -> None:
@@ -187,7 +200,9 @@ class Controls(ControlBox, Generic[Chosen]):
                 self.config = config
                 self._exclude()
             if self.values != config.model_dump():
-                self.values = config.model_dump()  # a number that was written as "1_000"; which is read in turn
+                self.values = (
+                    config.model_dump()
+                )  # a number that was written as "1_000"; which is read in turn
                 return
         self.remedy = remedy_in_words(self.config, self._fix)
         self._explain()
@@ -196,17 +211,38 @@ class Controls(ControlBox, Generic[Chosen]):
     def _explain(self) -> None:
         good = self.config.model_dump()
         specs = self.config.specs()
-        unneeded = {**idle(self.config), **{name: f"of no use: {reason}" for name, reason in self._of_no_use.items()
-                                            if good[name] == specs[name].default}}
-        refused = [name for name, value in self.values.items() if self.refusal and value != good.get(name)]
-        said = {name: rest for name, (value, *rest) in self._remarks.items() if self.values.get(name) == value}
+        unneeded = {
+            **idle(self.config),
+            **{
+                name: f"of no use: {reason}"
+                for name, reason in self._of_no_use.items()
+                if good[name] == specs[name].default
+            },
+        }
+        refused = [
+            name for name, value in self.values.items() if self.refusal and value != good.get(name)
+        ]
+        said = {
+            name: rest
+            for name, (value, *rest) in self._remarks.items()
+            if self.values.get(name) == value
+        }
         remarks = {name: words for name, (words, _) in said.items()}
-        more = {name: [*self._offers.get(name, []), *offers] for name, (_, offers) in said.items() if offers}
+        more = {
+            name: [*self._offers.get(name, []), *offers]
+            for name, (_, offers) in said.items()
+            if offers
+        }
         with together():
             self.disabled = [name for name in unneeded if name not in refused]
             self.refused = refused
-            self.folded = [name for name, item in specs.items() if name not in (*refused, *said) and grouped(item)
-                           and (name in unneeded or (item.about.advanced and good[name] == item.default))]
+            self.folded = [
+                name
+                for name, item in specs.items()
+                if name not in (*refused, *said)
+                and grouped(item)
+                and (name in unneeded or (item.about.advanced and good[name] == item.default))
+            ]
             wrong = {name: f"refused; still {in_words(good.get(name))}" for name in refused}
             self.notes = {**remarks, **unneeded, **wrong}
             self.offers = {**self._offers, **more}
@@ -219,11 +255,17 @@ def grouped(spec: Spec) -> bool:
 
 
 def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
-    """Fields in the order of the page: those pinned or of no group without a title, then group by group."""
+    """Fields in the order of the page: those pinned or of no group without a title, then group by
+    group."""
     top = [name for name in specs if not grouped(specs[name])]
     pinned = sorted(top, key=lambda name: (*PINNED, name).index(name))
-    titles = dict.fromkeys((*GROUPS, *(specs[name].about.group for name in specs if name not in pinned)))
-    groups = {title: [n for n in specs if specs[n].about.group == title and n not in pinned] for title in titles}
+    titles = dict.fromkeys(
+        (*GROUPS, *(specs[name].about.group for name in specs if name not in pinned))
+    )
+    groups = {
+        title: [n for n in specs if specs[n].about.group == title and n not in pinned]
+        for title in titles
+    }
     return [
         {"title": title, "fields": [describe(specs[name]) for name in names]}
         for title, names in {"": pinned, **groups}.items()
@@ -246,26 +288,45 @@ def describe(spec: Spec) -> dict[str, Any]:
         "initial": spec.default,
         "steps": steps,
         "options": [
-            {"value": choice, "label": option.label or in_words(choice), "formula": option.formula,
-             "source": cited(option.source)}
-            for choice in spec.choices for option in [spec.about.options.get(choice, Option(""))]
+            {
+                "value": choice,
+                "label": option.label or in_words(choice),
+                "formula": option.formula,
+                "source": cited(option.source),
+            }
+            for choice in spec.choices
+            for option in [spec.about.options.get(choice, Option(""))]
         ],
     }
 
 
-def choice(name: str, label: str, description: str, options: Sequence[Mapping[str, str]], initial: str,
-           look: str = "list") -> dict[str, Any]:
+def choice(
+    name: str,
+    label: str,
+    description: str,
+    options: Sequence[Mapping[str, str]],
+    initial: str,
+    look: str = "list",
+) -> dict[str, Any]:
     """A list that stands for no field of a record, as `controls.js` draws it.
 
     Args:
-        options: `[{value, label}]`, and a `formula` and a `source` for the line below where there are any; in a list to
-            search in, also a `group` and what is to `find` it.
+        options: `[{value, label}]`, and a `formula` and a `source` for the line below where there
+            are any; in a list to search in, also a `group` and what is to `find` it.
         look: `list` or `search`.
     """
     return {
-        "name": name, "look": look, "label": label, "symbol": "", "unit": "", "term": -1, "usual": "",
+        "name": name,
+        "look": look,
+        "label": label,
+        "symbol": "",
+        "unit": "",
+        "term": -1,
+        "usual": "",
         "description": description,
-        "initial": initial, "steps": [], "options": [{"formula": "", "source": "", **option} for option in options],
+        "initial": initial,
+        "steps": [],
+        "options": [{"formula": "", "source": "", **option} for option in options],
     }
 
 

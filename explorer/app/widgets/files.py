@@ -1,7 +1,8 @@
-"""Files: those a person takes home, and those a browser hands over. Nothing on this machine is opened.
+"""Files: those a person takes home, and those a browser hands over. Nothing on this machine is
+opened.
 
-The kernel makes the bytes of a file, and the browser saves them; text is shown on the page, too, to be copied.
-"""
+The kernel makes the bytes of a file, and the browser saves them; text is shown on the page, too, to
+be copied."""
 
 from __future__ import annotations
 
@@ -18,23 +19,27 @@ from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import ConfigError
 
 MOST, PART = 200_000_000, 1_000_000
-"""Bytes of a file that goes through a browser's connection, and of each of its parts: a server keeps no more for a
-visitor who does not read."""
+"""Bytes of a file that goes through a browser's connection, and of each of its parts: a server
+keeps no more for a visitor who does not read."""
 AT_ONCE = 4
-"""Files of a part that may be on their way; a browser that has gone never asks for the rest of one."""
+"""Files of a part that may be on their way; a browser that has gone never asks for the rest of
+one."""
 _coming: WeakKeyDictionary[Part, list[Callable[..., None]]] = WeakKeyDictionary()
 """For each file that is on its way, by part: the function that sends the next part."""
 
 
 def hand_over(owner: Part, name: str, media: str, content: bytes) -> None:
-    """Sends a file to the page of `owner`, a piece when the last one has come; `receiveFile` of `parts.js` saves it.
+    """Sends a file to the page of `owner`, a piece when the last one has come; `receiveFile` of
+    `parts.js` saves it.
 
     Raises:
         ConfigError: it is too large for that.
     """
     if len(content) > MOST:
-        raise ConfigError(f"{name} must have at most {size_words(MOST)} to go through a browser; "
-                          f"got {size_words(len(content))}")
+        raise ConfigError(
+            f"{name} must have at most {size_words(MOST)} to go through a browser; "
+            f"got {size_words(len(content))}"
+        )
     parts, number = max(1, math.ceil(len(content) / PART)), uuid4().hex
     sent = 0
 
@@ -75,7 +80,8 @@ class File(NamedTuple):
     name: str
     media: str
     write: Callable[[], str | bytes]
-    """The text, or bytes that nobody reads here, as the page stands; may refuse by a `ConfigError`."""
+    """The text, or bytes that nobody reads here, as the page stands; may refuse by a
+    `ConfigError`."""
     shown: bool = True
     """Whether a person may want to read it here."""
 
@@ -145,18 +151,18 @@ LONGEST = 60
 
 
 class FileEntry(Part):
-    """A file entry, and a button for what stands in the file's place. A subclass says what becomes of a file.
+    """A file entry, and a button for what stands in the file's place. A subclass says what becomes
+    of a file.
 
-    A file comes in parts, each answered before the next is sent: the message `["begin", name, size]`, then
-    `["part", offset]` with bytes beside it. Each is answered by `{"got": n}`, the bytes that are here; -1 ends it.
-    `["other"]` is the button.
+    A file comes in parts, each answered before the next is sent: the message `["begin", name,
+    size]`, then `["part", offset]` with bytes beside it. Each is answered by `{"got": n}`, the
+    bytes that are here; -1 ends it. `["other"]` is the button.
 
     Traits:
-        label, about, accept, other: words of the entry, for a screen reader, kinds of files, words of the button.
-        now: the file in use.
-        said: the outcome of the last choice; `refused` if it was refused.
-        own: whether it is a file of a person's own, so that there is a way back.
-        most: the largest number of bytes; `part` those of a part.
+        label, about, accept, other: words of the entry, for a screen reader, kinds of files, words
+        of the button. now: the file in use. said: the outcome of the last choice; `refused` if it
+        was refused. own: whether it is a file of a person's own, so that there is a way back. most:
+        the largest number of bytes; `part` those of a part.
     """
 
     view = "file"
@@ -209,7 +215,9 @@ class FileEntry(Part):
         self._name, self._size, self._held = name, 0, bytearray()
         if not 0 < size <= self.most:
             most, got = size_words(self.most), size_words(size)
-            self.refuse(f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}.")
+            self.refuse(
+                f"Refused: {name} must have at most {most} to be sent, and not be empty; got {got}."
+            )
         else:
             self._size = size
             with together():

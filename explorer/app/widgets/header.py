@@ -1,4 +1,5 @@
-"""The head of the page: its name, a tab for each panel when there are several, and tools for the whole page."""
+"""The head of the page: its name, a tab for each panel when there are several, and tools for the
+whole page."""
 
 from __future__ import annotations
 
@@ -25,9 +26,8 @@ class Header(Part):
         parts: what a link can show of the page, as `view.parts` gives it.
         code: the QR code that was asked for, as SVG.
 
-    Messages are lists: `["shown", query]` once a browser has put the page together, and the tools' `["open", link]`,
-    `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, `["code", link]`.
-    """
+    Messages are lists: `["shown", query]` once a browser has put the page together, and the tools'
+    `["open", link]`, `["undo"]`, `["redo"]`, `["reset"]`, `["stories"]`, `["code", link]`."""
 
     view = "header"
     name = traitlets.Unicode("Transformer Signal Explorer").tag(sync=True)

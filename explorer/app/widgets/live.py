@@ -1,4 +1,5 @@
-"""`Live`: base of the panels that follow their controls: these become a job or a refusal, charts show the result.
+"""`Live`: base of the panels that follow their controls: these become a job or a refusal, charts
+show the result.
 
 Charts show the last good result at all times, marked stale until the next one is there.
 """
@@ -27,7 +28,8 @@ TELLING = 2.0
 
 
 class Live(Panel[Job, Result]):
-    """A panel with controls, charts and a verdict. A subclass puts them in its `children`, and calls `refresh`.
+    """A panel with controls, charts and a verdict. A subclass puts them in its `children`, and
+    calls `refresh`.
 
     Args:
         controls: made with `on_read=self.refresh`.
@@ -36,7 +38,9 @@ class Live(Panel[Job, Result]):
         action: label of the button that computes again after a stop.
     """
 
-    def __init__(self, controls: Controls[Any], charts: Mapping[str, Chart], subject: str, action: str) -> None:
+    def __init__(
+        self, controls: Controls[Any], charts: Mapping[str, Chart], subject: str, action: str
+    ) -> None:
         self._job: Job | None = None
         self._result: Result | None = None
         self._stale = False
@@ -45,10 +49,13 @@ class Live(Panel[Job, Result]):
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
         self.verdict = Verdict()
-        controls.turn = nullcontext  # a choice is checked while a drawing goes on; `refresh` takes the lock
+        controls.turn = (
+            nullcontext  # a choice is checked while a drawing goes on; `refresh` takes the lock
+        )
         super().__init__()
 
-    # --- what a panel says of itself --------------------------------------------------------------------------
+    # --- what a panel says of itself
+    # --------------------------------------------------------------------------
 
     def _refusal(self) -> str:
         """The reason why the controls are refused; empty when they are accepted."""
@@ -67,9 +74,12 @@ class Live(Panel[Job, Result]):
         return f"{100 * fraction:.0f} %"
 
     def _left(self, fraction: float) -> str:
-        """Words on the time that is left, for the end of `_progress`; empty while too little is known."""
+        """Words on the time that is left, for the end of `_progress`; empty while too little is
+        known."""
         spent = self.worker.busy_for
-        return f" · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else ""
+        return (
+            f" · {left_in_words(spent / fraction - spent)}" if fraction and spent > TELLING else ""
+        )
 
     def _begun(self, _: Job) -> None:
         """Called when a job was handed to the worker: what can be shown at once."""
@@ -83,20 +93,26 @@ class Live(Panel[Job, Result]):
         raise NotImplementedError
 
     def _rest(self) -> None:
-        """Called when what was begun is not what the charts will show next: nothing of it may stay on them."""
+        """Called when what was begun is not what the charts will show next: nothing of it may stay
+        on them."""
 
     def _undo(self) -> None:
         """Takes a refused choice back."""
         self.controls.apply({})
 
-    # --- from the page: any thread ----------------------------------------------------------------------------
+    # --- from the page: any thread
+    # ----------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
         with self._interrupting(), together():
             try:
                 if refusal := self._refusal():
-                    short = refusal if len(refusal) <= LONGEST_REFUSAL else refusal[:LONGEST_REFUSAL] + "…"
+                    short = (
+                        refusal
+                        if len(refusal) <= LONGEST_REFUSAL
+                        else refusal[:LONGEST_REFUSAL] + "…"
+                    )
                     self._halt(Phase.REFUSED, f"Refused: {short}.", "Undo", self.controls.remedy)
                 else:
                     self._ask()
@@ -138,7 +154,8 @@ class Live(Panel[Job, Result]):
         self.controls.fix()
 
     def _act(self) -> None:
-        """Stops, undoes or tries again, depending on the phase; does nothing if the job to stop has just ended."""
+        """Stops, undoes or tries again, depending on the phase; does nothing if the job to stop has
+        just ended."""
         if self.phase is Phase.IDLE:
             return
         if self.phase is Phase.COMPUTING:
@@ -150,12 +167,15 @@ class Live(Panel[Job, Result]):
         else:
             self.refresh()
 
-    # --- on the worker's thread -------------------------------------------------------------------------------
+    # --- on the worker's thread
+    # -------------------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
         if job == self._job and self.phase is Phase.COMPUTING:
             action = "Stop" if self.worker.busy_for > SLOW else ""
-            self._enter(Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action)
+            self._enter(
+                Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action
+            )
 
     def _receive(self, job: Job, result: Result) -> None:
         if job != self._job:

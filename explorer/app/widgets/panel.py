@@ -1,10 +1,10 @@
-"""`Panel`: base of every panel: a phase, a worker, a status line that always says the phase, and an end.
+"""`Panel`: base of every panel: a phase, a worker, a status line that always says the phase, and an
+end.
 
     idle ──► computing ──► idle, stale (stopped), paused, refused or failed
 
-A browser's messages and what a worker reports come under the one `LOCK`; `_work` runs without it. `_enter` is the only
-way from one phase to the next.
-"""
+A browser's messages and what a worker reports come under the one `LOCK`; `_work` runs without it.
+`_enter` is the only way from one phase to the next."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ STOPPED = (Phase.STALE, Phase.PAUSED)
 
 def locked(callback: Callable[..., None]) -> Callable[..., None]:
     """A worker's callback, called under the lock."""
+
     def call(*arguments: Any) -> None:
         with LOCK:
             callback(*arguments)
@@ -50,7 +51,8 @@ def locked(callback: Callable[..., None]) -> Callable[..., None]:
 
 
 class Status(Part):
-    """The line at the bottom of the page: what it is doing, in words, with progress and at most two buttons.
+    """The line at the bottom of the page: what it is doing, in words, with progress and at most two
+    buttons.
 
     Screen readers are told politely.
 
@@ -93,7 +95,13 @@ class Panel(Part, Generic[Job, Result]):
         self._phase = Phase.IDLE
         self.status = Status(self._act, self._fix)
         self.worker: Worker[Job, Result] = Worker(
-            self._work, locked(self._receive), locked(self._fail), self._report, capacity, hold=self._holds)
+            self._work,
+            locked(self._receive),
+            locked(self._fail),
+            self._report,
+            capacity,
+            hold=self._holds,
+        )
         super().__init__()
         self.add_class("ex-panel")
 
@@ -102,8 +110,15 @@ class Panel(Part, Generic[Job, Result]):
         """The panel's phase."""
         return self._phase
 
-    def _enter(self, phase: Phase, text: str, detail: str = "", fraction: float = -1.0, action: str = "",
-               offer: str = "") -> None:
+    def _enter(
+        self,
+        phase: Phase,
+        text: str,
+        detail: str = "",
+        fraction: float = -1.0,
+        action: str = "",
+        offer: str = "",
+    ) -> None:
         """Goes to a phase, or stays in it, and shows its words; see `Status` for the words.
 
         Raises:
@@ -113,11 +128,17 @@ class Panel(Part, Generic[Job, Result]):
             if phase in STOPPED and self._phase not in (phase, Phase.COMPUTING):
                 raise RuntimeError(f"a panel that is {self._phase} cannot become {phase}")
             self._phase, status = phase, self.status
-            status.state, status.text, status.detail, status.fraction = phase, text, detail, fraction
+            status.state, status.text, status.detail, status.fraction = (
+                phase,
+                text,
+                detail,
+                fraction,
+            )
             status.action, status.offer = action, offer
 
     def _report(self, job: Job, fraction: float) -> None:
-        """Takes the progress of a job, unless the page is being changed: who measures does not wait for a drawing."""
+        """Takes the progress of a job, unless the page is being changed: who measures does not wait
+        for a drawing."""
         if LOCK.acquire(blocking=False):
             try:
                 self._advance(job, fraction)
@@ -129,7 +150,8 @@ class Panel(Part, Generic[Job, Result]):
         self.worker.close()
         super().close()
 
-    # --- what a panel says of itself --------------------------------------------------------------------------
+    # --- what a panel says of itself
+    # --------------------------------------------------------------------------
 
     def _act(self) -> None:
         """The button of the status line was pressed."""

@@ -1,9 +1,10 @@
-"""`Part`: a piece of the page, and `PageWidget`: the only widget, which carries a page's parts to the browsers.
+"""`Part`: a piece of the page, and `PageWidget`: the only widget, which carries a page's parts to
+the browsers.
 
-A part's traits that are tagged `sync` are drawn by the view of its name, a `.js` file, and what a person does there
-comes back to it. Parts are plain objects: a part that is not within a page yet changes without a message. A page sends
-what has changed as one message: at the end of a browser's message, of `together`, or at once.
-"""
+A part's traits that are tagged `sync` are drawn by the view of its name, a `.js` file, and what a
+person does there comes back to it. Parts are plain objects: a part that is not within a page yet
+changes without a message. A page sends what has changed as one message: at the end of a browser's
+message, of `together`, or at once."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ from explorer.figures.words import typeset
 
 OnMessage = Callable[[Any, Any, Sequence[Any]], object]
 LOCK = threading.RLock()
-"""Held by whoever changes what a page shows: for a browser's message, a worker's result, or Python that sets it."""
+"""Held by whoever changes what a page shows: for a browser's message, a worker's result, or Python
+that sets it."""
 
 
 def in_voila() -> bool:
-    """Whether Voilà started this kernel, for a visitor who sees the notebook as a page and cannot change its code."""
+    """Whether Voilà started this kernel, for a visitor who sees the notebook as a page and cannot
+    change its code."""
     return "VOILA_PREHEAT" in os.environ
 
 
@@ -55,14 +58,17 @@ class Part(traitlets.HasTraits):
         self.page: PageWidget | None = None
         """The page that it is within."""
         self._listeners: list[OnMessage] = []
-        self._received: dict[str, object] = {}  # values as the browser has them whose change is being handled
+        self._received: dict[
+            str, object
+        ] = {}  # values as the browser has them whose change is being handled
         super().__init__(children=tuple(children), **traits)
         self.synced = tuple(self.traits(sync=True))
         """Names of the traits that the browser has."""
         self.observe(self._send_change, list(self.synced))
 
     def get_state(self) -> dict[str, Any]:
-        """All that the browser has of it: trait to value, and its view; children as their numbers."""
+        """All that the browser has of it: trait to value, and its view; children as their
+        numbers."""
         return {"view": self.view, **{name: self.sent(name) for name in self.synced}}
 
     def sent(self, name: str) -> Any:
@@ -85,7 +91,11 @@ class Part(traitlets.HasTraits):
             self._set(changes)
 
     def _set(self, changes: dict[str, Any]) -> None:
-        self._received = {name: value for name, value in changes.items() if name in self.synced and name != "children"}
+        self._received = {
+            name: value
+            for name, value in changes.items()
+            if name in self.synced and name != "children"
+        }
         try:
             with self.hold_trait_notifications():
                 for name, value in self._received.items():
@@ -94,7 +104,8 @@ class Part(traitlets.HasTraits):
             self._received = {}
 
     def on_msg(self, listener: OnMessage, remove: bool = False) -> None:
-        """Registers `listener(part, content, buffers)` for the browser's messages, or removes it."""
+        """Registers `listener(part, content, buffers)` for the browser's messages, or removes
+        it."""
         (self._listeners.remove if remove else self._listeners.append)(listener)
 
     def handle(self, content: object, buffers: Sequence[Any] = ()) -> None:
@@ -174,11 +185,11 @@ def together() -> Iterator[None]:
 class PageWidget(anywidget.AnyWidget):
     """A page, or a live figure of a lesson: the only widget, whose parts are within its `top`.
 
-    Its messages are `{sent, handled, parts}` for changes: the number of the message, that of a person's last act that
-    was handled, and trait values by the part's number; `{to, content}` for a part's own message. A browser sends
-    `["shown", sent]` once it listens, `[number, part, "set", values]` and `[number, part, "act", content]`, where the
-    number is 0 if it is no act of a person.
-    """
+    Its messages are `{sent, handled, parts}` for changes: the number of the message, that of a
+    person's last act that was handled, and trait values by the part's number; `{to, content}` for a
+    part's own message. A browser sends `["shown", sent]` once it listens, `[number, part, "set",
+    values]` and `[number, part, "act", content]`, where the number is 0 if it is no act of a
+    person."""
 
     _esm = STUB
     state = traitlets.Dict(read_only=True).tag(sync=True, to_json=lambda _, page: page.whole())
@@ -187,7 +198,9 @@ class PageWidget(anywidget.AnyWidget):
         Runtime.shared()
         self.top = top
         self._lock = threading.RLock()
-        self._changed: dict[int, set[str]] = {}  # names of the traits to be sent, by the part's number
+        self._changed: dict[
+            int, set[str]
+        ] = {}  # names of the traits to be sent, by the part's number
         self._sent = self._handled = 0
         self._parts: dict[int, Part] = {}
         with self._lock:
@@ -200,7 +213,12 @@ class PageWidget(anywidget.AnyWidget):
         """All that a browser needs to draw the page."""
         with self._lock:
             parts = {number: part.get_state() for number, part in self._parts.items()}
-            return {"top": self.top.number, "sent": self._sent, "handled": self._handled, "parts": parts}
+            return {
+                "top": self.top.number,
+                "sent": self._sent,
+                "handled": self._handled,
+                "parts": parts,
+            }
 
     def _enroll(self) -> None:
         """Finds the parts that have come, of which all is to be sent, and those that have gone."""
@@ -245,13 +263,16 @@ class PageWidget(anywidget.AnyWidget):
             self.send({"to": part.number, "content": content}, buffers)
 
     def _take(self, _: object, message: object, buffers: Sequence[Any]) -> None:
-        """Handles a browser's message, which may say anything: all that a person does on the page comes as one."""
+        """Handles a browser's message, which may say anything: all that a person does on the page
+        comes as one."""
         with together():
             match message:
                 case ["shown", int() as sent]:
                     if sent != self._sent:
                         self.send(self.whole())
-                case [int() as number, int() as part, "set" | "act" as verb, content] if part in self._parts:
+                case [int() as number, int() as part, "set" | "act" as verb, content] if (
+                    part in self._parts
+                ):
                     self._handled = number or self._handled
                     if verb == "act":
                         self._parts[part].handle(content, buffers)
@@ -268,7 +289,8 @@ class PageWidget(anywidget.AnyWidget):
         return ""
 
     def _ipython_display_(self) -> None:
-        """Two outputs, the page and its still, without which Voilà does: called for the last line of a cell."""
+        """Two outputs, the page and its still, without which Voilà does: called for the last line
+        of a cell."""
         live, _ = self._repr_mimebundle_() or ({}, {})
         still = [] if in_voila() else [{"text/html": self.still(), "text/plain": ""}]
         for bundle in (live, *still):

@@ -1,8 +1,8 @@
 """`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all its pages.
 
-A page brings no more than a stub, which waits for the script. That is put together from the `.js` files of this
-package: those in `SHARED` are seen by all others. An exported function of any is the view of its name.
-"""
+A page brings no more than a stub, which waits for the script. That is put together from the `.js`
+files of this package: those in `SHARED` are seen by all others. An exported function of any is the
+view of its name."""
 
 from __future__ import annotations
 
@@ -22,18 +22,43 @@ from explorer import plotlyjs
 from explorer.glossary import HOSTS, LESSONS, TERMS, cited, marks
 
 APP = Path(__file__).parent.parent
-SHARED = ("elements", "glossary", "parts", "address", "picture", "plotly", "search", "guess", "update")
-STYLES = tuple(f"{name}.css" for name in (
-    "widgets/style", "widgets/controls", "widgets/header", "widgets/media", "widgets/chart", "widgets/glossary",
-    "widgets/answer", "race/race", "explore/explore", "stories/stories"))
+SHARED = (
+    "elements",
+    "glossary",
+    "parts",
+    "address",
+    "picture",
+    "plotly",
+    "search",
+    "guess",
+    "update",
+)
+STYLES = tuple(
+    f"{name}.css"
+    for name in (
+        "widgets/style",
+        "widgets/controls",
+        "widgets/header",
+        "widgets/media",
+        "widgets/chart",
+        "widgets/glossary",
+        "widgets/answer",
+        "race/race",
+        "explore/explore",
+        "stories/stories",
+    )
+)
 VIEW = re.compile(r"^export function (\w+)", re.M)
 _creating = threading.Lock()
 
 
 def page_script() -> str:
-    """All scripts as one module: shared functions, the others, each file in a scope of its own, and what starts it."""
-    files = {path.stem: VIEW.sub(r"views.\1 = \1;\nfunction \1", path.read_text(encoding="utf-8"))
-             for path in sorted(APP.rglob("*.js"))}
+    """All scripts as one module: shared functions, the others, each file in a scope of its own, and
+    what starts it."""
+    files = {
+        path.stem: VIEW.sub(r"views.\1 = \1;\nfunction \1", path.read_text(encoding="utf-8"))
+        for path in sorted(APP.rglob("*.js"))
+    }
     shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
     return "\n".join([*shared, *(f"{{\n{text}}}" for text in files.values()), start])
 
@@ -45,12 +70,13 @@ KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdi
 LATE = 30
 """Seconds after which a page says that its script has not come.
 
-Hosts that bring only the widget that is shown, as marimo, bring no layout either: there the page says so at once.
-"""
+Hosts that bring only the widget that is shown, as marimo, bring no layout either: there the page
+says so at once. """
 WITHOUT_SCRIPT = (
     "The script of this page has not come yet. JupyterLab, Jupyter Notebook and Voilà bring it; marimo and other "
     "places that show anywidgets one by one do not. There, profile.plot(…) and ex.predict(…) work, and explorer serve "
-    "shows the page.")
+    "shows the page."
+)
 STUB = f"""const pages = (globalThis[Symbol.for("transformer-signal-explorer")] ??= {{}});
 const page = (pages.{KEY} ??= Promise.withResolvers());
 export default () => {{
@@ -68,12 +94,14 @@ export default () => {{
 """Script of a page, which waits for the other one."""
 
 
-def tell(widget: anywidget.AnyWidget, content: object, buffers: Sequence[bytes] | None = None) -> None:
+def tell(
+    widget: anywidget.AnyWidget, content: object, buffers: Sequence[bytes] | None = None
+) -> None:
     """Sends a message to a widget's views, over its layout, which is a widget of ipywidgets.
 
-    anywidget gives up on a widget whose script is not there within two seconds, for example on a slow machine: it draws
-    the widget, but refuses for good whatever the kernel sends to it. What the kernel sends to the layout arrives.
-    """
+    anywidget gives up on a widget whose script is not there within two seconds, for example on a
+    slow machine: it draws the widget, but refuses for good whatever the kernel sends to it. What
+    the kernel sends to the layout arrives."""
     if widget.comm is not None:
         widget.layout.send(content, buffers)
 
@@ -81,9 +109,9 @@ def tell(widget: anywidget.AnyWidget, content: object, buffers: Sequence[bytes] 
 class Runtime(anywidget.AnyWidget):
     """Holds what all pages of a kernel need. It has no view.
 
-    plotly.js is in it from the start, but not where a page can have it from its server (`explorer serve`, a notebook
-    server of the same environment): there it is sent only if a page says that this failed.
-    """
+    plotly.js is in it from the start, but not where a page can have it from its server (`explorer
+    serve`, a notebook server of the same environment): there it is sent only if a page says that
+    this failed."""
 
     _esm, _css = SCRIPT, STYLE
     key = traitlets.Unicode(KEY, read_only=True).tag(sync=True)
@@ -107,11 +135,16 @@ class Runtime(anywidget.AnyWidget):
 
     @traitlets.default("glossary")
     def _glossary(self) -> dict[str, Any]:
-        """Symbols, the lessons' titles and addresses, and addresses of papers; what a row is, `glossary.Term` says."""
+        """Symbols, the lessons' titles and addresses, and addresses of papers; what a row is,
+        `glossary.Term` says."""
         shown = ("symbol", "name", "words", "formula", "unit", "lesson")
         return {
-            "terms": [{part: getattr(row, part) for part in shown} | {"source": cited(row.source)} for row in TERMS],
-            "marks": marks(), "lessons": {name: [row.title, row.file] for name, row in LESSONS.items()},
+            "terms": [
+                {part: getattr(row, part) for part in shown} | {"source": cited(row.source)}
+                for row in TERMS
+            ],
+            "marks": marks(),
+            "lessons": {name: [row.title, row.file] for name, row in LESSONS.items()},
             "hosts": dict(HOSTS),
         }
 

@@ -1,4 +1,5 @@
-"""`slider_steps(spec)`: the values that a slider steps over, from the field's lowest to its highest."""
+"""`slider_steps(spec)`: the values that a slider steps over, from the field's lowest to its
+highest."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from explorer.fields import Spec
 FINEST = 200
 """Steps of a slider over real numbers; a hand on a 280-pixel slider cannot set more."""
 TWOS_ONLY = ("n_heads", "n_kv_heads")
-"""A number of heads must divide the width, and of key-value heads the heads; powers of two nearly always do."""
+"""A number of heads must divide the width, and of key-value heads the heads; powers of two nearly
+always do."""
 Item = TypeVar("Item")
 
 
@@ -36,11 +38,11 @@ def nearest(values: Sequence[float], value: float) -> float:
 def slider_steps(spec: Spec) -> list[float]:
     """Rising values within the field's bounds; both bounds and the default are among them.
 
-    Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a half times those,
-    which 4 and 8 heads divide from 16 and 32 up. Real numbers take even steps, as long as the
-    field asks for, or of the logarithm on a logarithmic axis, rounded to three digits between the bounds. A range too
-    long to step through, such as a seed's, or without bounds gives no steps, and so no slider.
-    """
+    Whole numbers on a logarithmic axis go 1, 2, 3, 4, 6, 8, 12, 16, …: powers of two and one and a
+    half times those, which 4 and 8 heads divide from 16 and 32 up. Real numbers take even steps, as
+    long as the field asks for, or of the logarithm on a logarithmic axis, rounded to three digits
+    between the bounds. A range too long to step through, such as a seed's, or without bounds gives
+    no steps, and so no slider."""
     if spec.kind == "integer":
         values = _octaves(spec) if spec.about.log else _whole(spec)
         return sorted({int(value) for value in (*values, *_ends(spec))}) if values else []

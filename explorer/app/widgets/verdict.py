@@ -1,4 +1,5 @@
-"""The verdict: what the measurement means, its evidence, and a button for each change that would help."""
+"""The verdict: what the measurement means, its evidence, and a button for each change that would
+help."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ class Verdict(Part):
     """A bar with the first finding; the others fold away below it.
 
     Traits:
-        findings: `[{severity, meaning, evidence, remedy, code, numbers}]`, most serious first; evidence and numbers
-            fold away; a remedy is a button's label, or stands before the code that makes the change where the model is
-            not ours.
+        findings: `[{severity, meaning, evidence, remedy, code, numbers}]`, most serious first;
+            evidence and numbers fold away; a remedy is a button's label, or stands before the code
+            that makes the change where the model is not ours.
         stale: the findings are of an earlier design.
         undo: the remedy that can be taken back, as its button had it; empty where there is none.
     """
@@ -53,8 +54,12 @@ class Verdict(Part):
 Diagnose = Callable[[Profile], Sequence[Finding]]
 
 
-WITHHELD = {"severity": "withheld", "meaning": "The verdict waits until the question is answered.", "evidence": "",
-            "remedy": ""}
+WITHHELD = {
+    "severity": "withheld",
+    "meaning": "The verdict waits until the question is answered.",
+    "evidence": "",
+    "remedy": "",
+}
 
 
 class Applied(NamedTuple):
@@ -89,7 +94,10 @@ class Remedies:
 
     def show(self) -> None:
         """Shows the findings, each with its remedy where the controls that it moves are seen."""
-        shown = [entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""})) for finding in self._findings]
+        shown = [
+            entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""}))
+            for finding in self._findings
+        ]
         self._verdict.findings = shown or [WITHHELD] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
@@ -98,7 +106,9 @@ class Remedies:
 
     def follow(self, config: Config) -> None:
         """Offers to undo the latest remedy while all values that it set are unchanged."""
-        while self._applied and any(getattr(config, name) != value for name, value in self._applied[-1].change.items()):
+        while self._applied and any(
+            getattr(config, name) != value for name, value in self._applied[-1].change.items()
+        ):
             self._applied.pop()
         self._verdict.undo = self._applied[-1].words if self._applied else ""
 

@@ -13,15 +13,51 @@ from explorer.numbers import percent
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
 NAMES: Mapping[str, str] = {
-    "sqrt_d": "√d", "inverse_sqrt_depth": "1/√depth", "inverse_depth": "1/depth", "qk": "queries and keys",
-    "rezero": "ReZero", "skipinit": "SkipInit", "layer_scale": "LayerScale", "fixup": "Fixup", "t_fixup": "T-Fixup",
-    "magneto": "Magneto", "deepnorm": "DeepNorm", "deepnorm_encoder": "DeepNorm, encoder", "admin": "Admin",
-    "deepnorm_decoder": "DeepNorm, decoder", "admin_profiled": "Admin, profiled", "subln": "Sub-LN", "keel": "Keel",
-    "normformer": "NormFormer", "ngpt": "nGPT", "hybrid_star": "hybrid*", "rms": "RMS", "dyt": "DyT", "derf": "Derf",
-    "lecun": "LeCun", "xavier": "Xavier", "he": "He", "bert": "BERT", "gpt2": "GPT-2", "t5": "T5", "ntk": "NTK",
-    "torch_transformer": "PyTorch Transformer", "torch_default": "PyTorch default", "mup": "μP", "ssmax": "SSMax",
-    "completep": "CompleteP", "relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU, tanh", "quick": "QuickGELU",
-    "silu": "SiLU", "elu": "ELU", "selu": "SELU", "relu2": "ReLU²", "nope": "NoPE", "alibi": "ALiBi",
+    "sqrt_d": "√d",
+    "inverse_sqrt_depth": "1/√depth",
+    "inverse_depth": "1/depth",
+    "qk": "queries and keys",
+    "rezero": "ReZero",
+    "skipinit": "SkipInit",
+    "layer_scale": "LayerScale",
+    "fixup": "Fixup",
+    "t_fixup": "T-Fixup",
+    "magneto": "Magneto",
+    "deepnorm": "DeepNorm",
+    "deepnorm_encoder": "DeepNorm, encoder",
+    "admin": "Admin",
+    "deepnorm_decoder": "DeepNorm, decoder",
+    "admin_profiled": "Admin, profiled",
+    "subln": "Sub-LN",
+    "keel": "Keel",
+    "normformer": "NormFormer",
+    "ngpt": "nGPT",
+    "hybrid_star": "hybrid*",
+    "rms": "RMS",
+    "dyt": "DyT",
+    "derf": "Derf",
+    "lecun": "LeCun",
+    "xavier": "Xavier",
+    "he": "He",
+    "bert": "BERT",
+    "gpt2": "GPT-2",
+    "t5": "T5",
+    "ntk": "NTK",
+    "torch_transformer": "PyTorch Transformer",
+    "torch_default": "PyTorch default",
+    "mup": "μP",
+    "ssmax": "SSMax",
+    "completep": "CompleteP",
+    "relu": "ReLU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELU, tanh",
+    "quick": "QuickGELU",
+    "silu": "SiLU",
+    "elu": "ELU",
+    "selu": "SELU",
+    "relu2": "ReLU²",
+    "nope": "NoPE",
+    "alibi": "ALiBi",
 }
 """Values as the field writes them; any other is its own name."""
 
@@ -48,6 +84,7 @@ def usual_in_words(spec: Spec) -> str:
 
 def refusal_in_words(error: ConfigError) -> str:
     """A refusal in the page's words: fields by their labels, values as the controls show them."""
+
     def words(part: str | FieldName) -> str:
         if isinstance(part, str):
             return part
@@ -103,11 +140,15 @@ class Exclusion(TypedDict):
 
 
 def exclusions(config: Choices) -> dict[str, list[Exclusion]]:
-    """By field, the options and switch positions that `config.replace` would refuse; 3 to 5 ms for a `Config`."""
+    """By field, the options and switch positions that `config.replace` would refuse; 3 to 5 ms for
+    a `Config`."""
     good = config.model_dump()
     by_field = {
-        name: [item for value in options(spec)
-               if value != good[name] and (item := _exclusion(config, good, name, value))]
+        name: [
+            item
+            for value in options(spec)
+            if value != good[name] and (item := _exclusion(config, good, name, value))
+        ]
         for name, spec in config.specs().items()
     }
     return {name: excluded for name, excluded in by_field.items() if excluded}
@@ -118,7 +159,9 @@ def options(spec: Spec) -> tuple[str | bool, ...]:
     return (False, True) if spec.kind == "switch" else spec.choices
 
 
-def _exclusion(config: Choices, good: Mapping[str, object], name: str, value: str | bool) -> Exclusion | None:
+def _exclusion(
+    config: Choices, good: Mapping[str, object], name: str, value: str | bool
+) -> Exclusion | None:
     values = {**good, name: value}
     try:
         type(config)(**values)
@@ -130,7 +173,8 @@ def _exclusion(config: Choices, good: Mapping[str, object], name: str, value: st
 
 
 def fix(config: Choices, values: Mapping[str, object], error: ConfigError) -> dict[str, object]:
-    """The first change that ends a refusal of `values`, without touching what they changed in `config`; or nothing."""
+    """The first change that ends a refusal of `values`, without touching what they changed in
+    `config`; or nothing."""
     good = config.model_dump()
     for name, value in error.fixes.items():
         if values.get(name) == good.get(name) and config.accepts(**{**values, name: value}):
@@ -139,12 +183,17 @@ def fix(config: Choices, values: Mapping[str, object], error: ConfigError) -> di
 
 
 def remedy_in_words(config: Choices, change: Mapping[str, object]) -> str:
-    """Words of a button that makes a change, such as "Set Heads to 4"; empty where there is none."""
+    """Words of a button that makes a change, such as "Set Heads to 4"; empty where there is
+    none."""
     specs = config.specs()
-    return "".join(f"Set {specs[name].about.label} to {in_words(new)}" for name, new in change.items())
+    return "".join(
+        f"Set {specs[name].about.label} to {in_words(new)}" for name, new in change.items()
+    )
 
 
 def settings_words(settings: Choices) -> str:
     """Every choice in one line: 'Depth 12 · Norm placement pre'."""
     specs = settings.specs()
-    return " · ".join(f"{spec.about.label} {in_words(getattr(settings, name))}" for name, spec in specs.items())
+    return " · ".join(
+        f"{spec.about.label} {in_words(getattr(settings, name))}" for name, spec in specs.items()
+    )

@@ -1,12 +1,13 @@
 """`Worker`: one thread, and the jobs that a page wants, the most urgent first.
 
-A page submits its jobs at every move of a slider; only the last ones matter. `submit` therefore replaces whatever was
-wanted and returns at once, from any thread. The work is handed a `stop()` that turns true as soon as its job is no
-longer the most urgent, and is expected to leave by an exception, such as `Stopped`; what a stopped work raises or
-returns is not reported. Results are kept by job, the least recently used are dropped.
+A page submits its jobs at every move of a slider; only the last ones matter. `submit` therefore
+replaces whatever was wanted and returns at once, from any thread. The work is handed a `stop()`
+that turns true as soon as its job is no longer the most urgent, and is expected to leave by an
+exception, such as `Stopped`; what a stopped work raises or returns is not reported. Results are
+kept by job, the least recently used are dropped.
 
-Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the worker's thread.
-"""
+Nothing here knows of widgets, of an event loop, or of what is computed. Callbacks run on the
+worker's thread."""
 
 from __future__ import annotations
 
@@ -61,11 +62,14 @@ class Worker(Generic[Job, Result]):
     """Computes the jobs of the last `submit` on a daemon thread, one after the other.
 
     Args:
-        work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction 0..1.
-        on_result: called with the job and its result, unless it is not wanted any more by then.
-        on_failure: called with the job and the words of the error when the work or `on_result` raised.
+        work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction
+        0..1. on_result: called with the job and its result, unless it is not wanted any more by
+        then. on_failure: called with the job and the words of the error when the work or
+        `on_result`
+            raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
-        capacity: results kept, and of those that say how many bytes they have (`nbytes`), `MOST_BYTES` in all.
+        capacity: results kept, and of those that say how many bytes they have (`nbytes`),
+            `MOST_BYTES` in all.
         hold: whether a job waits, be its result kept or not.
     """
 
@@ -80,7 +84,12 @@ class Worker(Generic[Job, Result]):
         hold: Callable[[], bool] = lambda: False,
     ) -> None:
         self._hold = hold
-        self._work, self._on_result, self._on_failure, self._on_progress = work, on_result, on_failure, on_progress
+        self._work, self._on_result, self._on_failure, self._on_progress = (
+            work,
+            on_result,
+            on_failure,
+            on_progress,
+        )
         self._capacity, self._progress_every = capacity, progress_every
         self._changed = threading.Condition()
         self._wanted: list[Job] = []
@@ -89,10 +98,13 @@ class Worker(Generic[Job, Result]):
         self._results: OrderedDict[Job, Result] = OrderedDict()
         self._computations = 0
         self._begun = time.monotonic()
-        # In a kernel, what a thread sends counts as an answer to the message in whose context it runs; without one, to
-        # whichever is being handled. A browser that asks for a whole widget would take a few traits for the answer.
+        # In a kernel, what a thread sends counts as an answer to the message in whose context it
+        # runs; without one, to whichever is being handled. A browser that asks for a whole widget
+        # would take a few traits for the answer.
         context = copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run,), name="explorer-worker", daemon=True)
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="explorer-worker", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -116,7 +128,8 @@ class Worker(Generic[Job, Result]):
         return bool(self._wanted)
 
     def submit(self, *jobs: Job) -> None:
-        """Makes these the wanted jobs: the current one goes on if it is the first of them, and else ends.
+        """Makes these the wanted jobs: the current one goes on if it is the first of them, and else
+        ends.
 
         Nothing is reported of jobs that are not wanted any more. Ignored after `close`.
         """
@@ -127,7 +140,8 @@ class Worker(Generic[Job, Result]):
             self._changed.notify()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Ends the thread, at the latest when the running work next asks `stop()`; waits for that up to `timeout` s."""
+        """Ends the thread, at the latest when the running work next asks `stop()`; waits for that
+        up to `timeout` s."""
         with self._changed:
             self._wanted, self._running, self._closed = [], [], True
             self._changed.notify()
@@ -155,7 +169,9 @@ class Worker(Generic[Job, Result]):
                 self._on_result(job, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown and the next job is served
             if not stop():
-                with suppress(Exception):  # a page that closes meanwhile must not take the thread along
+                with suppress(
+                    Exception
+                ):  # a page that closes meanwhile must not take the thread along
                     self._on_failure(job, in_words(error))
 
     def _compute(self, job: Job, stop: Stop) -> Result:
@@ -172,7 +188,8 @@ class Worker(Generic[Job, Result]):
         return sum(getattr(result, "nbytes", 0) for result in self._results.values())
 
     def _reporter(self, job: Job, stop: Stop) -> Progress:
-        """A `progress` that speaks seldom: every report crosses to the browser. Any thread of the work may call it."""
+        """A `progress` that speaks seldom: every report crosses to the browser. Any thread of the
+        work may call it."""
         spoken, context = time.monotonic(), copy_context()
 
         def report(fraction: float) -> None:

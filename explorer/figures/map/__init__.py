@@ -1,4 +1,5 @@
-"""Maps: a statistic over two fields of an `explorer.sweep`, measured colors under the theory's contour lines."""
+"""Maps: a statistic over two fields of an `explorer.sweep`, measured colors under the theory's
+contour lines."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LIGHT = "#ffffff"
-"""Signs are light with a dark edge: they are seen on every color, and in the legend on light and dark paper."""
+"""Signs are light with a dark edge: they are seen on every color, and in the legend on light and
+dark paper."""
 WIDE = 56
 """Characters of a line of a reason."""
 DOT_SHARE, LEAST_DOT, MOST_DOT = 120.0, 2.0, 5.0
@@ -33,19 +35,28 @@ MOST_ACROSS, MOST_UP = 6, 8
 """Cells along a side that have a tick each, at most."""
 
 
-def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mapping[str, float] | None = None,
-             lines: str = "") -> go.Figure:
-    """A statistic over two fields. Colors diverge from the healthy value's; contour lines are the theory's.
+def heat_map(
+    dataset: xr.Dataset,
+    statistic: str,
+    *,
+    x: str,
+    y: str,
+    now: Mapping[str, float] | None = None,
+    lines: str = "",
+) -> go.Figure:
+    """A statistic over two fields. Colors diverge from the healthy value's; contour lines are the
+    theory's.
 
-    A cell with a dot shows what was measured (or trained), one without what the theory predicts; it is blank where
-    neither is yet. A failure is crossed out, with its reason on hovering; a value that is not finite has an arrow.
+    A cell with a dot shows what was measured (or trained), one without what the theory predicts; it
+    is blank where neither is yet. A failure is crossed out, with its reason on hovering; a value
+    that is not finite has an arrow.
 
     Args:
-        dataset: as `explorer.sweep` gives it, with two fields; of three, choose a value of one by `dataset.sel`.
-        statistic: a row of `SCALES`.
-        x: the field across, logarithmic where its slider is.
-        y: the field upwards.
-        lines: a statistic whose predicted values are the contour lines, where it is another: of trained maps.
+        dataset: as `explorer.sweep` gives it, with two fields; of three, choose a value of one by
+        `dataset.sel`. statistic: a row of `SCALES`. x: the field across, logarithmic where its
+        slider is. y: the field upwards. lines: a statistic whose predicted values are the contour
+        lines, where it is another: of
+            trained maps.
         now: values of fields; where both are among them, a star marks their place.
     Raises:
         ValueError: the statistic or a field is unknown, or there are more fields than two.
@@ -53,11 +64,23 @@ def heat_map(dataset: xr.Dataset, statistic: str, *, x: str, y: str, now: Mappin
     grid = cells(dataset, statistic, x, y)
     if not (grid.done | grid.theory_done).any():
         return blank("Nothing has been computed yet.")
-    over = contours(grid) if not lines else contours(other := cells(dataset, lines, x, y), _theory(other))
-    traces = [*_heats(grid, scaled(grid)), reasons(grid), *over[:-1], *signs(grid, now), *over[-1:]]  # words last
+    over = (
+        contours(grid)
+        if not lines
+        else contours(other := cells(dataset, lines, x, y), _theory(other))
+    )
+    traces = [
+        *_heats(grid, scaled(grid)),
+        reasons(grid),
+        *over[:-1],
+        *signs(grid, now),
+        *over[-1:],
+    ]  # words last
     data = [trace for trace in traces if trace]
     entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
-    above: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
+    above: dict[str, Any] = (
+        {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
+    )
     axes = _axis(grid.x, MOST_ACROSS), _axis(grid.y, MOST_UP)
     return go.Figure({"data": data, "layout": sheet(*axes, _in_words(grid), **above)})
 
@@ -80,29 +103,49 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
 
 
 def _heats(grid: Cells, scale: Colors) -> list[Trace]:
-    """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers themselves."""
+    """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers
+    themselves."""
     theory = np.where(grid.done, np.nan, grid.predicted)
     kept = np.stack([grid.predicted], axis=-1)
     traces = []
     if grid.asked[0]:
-        traces.append(_heat(grid, scale, "predicted", theory, kept) | {
-            "meta": {"kind": "theory"}, "showscale": not grid.done.any()})
+        traces.append(
+            _heat(grid, scale, "predicted", theory, kept)
+            | {"meta": {"kind": "theory"}, "showscale": not grid.done.any()}
+        )
     if grid.asked[1] and grid.done.any():
-        kept = np.stack([np.where(grid.done, grid.observed, np.nan), grid.low, grid.high, grid.predicted], axis=-1)
-        traces.append(_heat(grid, scale, grid.scale.origin, np.where(grid.done, grid.observed, np.nan), kept) | {
-            "meta": {"kind": "measured", "ends": True}})
+        kept = np.stack(
+            [np.where(grid.done, grid.observed, np.nan), grid.low, grid.high, grid.predicted],
+            axis=-1,
+        )
+        traces.append(
+            _heat(grid, scale, grid.scale.origin, np.where(grid.done, grid.observed, np.nan), kept)
+            | {"meta": {"kind": "measured", "ends": True}}
+        )
     return traces
 
 
 def _heat(grid: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
-    spread = "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}" if kept.shape[-1] > 1 else ""
+    spread = (
+        "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}"
+        if kept.shape[-1] > 1
+        else ""
+    )
     theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and grid.asked[0] else ""
     place = "<br>".join((grid.x.words("%{x}"), grid.y.words("%{y}")))
     words = f"{place}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
     return {
-        "type": "heatmap", "name": f"{grid.scale.title}, {name}", "x": grid.x.places, "y": grid.y.places,
-        "z": compact(scale.z(values)), "customdata": compact(kept), "zmin": scale.low, "zmax": scale.high,
-        "colorscale": scale.stops, "colorbar": scale.bar, "hoverongaps": False,
+        "type": "heatmap",
+        "name": f"{grid.scale.title}, {name}",
+        "x": grid.x.places,
+        "y": grid.y.places,
+        "z": compact(scale.z(values)),
+        "customdata": compact(kept),
+        "zmin": scale.low,
+        "zmax": scale.high,
+        "colorscale": scale.stops,
+        "colorbar": scale.bar,
+        "hoverongaps": False,
         "hovertemplate": f"{words}<extra></extra>",
     }
 
@@ -111,8 +154,10 @@ def _in_words(grid: Cells) -> str:
     """The map in words: its subject, its progress, its extremes, and the cells without a value."""
     subject = f"{grid.scale.title} over {grid.x.reach} and {grid.y.reach}."
     sentences = [subject]
-    for name, values, done in ((grid.scale.origin, grid.observed, grid.done),
-                               ("predicted", grid.predicted, grid.theory_done)):
+    for name, values, done in (
+        (grid.scale.origin, grid.observed, grid.done),
+        ("predicted", grid.predicted, grid.theory_done),
+    ):
         if done.any():
             sentences.append(_extremes(grid, name.capitalize(), values, done))
     if count := int(grid.failed.sum()):
@@ -126,15 +171,17 @@ def _extremes(grid: Cells, name: str, values: Array, done: Mask) -> str:
     if finite.any():
         for word, pick in (("lowest", np.argmin), ("highest", np.argmax)):
             row, column = np.argwhere(finite)[pick(values[finite])].tolist()
-            text += (f", {word} {number(float(values[row, column]))} at {grid.x.words(grid.x.number(column))}, "
-                     f"{grid.y.words(grid.y.number(row))}")
+            text += (
+                f", {word} {number(float(values[row, column]))} at {grid.x.words(grid.x.number(column))}, "
+                f"{grid.y.words(grid.y.number(row))}"
+            )
     lost = int((done & ~finite & ~grid.failed).sum())
     return f"{text}; not finite in {lost}." if lost else f"{text}."
 
 
 def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
-    """Dots on what was measured; arrows where a value is not finite, or zero below a logarithmic scale; hatches on
-    failures; a star where the page is."""
+    """Dots on what was measured; arrows where a value is not finite, or zero below a logarithmic
+    scale; hatches on failures; a star where the page is."""
     held = (cells.done | cells.theory_done) & ~cells.failed
     missing = np.isnan(cells.predicted) & ~cells.done  # the theory does not cover it
     broken = held & ~np.isfinite(cells.shown) & ~missing
@@ -148,7 +195,10 @@ def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
         _marks(cells, cells.failed, "failed", "x", 2 + 2 * small),
     ]
     if now and {cells.x.spec.name, cells.y.spec.name} <= now.keys():
-        at = {name: [side.place(now[side.spec.name])] for name, side in (("x", cells.x), ("y", cells.y))}
+        at = {
+            name: [side.place(now[side.spec.name])]
+            for name, side in (("x", cells.x), ("y", cells.y))
+        }
         traces.append(_sign("now", "star", 15) | at)
     return [trace for trace in traces if len(trace["x"])]
 
@@ -162,9 +212,18 @@ def _marks(cells: Cells, where: Mask, name: str, symbol: str, size: float) -> Tr
 
 def _sign(name: str, symbol: str, size: float) -> Trace:
     return {
-        "type": "scatter", "mode": "markers", "name": name, "hoverinfo": "skip", "cliponaxis": False,
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "hoverinfo": "skip",
+        "cliponaxis": False,
         "meta": {"kind": HIDDEN},
-        "marker": {"symbol": symbol, "size": size, "color": LIGHT, "line": {"width": 1, "color": INK}},
+        "marker": {
+            "symbol": symbol,
+            "size": size,
+            "color": LIGHT,
+            "line": {"width": 1, "color": INK},
+        },
     }
 
 
@@ -172,17 +231,30 @@ def reasons(cells: Cells) -> Trace | None:
     """Gray below the cells without a number, whose hover text says why there is none."""
     why = cells.failure.copy()
     why[~cells.failed & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
-    why[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = "the theory has no number here"
+    why[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = (
+        "the theory has no number here"
+    )
     if not (why != "").any():
         return None
-    words = [["<br>".join(html.escape(line) for line in textwrap.wrap(str(text), WIDE)) for text in row]
-             for row in why]
+    words = [
+        ["<br>".join(html.escape(line) for line in textwrap.wrap(str(text), WIDE)) for text in row]
+        for row in why
+    ]
     gray = "rgba(128, 128, 128, 0.35)"
-    place = "<br>".join(side.words(f"%{{{name}}}") for name, side in (("x", cells.x), ("y", cells.y)))
+    place = "<br>".join(
+        side.words(f"%{{{name}}}") for name, side in (("x", cells.x), ("y", cells.y))
+    )
     return {
-        "type": "heatmap", "name": "no value", "x": cells.x.places, "y": cells.y.places, "text": words,
-        "z": np.where(why != "", 1.0, np.nan).astype(np.float32), "colorscale": [[0, gray], [1, gray]],
-        "showscale": False, "hoverongaps": False, "meta": {"kind": HIDDEN},
+        "type": "heatmap",
+        "name": "no value",
+        "x": cells.x.places,
+        "y": cells.y.places,
+        "text": words,
+        "z": np.where(why != "", 1.0, np.nan).astype(np.float32),
+        "colorscale": [[0, gray], [1, gray]],
+        "showscale": False,
+        "hoverongaps": False,
+        "meta": {"kind": HIDDEN},
         "hovertemplate": f"<b>No value</b><br>{place}<br>%{{text}}<extra></extra>",
     }
 
@@ -191,20 +263,22 @@ def reasons(cells: Cells) -> Trace | None:
 
 
 Edge = tuple[int, int, int]
-"""A side between two neighbors of the grid: row and column of the first, and 0 for the next column, 1 for the next
-row."""
+"""A side between two neighbors of the grid: row and column of the first, and 0 for the next column,
+1 for the next row."""
 SIDES = ((0, 0, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1))
 """Upper, right, lower and left side of a square, as edges from its first corner."""
 PASSES = {1: [(0, 3)], 2: [(0, 1)], 3: [(1, 3)], 4: [(1, 2)], 6: [(0, 2)], 7: [(2, 3)]}
-"""Sides that a line joins, by which corners lie above: bits 1, 2, 4, 8 go around the square. Above and below are
-alike, so the other half is the complement; 5 and 10 are saddles."""
+"""Sides that a line joins, by which corners lie above: bits 1, 2, 4, 8 go around the square. Above
+and below are alike, so the other half is the complement; 5 and 10 are saddles."""
 
 
 def contour(values: Array, level: float) -> list[Array]:
-    """Lines on which values `[row, column]` reach a level, linear between neighbors; none where one is not finite.
+    """Lines on which values `[row, column]` reach a level, linear between neighbors; none where one
+    is not finite.
 
     Returns:
-        Each line as `[point, (row, column)]`, fractions of a step included; a closed one ends where it begins.
+        Each line as `[point, (row, column)]`, fractions of a step included; a closed one ends where
+        it begins.
     """
     with np.errstate(invalid="ignore"):
         above = values >= level
@@ -224,7 +298,8 @@ def contour(values: Array, level: float) -> list[Array]:
 
 
 def _passes(case: int, middle_above: bool) -> list[tuple[int, int]]:
-    """Pairs of edges that a contour joins in a cell; at a saddle the mean of the corners decides which."""
+    """Pairs of edges that a contour joins in a cell; at a saddle the mean of the corners decides
+    which."""
     if case in (5, 10):
         return [(0, 1), (2, 3)] if (case == 5) == middle_above else [(0, 3), (1, 2)]
     return PASSES[case] if case in PASSES else PASSES[15 - case]
@@ -243,7 +318,8 @@ def _point(values: Array, level: float, edge: Edge) -> tuple[float, float]:
 
 
 def _lines(joined: dict[Edge, list[Edge]]) -> list[list[Edge]]:
-    """The edges in the order in which lines pass them: those with an end first, then those that close."""
+    """The edges in the order in which lines pass them: those with an end first, then those that
+    close."""
     waiting = {edge: list(others) for edge, others in joined.items()}
     lines = []
     for start in sorted(waiting, key=lambda edge: len(joined[edge])):
@@ -271,7 +347,8 @@ def scaled(cells: Cells) -> Colors:
 
 
 def contours(cells: Cells, name: str = OWN) -> list[Trace]:
-    """The theory's contours, each labeled with its value; none over names, between which there is nothing."""
+    """The theory's contours, each labeled with its value; none over names, between which there is
+    nothing."""
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
     even = np.log10 if cells.scale.log else np.asarray
@@ -281,7 +358,9 @@ def contours(cells: Cells, name: str = OWN) -> list[Trace]:
     crossed = {level: parts for level, parts in every.items() if parts}
     traces = []
     for level, parts in crossed.items():
-        x, y = _chained([cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts])
+        x, y = _chained(
+            [cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts]
+        )
         width = 2.6 if level == cells.scale.healthy else 1.2
         traces += _edged(x, y, number(level), name, width)
     entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
@@ -297,26 +376,52 @@ def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Tra
     """A dark line on a lighter, wider one."""
     line = partial(mark, "lines", x=compact(x), y=compact(y), legendgroup=group)
     return [
-        line(f"predicted {level}, edge", line={"color": HALO, "width": width + 2}, hoverinfo="skip",
-             meta={"kind": HIDDEN}),
-        line(f"predicted {level}", line={"color": INK, "width": width}, meta={"kind": "theory"},
-             hovertemplate=f"{group}: {level}<extra></extra>"),
+        line(
+            f"predicted {level}, edge",
+            line={"color": HALO, "width": width + 2},
+            hoverinfo="skip",
+            meta={"kind": HIDDEN},
+        ),
+        line(
+            f"predicted {level}",
+            line={"color": INK, "width": width},
+            meta={"kind": "theory"},
+            hovertemplate=f"{group}: {level}<extra></extra>",
+        ),
     ]
 
 
 def _legend_line(words: str) -> Trace:
     """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
-    return {"type": "scatter", "mode": "lines", "name": words, "x": [None], "y": [None], "legendgroup": words,
-            "line": {"color": NEUTRAL, "width": 2, "dash": "solid"}, "showlegend": True, "hoverinfo": "skip",
-            "meta": {"kind": HIDDEN}}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": words,
+        "x": [None],
+        "y": [None],
+        "legendgroup": words,
+        "line": {"color": NEUTRAL, "width": 2, "dash": "solid"},
+        "showlegend": True,
+        "hoverinfo": "skip",
+        "meta": {"kind": HIDDEN},
+    }
 
 
 def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:
-    """Labels, each at another share of its line, so that labels of lines close together do not meet."""
+    """Labels, each at another share of its line, so that labels of lines close together do not
+    meet."""
     points = []
     for place, parts in enumerate(crossed.values(), start=1):
         longest = max(parts, key=len)
         points.append(longest[min(len(longest) * place // (len(crossed) + 1), len(longest) - 1)])
     down, across = np.array(points).T
-    return mark("text", "theory's values", cells.x.at(across), cells.y.at(down), hoverinfo="skip", legendgroup=name,
-                text=[number(level) for level in crossed], textfont={"size": 11, "color": INK, "shadow": GLOW})
+    return mark(
+        "text",
+        "theory's values",
+        cells.x.at(across),
+        cells.y.at(down),
+        hoverinfo="skip",
+        legendgroup=name,
+        text=[number(level) for level in crossed],
+        textfont={"size": 11, "color": INK, "shadow": GLOW},
+    )

@@ -1,4 +1,5 @@
-"""Cells of a map: the two fields and where their cells lie, what a dataset of `explorer.sweep` has in them, and colors.
+"""Cells of a map: the two fields and where their cells lie, what a dataset of `explorer.sweep` has
+in them, and colors.
 
 A row of `SCALES` says the healthy value of a statistic, and the scale around it.
 """
@@ -47,7 +48,8 @@ class Side:
 
     @property
     def log(self) -> bool:
-        """Whether the axis is logarithmic: where its slider is, or where the values themselves lie so."""
+        """Whether the axis is logarithmic: where its slider is, or where the values themselves lie
+        so."""
         if not self.numeric or self.values[0] <= 0:
             return False
         return (self.spec.about.log and self.spec.low > 0) or _geometric(self.values)
@@ -59,11 +61,18 @@ class Side:
 
     def place(self, value: Any) -> Any:
         """A value as the axis has it: a number, or a name."""
-        return ("off", "on")[value] if isinstance(value, bool) else value if self.numeric else str(value)
+        return (
+            ("off", "on")[value]
+            if isinstance(value, bool)
+            else value
+            if self.numeric
+            else str(value)
+        )
 
     @property
     def edges(self) -> Array:
-        """Ends of the cells, half-way between neighbors as the axis has it; positions where the cells have names."""
+        """Ends of the cells, half-way between neighbors as the axis has it; positions where the
+        cells have names."""
         if not self.numeric:
             return np.arange(len(self.values) + 1.0) - 0.5
         at = self._even
@@ -76,7 +85,12 @@ class Side:
         """From the first cell's edge to the last one's."""
         ends = self.edges[[0, -1]]
         low, high = (np.log10(ends) if self.log else ends).tolist()
-        return Axis(field_title(self.spec), (low, high), self.log, self.spec.kind == "integer" and not self.log)
+        return Axis(
+            field_title(self.spec),
+            (low, high),
+            self.log,
+            self.spec.kind == "integer" and not self.log,
+        )
 
     def at(self, steps: Array) -> Array:
         """Values at fractions of a step between cells, even on the axis."""
@@ -108,7 +122,9 @@ class Side:
 def _geometric(values: Sequence[float]) -> bool:
     """Whether values that rise are more evenly apart on a logarithmic axis than on an even one."""
     steps = np.diff(np.array(values, dtype=float)), np.diff(np.log(values))
-    uneven, uneven_log = (float(step.std() / step.mean()) if len(step) > 1 else 0.0 for step in steps)
+    uneven, uneven_log = (
+        float(step.std() / step.mean()) if len(step) > 1 else 0.0 for step in steps
+    )
     return uneven_log < uneven / 4 and values[-1] >= FAR * values[0]
 
 
@@ -153,7 +169,9 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
     _check(dataset, statistic, x, y)
     specs = {**Recipe.specs(), **Config.specs()}
     across, up = (Side(specs[name], dataset[name].values.tolist()) for name in (x, y))
-    if rising := [side.spec.name for side in (across, up) if side.numeric]:  # names keep their order
+    if rising := [
+        side.spec.name for side in (across, up) if side.numeric
+    ]:  # names keep their order
         dataset = dataset.sortby(rising)
         across, up = (Side(specs[name], dataset[name].values.tolist()) for name in (x, y))
     origins = [str(name) for name in dataset["origin"].values]
@@ -165,15 +183,29 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
         return np.asarray(dataset[variable].sel(origin=origin).transpose(y, x).values)
 
     def done(origin: str) -> Mask:
-        known = np.isfinite(values("seconds", origin)) if "seconds" in dataset else ~np.isnan(values(statistic, origin))
+        known = (
+            np.isfinite(values("seconds", origin))
+            if "seconds" in dataset
+            else ~np.isnan(values(statistic, origin))
+        )
         return np.asarray(known | (values("failure", origin, "").astype(str) != ""), dtype=bool)
 
     other = done(scale.origin)
-    failure = np.where(other, values("failure", scale.origin, ""), values("failure", "predicted", "")).astype(object)
+    failure = np.where(
+        other, values("failure", scale.origin, ""), values("failure", "predicted", "")
+    ).astype(object)
     return Cells(
-        across, up, scale, values(statistic, "predicted").astype(float), values(statistic, scale.origin).astype(float),
-        values(f"{statistic}_low", scale.origin).astype(float), values(f"{statistic}_high", scale.origin).astype(float),
-        ("predicted" in origins, scale.origin in origins), done("predicted"), other, failure,
+        across,
+        up,
+        scale,
+        values(statistic, "predicted").astype(float),
+        values(statistic, scale.origin).astype(float),
+        values(f"{statistic}_low", scale.origin).astype(float),
+        values(f"{statistic}_high", scale.origin).astype(float),
+        ("predicted" in origins, scale.origin in origins),
+        done("predicted"),
+        other,
+        failure,
     )
 
 
@@ -188,16 +220,20 @@ def _check(dataset: xr.Dataset, statistic: str, x: str, y: str) -> None:
     if x == y:
         raise ValueError(f"x and y must be two fields; got {x!r} twice")
     if more := [name for name in fields if name not in (x, y)]:
-        raise ValueError(f"a map has two fields; choose a value of {' and '.join(more)} first, as "
-                         f"dataset.sel({more[0]}=…)")
+        raise ValueError(
+            f"a map has two fields; choose a value of {' and '.join(more)} first, as "
+            f"dataset.sel({more[0]}=…)"
+        )
 
 
 MOST_DECADES = 6.0
-"""Decades on each side of the healthy value that have colors of their own: 10⁻³⁰⁰ and 10⁻¹⁰ are equally dead."""
+"""Decades on each side of the healthy value that have colors of their own: 10⁻³⁰⁰ and 10⁻¹⁰ are
+equally dead."""
 LEAST = 0.5
 """Decades that each side shows at least: a flat map must look flat."""
 TICKS, LINES, FINE_TICKS = 7, 4, 2.5
-"""About as many ticks and contour lines are made; over fewer decades than the last number, of 1, 2 and 5."""
+"""About as many ticks and contour lines are made; over fewer decades than the last number, of 1, 2
+and 5."""
 STOPS = 33
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Contour lines of shares between 0 and 1."""
@@ -210,13 +246,15 @@ class Scale(NamedTuple):
     unit: str
     """Symbol and unit, for the color bar."""
     healthy: float | None = None
-    """The value that has the neutral color; None where no value is healthy by itself, and colors only rise."""
+    """The value that has the neutral color; None where no value is healthy by itself, and colors
+    only rise."""
     words: str = ""
     """Words for the healthy value."""
     log: bool = False
     bounds: tuple[float, float] = (-np.inf, np.inf)
     clip: tuple[float, float] = (-np.inf, np.inf)
-    """Ends of the color scale; values beyond have the end's color: failures need no colors of their own."""
+    """Ends of the color scale; values beyond have the end's color: failures need no colors of their
+    own."""
     levels: tuple[float, ...] = ()
     """Contour lines; empty: at decades, or at the color bar's ticks."""
     origin: str = "measured"
@@ -226,19 +264,36 @@ class Scale(NamedTuple):
 def _end(end: End) -> Scale:
     """The scale of a statistic at the end of a stack."""
     healthy, words = end.row.healthy or (None, "")
-    return Scale(end.title, f"{end.symbol} ({end.row.unit})", healthy, words, end.row.log, end.row.bounds,
-                 levels=LEVELS if end.row.bounded else ())
+    return Scale(
+        end.title,
+        f"{end.symbol} ({end.row.unit})",
+        healthy,
+        words,
+        end.row.log,
+        end.row.bounds,
+        levels=LEVELS if end.row.bounded else (),
+    )
 
 
-SCALES: Mapping[str, Scale] = MappingProxyType({
-    **{name: _end(end) for name, end in ENDS.items()},
-    # ln 103: as likely as each other are all characters of the task's text
-    "held_out_loss": Scale("Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"),
-    "loss_drop": Scale("Loss below the unigram's", "drop (nats/character)", clip=(-0.1, np.inf),
-                       origin="trained"),
-    # the coordinate check of Yang et al. 2022, appendix D.1, on text that no step has seen
-    "feature_change": Scale("Change of features", "RMS of Δx before the readout", log=True, origin="trained"),
-})
+SCALES: Mapping[str, Scale] = MappingProxyType(
+    {
+        **{name: _end(end) for name, end in ENDS.items()},
+        # ln 103: as likely as each other are all characters of the task's text
+        "held_out_loss": Scale(
+            "Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"
+        ),
+        "loss_drop": Scale(
+            "Loss below the unigram's",
+            "drop (nats/character)",
+            clip=(-0.1, np.inf),
+            origin="trained",
+        ),
+        # the coordinate check of Yang et al. 2022, appendix D.1, on text that no step has seen
+        "feature_change": Scale(
+            "Change of features", "RMS of Δx before the readout", log=True, origin="trained"
+        ),
+    }
+)
 """The statistics of a map."""
 
 
@@ -253,7 +308,8 @@ class Colors(NamedTuple):
     """Whether values lie below and above."""
 
     def z(self, values: Array) -> Array:
-        """Places on the scale; what lies beyond an end, infinite or zero too, has that end's color."""
+        """Places on the scale; what lies beyond an end, infinite or zero too, has that end's
+        color."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.clip(np.log10(values) if self.scale.log else values, self.low, self.high)
 
@@ -263,30 +319,45 @@ class Colors(NamedTuple):
         at = _ticks(self.scale, self.low, self.high)
         words = [number(10.0**value if self.scale.log else value, 3) for value in at]
         ends = ("≤ " * self.beyond[0], "≥ " * self.beyond[1])
-        words[0], words[-1] = ends[0] + words[0], (ends[1] + words[-1] if len(words) > 1 else words[-1])
+        words[0], words[-1] = (
+            ends[0] + words[0],
+            (ends[1] + words[-1] if len(words) > 1 else words[-1]),
+        )
         return colorbar(typeset(self.scale.unit), tickvals=at, ticktext=words)
 
 
 def colors(scale: Scale, values: Array) -> Colors:
-    """The scale that holds all values that can be drawn, up to `MOST_DECADES` from the healthy one; from end to end
-    where a statistic is bounded."""
+    """The scale that holds all values that can be drawn, up to `MOST_DECADES` from the healthy one;
+    from end to end where a statistic is bounded."""
     held = values[drawable(values, scale.log)]
     held = np.log10(held) if scale.log else held
     low, high = (float(held.min()), float(held.max())) if len(held) else (0.0, 1.0)
     if scale.healthy is None:
         ends = max(low, scale.clip[0]), min(high, scale.clip[1])
         air = max(0.0, LEAST * (1.0 if scale.log else 0.1) - (ends[1] - ends[0])) / 2
-        return Colors(scale, ends[0] - air, ends[1] + air, SEQUENTIAL, (low < scale.clip[0], high > scale.clip[1]))
+        return Colors(
+            scale,
+            ends[0] - air,
+            ends[1] + air,
+            SEQUENTIAL,
+            (low < scale.clip[0], high > scale.clip[1]),
+        )
     middle = float(np.log10(scale.healthy)) if scale.log else scale.healthy
     far = MOST_DECADES if scale.log else np.inf
-    ends = max(min(low, middle - LEAST), round(middle) - far), min(max(high, middle + LEAST), round(middle) + far)
+    ends = (
+        max(min(low, middle - LEAST), round(middle) - far),
+        min(max(high, middle + LEAST), round(middle) + far),
+    )
     if np.isfinite(scale.bounds).all():
         ends = scale.bounds
-    return Colors(scale, *ends, _stops(middle, *ends), (low < ends[0] - SLACK, high > ends[1] + SLACK))
+    return Colors(
+        scale, *ends, _stops(middle, *ends), (low < ends[0] - SLACK, high > ends[1] + SLACK)
+    )
 
 
 def contour_levels(scaled: Colors) -> list[float]:
-    """Values of the contour lines: the row's, or decades, few enough to be legible, the healthy value among them."""
+    """Values of the contour lines: the row's, or decades, few enough to be legible, the healthy
+    value among them."""
     if scaled.scale.levels:
         return list(scaled.scale.levels)
     at = _ticks(scaled.scale, scaled.low, scaled.high, LINES)
@@ -294,7 +365,8 @@ def contour_levels(scaled: Colors) -> list[float]:
 
 
 def _ticks(scale: Scale, low: float, high: float, most: int = TICKS) -> list[float]:
-    """Whole decades, or 1, 2 and 5 of each where there are few; even numbers on a scale that is not logarithmic."""
+    """Whole decades, or 1, 2 and 5 of each where there are few; even numbers on a scale that is not
+    logarithmic."""
     if scale.log:
         decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
         stride = max(1, int(np.ceil((high - low) / most)))
@@ -307,10 +379,20 @@ def _ticks(scale: Scale, low: float, high: float, most: int = TICKS) -> list[flo
 
 
 def _stops(middle: float, low: float, high: float) -> list[list[Any]]:
-    """The part of the diverging colors between two ends: equally far from the healthy value is equally dark."""
+    """The part of the diverging colors between two ends: equally far from the healthy value is
+    equally dark."""
     far = max(middle - low, high - middle) or 1.0
     share = np.linspace(0.0, 1.0, STOPS)
-    at = np.clip(0.5 + (low + share * (high - low) - middle) / far / 2, 0.0, 1.0) * (len(DIVERGING) - 1)
+    at = np.clip(0.5 + (low + share * (high - low) - middle) / far / 2, 0.0, 1.0) * (
+        len(DIVERGING) - 1
+    )
     named = np.array([[int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in DIVERGING])
-    mixed = np.rint([np.interp(at, np.arange(len(named)), channel) for channel in named.T]).astype(int).T
-    return [[float(x), f"#{red:02x}{green:02x}{blue:02x}"] for x, (red, green, blue) in zip(share, mixed, strict=True)]
+    mixed = (
+        np.rint([np.interp(at, np.arange(len(named)), channel) for channel in named.T])
+        .astype(int)
+        .T
+    )
+    return [
+        [float(x), f"#{red:02x}{green:02x}{blue:02x}"]
+        for x, (red, green, blue) in zip(share, mixed, strict=True)
+    ]

@@ -1,9 +1,9 @@
 """With `EXPLORER_SHAKE` set to seconds: a kernel that answers late, now and then by so much.
 
-Python imports a module of this name at its start; `conftest.server` puts this folder on the path of what it starts.
-JupyterLab's kernels are processes of their own; those of a server are forks of one process, which have what it has.
-With `EXPLORER_SHAKE_LOG` set to a file, a line for each delay is added to it: the process, and what was delayed.
-"""
+Python imports a module of this name at its start; `conftest.server` puts this folder on the path of
+what it starts. JupyterLab's kernels are processes of their own; those of a server are forks of one
+process, which have what it has. With `EXPLORER_SHAKE_LOG` set to a file, a line for each delay is
+added to it: the process, and what was delayed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from typing import Any
 KERNELS = ("ipykernel_launcher", "explorer.serve.zygote")
 """Words in the command of a process that is a kernel, or of which kernels are forks."""
 
-if (most := os.environ.get("EXPLORER_SHAKE")) and any(kind in word for kind in KERNELS for word in sys.orig_argv):
+if (most := os.environ.get("EXPLORER_SHAKE")) and any(
+    kind in word for kind in KERNELS for word in sys.orig_argv
+):
     from ipywidgets import Widget
 
     dice = random.Random(os.getpid())  # noqa: S311 - no secret
