@@ -24,7 +24,6 @@ import numpy as np
 import explorer as ex
 from explorer.app.dashboard import PANELS
 from explorer.app.link.links import Links
-from explorer.app.link.params import changed
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
 from explorer.choices import Choices
@@ -64,7 +63,7 @@ def _value(text: str, default: object) -> object:
 
 def name(config: ex.Config) -> str:
     """A design by the fields in which it differs from the default."""
-    return json.dumps(changed(config), sort_keys=True)
+    return json.dumps(config.changed, sort_keys=True)
 
 
 def prediction(config: ex.Config) -> dict[str, list[float]]:
@@ -165,7 +164,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping) and "bdata" in value:  # an array as plotly sends it
         return plain(np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]))
     if isinstance(value, Choices):
-        return plain(changed(value))
+        return plain(value.changed)
     if is_dataclass(value):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from explorer import __version__
-from explorer.app.link.params import changed
+from explorer.app.link.state import plain
 from explorer.app.race.lineup import Lineup, Plan, first_lineup
 from explorer.app.race.preparation import Start
 from explorer.app.race.racefile import SAMPLE
-from explorer.choices import Choices
 from explorer.profile import MATRICES, STREAM, Array
 from explorer.training.history import History
 from explorer.training.race import Race, race_of
@@ -47,25 +46,14 @@ def say(race: Race) -> None:
     sys.stdout.flush()
 
 
-def plain(lineup: Lineup) -> list[dict[str, Any]]:
-    """The contenders as plain values."""
-    return [
-        {
-            name: changed(value) if isinstance(value := getattr(entry, name), Choices) else value
-            for name in lineup.recorded
-        }
-        for entry in lineup
-    ]
-
-
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
     """A race as plain values, with the line-up and the plan that it was started from."""
     from explorer.training.telling import line
 
     return {
         "version": version,
-        "contenders": plain(lineup),
-        "plan": changed(plan),
+        "contenders": plain(lineup.entries),
+        "plan": plan.changed,
         "levels": list(race.levels),
         "outcomes": [
             {name: None if part != part else part for name, part in outcome._asdict().items()}

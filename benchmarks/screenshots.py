@@ -50,14 +50,14 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln&v=1", 1060),
-    Picture("your_model", "?tab=yours&v=1", 1200),
-    Picture("map", "?tab=map&v=1", 860),
+    Picture("page", "?design=llama3&pin=gpt2&pin=deepnorm&pin=post_ln", 1060),
+    Picture("your_model", "?tab=yours", 1200),
+    Picture("map", "?tab=map", 860),
 )
 DRAGGED = Picture(
     "drag",
     "?embed=1&show=alpha,norm_placement&charts=second_moment,attention_entropy"
-    "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2&v=1",
+    "&norm_placement=none&n_layers=24&d_model=128&alpha=0.2",
     780,
     1160,
 )

@@ -178,16 +178,25 @@ class Choices(BaseModel):
             return False
         return True
 
+    @property
+    def changed(self) -> dict[str, object]:
+        """The fields that differ from their defaults.
+
+        Example:
+            >>> Config(norm_placement="post").changed
+            {'norm_placement': 'post'}
+        """
+        return {name: value for name, value in self if value != self._specs[name].default}
+
     def __repr_args__(self) -> Iterable[tuple[str, object]]:
-        """Fields that differ from the defaults: the shortest call that makes the same record
-        again."""
-        return [(name, value) for name, value in self if value != self._specs[name].default]
+        """The shortest call that makes the same record again."""
+        return self.changed.items()
 
     __str__ = BaseModel.__repr__
 
     def _repr_html_(self) -> str:
         """A row for every field that differs from the defaults, and one for all the others."""
-        changed, specs = dict(self.__repr_args__()), self._specs
+        changed, specs = self.changed, self._specs
         rows = [
             (specs[name].about.label, f"{name} = {value!r}", specs[name].about.unit)
             for name, value in changed.items()

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import traitlets
+from pydantic import ConfigDict
 
 from explorer.app.sentences import LONGEST_NAME, design_words, tidied, unique
 from explorer.app.widgets.parts import Part, together
@@ -34,6 +35,8 @@ class RosterError(ValueError):
 class Entry:
     """A design in a roster; what else is known of it is added by its own kind of entry."""
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    """So that a link's state is refused where it says something else."""
     config: Config
     name: str = ""
     """The name that was given to it; empty where it is automatic."""

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from explorer.app.link.panels import PARTS
-from explorer.app.link.params import Params
+from explorer.app.link.state import part_of
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.glossary import rows
 
@@ -20,12 +19,14 @@ class Setup(NamedTuple):
     name: str
     title: str
     words: str
-    link: str
+    state: Mapping[str, Any] = MappingProxyType({})
+    """Settings that differ from the panel as it opens."""
 
     @property
     def part(self) -> Any:
         """The panel's part of a page's record."""
-        return PARTS[self.panel][1](Params(self.link))
+        part, _ = part_of(self.panel, dict(self.state))
+        return part
 
 
 SETUPS: Mapping[str, Mapping[str, Setup]] = MappingProxyType(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import indent
 
-from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.profile import STATISTICS
 from explorer.schemes.preset import PRESETS
@@ -21,7 +20,7 @@ LONGEST = 100
 
 def design(config: Config) -> str:
     """The shortest call that makes a config: a named design with changes, or the changes alone."""
-    return min((call("ex.Config", changes(config)), *_presets(config)), key=len)
+    return min((call("ex.Config", config.changed), *_presets(config)), key=len)
 
 
 def _presets(config: Config) -> list[str]:
@@ -34,11 +33,6 @@ def _presets(config: Config) -> list[str]:
         )
         for name, base in bases.items()
     ]
-
-
-def changes(choices: Choices) -> dict[str, object]:
-    """The fields that differ from the defaults."""
-    return dict(choices.__repr_args__())
 
 
 def call(name: str, fields: Mapping[str, object], *first: str) -> str:
@@ -120,13 +114,13 @@ def race(
     runs = [
         listed(
             "ex.Contender(",
-            [written(name), design(config), call("ex.Recipe", changes(recipe))],
+            [written(name), design(config), call("ex.Recipe", recipe.changed)],
             ")",
         )
         for name, config, recipe in contenders
     ]
     rest = [
-        f"task={call('ex.Task', changes(task))}",
+        f"task={call('ex.Task', task.changed)}",
         f"steps={steps}",
         f"every={every}",
         *(["text=text"] * own_text),

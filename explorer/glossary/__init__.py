@@ -83,7 +83,6 @@ class Lesson(NamedTuple):
     question: str
     minutes: int = 0
     essay: str = ""
-    labs: tuple[str, ...] = ()
     chinese: str = ""
     needs: tuple[int, ...] = ()
 
@@ -113,10 +112,6 @@ class Lesson(NamedTuple):
 
 ROWS = tuple(Lesson(**row) for row in rows(FOLDER / "lessons.toml", "lesson"))
 LESSONS: Mapping[str, Lesson] = MappingProxyType({row.name: row for row in ROWS})
-OF_LABS: Mapping[str, Lesson] = MappingProxyType(
-    {name: row for row in ROWS for name in (*row.labs, row.name)}
-)
-"""Lessons by the names of the labs whose links open them."""
 
 
 # The papers that rows name by author and year: entries, and their numbers at arXiv.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import pytest
+from linked import state
 from test_page import set_everything
 
 from benchmarks.goldens import random_design
@@ -17,10 +18,9 @@ from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
 from explorer.app.map.plan import MapPart, Plan
 from explorer.app.page import ExplorePart, Page
+from explorer.app.race.lineup import RacePart
 from explorer.app.roster import Entry
-from explorer.app.widgets.slider_steps import sliders
 from explorer.config import Config, preset
-from explorer.ends import ENDS
 from explorer.schemes.preset import PRESETS
 
 LINKS = Links(tuple(PANELS))
@@ -51,11 +51,11 @@ def test_the_page_as_it_opens_has_no_link() -> None:
 @pytest.mark.parametrize(
     ("config", "link"),
     [
-        (preset("post_ln", n_layers=24), "?design=post_ln&n_layers=24&v=1"),
-        (Config(alpha=0.5), "?alpha=0.5&v=1"),
+        (preset("post_ln", n_layers=24), "?design=post_ln&n_layers=24"),
+        (Config(alpha=0.5), "?alpha=0.5"),
         (
             Config(init_variance=0.1 + 0.2, causal=True),
-            "?init_variance=0.30000000000000004&causal=true&v=1",
+            "?init_variance=0.30000000000000004&causal=true",
         ),
     ],
 )
@@ -119,92 +119,101 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "sentence"),
+    ("link", "sentence", "rest"),
     [
-        ("?design=nonesuch", "design must be a named design, such as post_ln; got 'nonesuch'"),
-        ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0"),
-        ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'"),
-        ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts"),
-        ("?tab=attic", "tab must be one of explore, map, race, lessons, yours; got 'attic'"),
-        ("?<script>=1", "'<script>' is not a part of a link"),
-        ("?pin=post_ln,depht:3", "pin 1: 'depht:3' is not understood"),
-        ("?attic.draws=-1", "'attic.draws' is not a part of a link"),
-        ("?race.steps=x", "race: Steps must be a whole number between 1 and 100000; got 'x'"),
-        ("?n_layers=2&layer=3", "layer must be a whole number between 1 and 2; got 3"),
-        ("?head=two", "head must be a whole number between 0 and 3; got 'two'"),
-        ("?matrix=W_X", f"matrix must be one of all, {', '.join(MATRIX_WORDS)}; got 'W_X'"),
-        ("?sweep=norm:kurtosis", f"sweep must be one of {', '.join(sliders(Config))}; got 'norm'"),
-        ("?sweep=alpha:color", f"sweep's statistic must be one of {', '.join(ENDS)}; got 'color'"),
-        ("?pin=post_ln,name:a&pin=pre_ln,name:a", "pin 2: another pin is called “a”"),
-        ("?pin=post_ln&pin=post_ln", "pin 2: This design is pinned already, as “Post-LN”."),
-        ("?map.x_count=61", "map: Values across must be a whole number between 2 and 60; got 61"),
+        ("?design=nonesuch", "design must be a named design, such as post_ln; got 'nonesuch'", ""),
+        ("?n_layers=0", "design: Depth must be a whole number between 1 and 1024; got 0", ""),
+        ("?alpha=nan", "design: Residual α must be a finite number between 0 and 4; got 'nan'", ""),
+        ("?n_layers=3&n_layers=4", "n_layers is given 2 times: the last counts", "?n_layers=4"),
+        ("?tab=attic", "tab must be one of explore, map, race, lessons, yours; got 'attic'", ""),
+        ("?<script>=1", "'<script>' is not a part of a link", ""),
+        ("?pin=post", "pin must be a named design, such as post_ln; got 'post'", ""),
         (
-            "?map.x=alpha&map.x_from=5",
-            "map: Across from must be a finite number between 0 and 4, as Residual α; got 5",
+            "?pin=post_ln&pin=post_ln",
+            "pin 2: This design is pinned already, as “Post-LN”.",
+            "?pin=post_ln",
+        ),
+        ("?state=x", "state must be a JSON object; got 'x'", ""),
+        ("?state=[]", "state must be a JSON object; got '[]'", ""),
+        ("?" + state(attic={}), "state must be of explore, map, race; got 'attic'", ""),
+        ("?" + state(map=3), "map: its state must be an object; got 3", ""),
+        (
+            "?n_layers=2" + state(explore={"pattern_of": [3, 0]}),
+            "explore: layer of the pattern must be a whole number between 1 and 2; got 3",
+            "?n_layers=2",
         ),
         (
-            "?map.design=nonesuch",
-            "map.design must be a named design, such as post_ln; got 'nonesuch'",
+            "?" + state(explore={"matrix": "W_X"}),
+            f"explore: matrix must be one of all, {', '.join(MATRIX_WORDS)}; got 'W_X'",
+            "",
         ),
-        ("?map.design=,depht:3", "map.design: 'depht:3' is not understood"),
-        ("?race.selected=9", "race.selected must be a whole number between 0 and 3; got 9"),
-        ("?v=2&n_layers=3", "v, the link's version, must be 1; got '2'"),
+        (
+            "?" + state(explore={"pins": [{"config": {"n_layers": 0}}]}),
+            "explore: pins 1 config: Depth must be a whole number between 1 and 1024; got 0",
+            "",
+        ),
+        (
+            "?" + state(race={"plan": {"steps": "x"}}),
+            "race: plan: Steps must be a whole number between 1 and 100000; got 'x'",
+            "",
+        ),
+        (
+            "?" + state(race={"selected": 9}),
+            "race: selected must be a whole number between 0 and 3; got 9",
+            "",
+        ),
+        (
+            "?" + state(map={"plan": {"x": "alpha", "x_from": 5}}),
+            "map: plan: Across from must be a finite number between 0 and 4, as Residual α; got 5",
+            "",
+        ),
+        (
+            "?" + state(map={"depht": 3}),
+            "map: a setting must be one of design, plan; got 'depht'",
+            "",
+        ),
+        (
+            "?" + state(explore={"pins": [{"config": {}, "hue": 3}]}),
+            "explore: pins 1 hue: unexpected keyword argument; got 3",
+            "",
+        ),
         (
             "?" + "x" * LONGEST,
             f"a link must have at most {LONGEST:,} characters; got {LONGEST + 1:,}",
+            "",
         ),
         (
             "?" + "&".join(f"a{n}=1" for n in range(MOST + 1)),
             f"a link must have at most {MOST} parts; got more",
+            "",
         ),
     ],
 )
-def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
+def test_what_is_ignored_is_said(link: str, sentence: str, rest: str) -> None:
     page, sentences = LINKS.parse(link)
     assert sentences == [sentence]
-    rest = {
-        "?n_layers=3&n_layers=4": "?n_layers=4&v=1",
-        "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
-        "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1",
-        "?n_layers=2&layer=3": "?n_layers=2&v=1",
-        "?sweep=alpha:color": "?sweep=alpha&v=1",
-        "?pin=post_ln,name:a&pin=pre_ln,name:a": "?pin=post_ln,name:a&pin=pre_ln&v=1",
-        "?pin=post_ln&pin=post_ln": "?pin=post_ln&v=1",
-        "?map.design=nonesuch": "?map.design=&v=1",
-        "?map.design=,depht:3": "?map.design=&v=1",
-    }.get(link, "")
     assert LINKS.write(page) == rest, "all else is as on the page that opens"
 
 
-@pytest.mark.parametrize(
-    ("link", "rest", "title"),
-    [
-        (
-            "?tab=06_attention_scale&06_attention_scale.d_head=4&n_layers=3",
-            "?tab=lessons&n_layers=3&v=1",
-            "Why divide by √d",
-        ),
-        (
-            "?tab=13_gated_mlp_and_rotary&13_gated_mlp_and_rotary.width=64",
-            "?tab=lessons&v=1",
-            "Gates and rotary positions",
-        ),
-        (
-            "?tab=11_warmup&lab=02_second_moment&07_residual.alpha=0.5",
-            "?tab=lessons&v=1",
-            "Warm-up",
-        ),
-        ("?lab=race&race.steps=300", "?race.steps=300&v=1", ""),
-        ("?tab=depth&lab=07_residual", "?tab=lessons&v=1", ""),
-        ("?lab=07_residual&tab=race", "?tab=race&v=1", ""),
-    ],
-)
-def test_a_labs_link_opens_the_lessons_and_says_which_it_is(
-    link: str, rest: str, title: str
-) -> None:
-    page, sentences = LINKS.parse(link)
-    assert LINKS.write(page) == rest
-    assert [sentence.split("“")[1].split("”")[0] for sentence in sentences] == [title] * bool(title)
+def test_one_panel_s_state_is_refused_and_the_others_count() -> None:
+    link = "?" + state(race={"plan": {"steps": 0}}, map={"plan": {"x": "alpha"}})
+    page, [sentence] = LINKS.parse(link)
+    assert sentence.startswith("race: plan: Steps")
+    assert page.panels["map"].plan == Plan(x="alpha")
+    assert page.panels["race"] == RacePart()
+
+
+def test_a_named_design_is_pinned_in_the_size_of_the_link_s() -> None:
+    page = record("?design=deepnorm&n_layers=48&init_variance=2&pin=post_ln&pin=gpt2")
+    pins = page.panels["explore"].pins
+    assert [pin.config for pin in pins] == [
+        preset("post_ln", n_layers=48),
+        preset("gpt2", n_layers=48),
+    ]
+    assert [pin.name for pin in pins] == ["Post-LN", "GPT-2"]
+    assert LINKS.write(page) == (
+        "?design=deepnorm&n_layers=48&init_variance=2.0&pin=post_ln&pin=gpt2"
+    )
 
 
 PIECES = (
@@ -241,12 +250,11 @@ PIECES = (
     "pin",
     "racer",
     "tab",
-    "lab",
+    "state",
     "view",
     "show",
     "panels",
     "embed",
-    "v",
     "story",
     "step",
     "hue",
@@ -255,28 +263,33 @@ PIECES = (
     "n_layers",
     "n_heads",
     "norm_placement",
-    "race.steps",
-    "01_sampling.cut",
+    "race",
+    "plan",
+    "config",
+    "[",
+    "]",
     "post_ln",
     "gpt2",
     "matrix",
     "layer",
     "statistic",
-    "sweep",
-    "map.design",
-    "map.x",
-    "map.y_from",
-    "map.compute",
+    "map",
+    "x_from",
+    "compute",
     "trained",
     "alpha",
 )
 SEEDS = (
-    "?design=post_ln&n_layers=24&pin=pre_ln,n_layers:48,name:Deep,hidden,hue:3&v=1",
-    "?tab=11_warmup&11_warmup.steps=30&lab=02_second_moment&v=1",
-    "?tab=lessons&design=rezero&v=1",
-    "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
-    "?tab=map&map.design=post_ln,n_layers:24&map.x=alpha&map.x_from=0.0&map.x_to=2.0&map.compute=theory&v=1",
-    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&sweep=alpha:kurtosis&v=1",
+    "?design=post_ln&n_layers=24&pin=pre_ln",
+    "?tab=lessons&design=rezero",
+    "?"
+    + state(
+        explore={"pins": [{"config": {"n_layers": 2}, "name": "Deep", "visible": False}]},
+        race={"contenders": [{"config": {}, "recipe": {"warmup": 300}}], "selected": 0},
+    ),
+    "?tab=map" + state(map={"design": {"n_layers": 24}, "plan": {"x": "alpha", "x_to": 2}}),
+    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1"
+    + state(explore={"matrix": "W_Q", "pattern_of": [3, 1]}),
 )
 
 
@@ -361,10 +374,10 @@ def test_a_kernel_that_was_started_for_a_link_begins_with_it(
 
 def test_an_address_is_opened_once_and_is_no_step(page: Dashboard) -> None:
     act(page, "shown", "?n_layers=3")
-    assert page.header.link == "?n_layers=3&v=1"
+    assert page.header.link == "?n_layers=3"
     assert not page.header.undoes
     act(page, "shown", "?n_layers=9")  # another view of the same page
-    assert page.header.link == "?n_layers=3&v=1"
+    assert page.header.link == "?n_layers=3"
 
 
 def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
@@ -373,7 +386,7 @@ def test_undo_redo_and_reset_go_over_everything(page: Dashboard) -> None:
     choose(page, norm_placement="post")
     send(page.panels["explore"].comparison.box, "act", ["pin"])
     links = dict(parse_qsl(page.header.link.removeprefix("?")))
-    assert links["pin"].startswith("post_ln,")
+    assert links["pin"] == "post_ln"
     act(page, "undo")
     assert "pin" not in page.link
     assert len(page.panels["explore"].comparison.pins) == 0
@@ -413,5 +426,6 @@ def test_messages_that_make_no_sense_are_ignored(page: Dashboard, message: objec
 
 def test_a_name_travels_as_text(page: Dashboard) -> None:
     name = "<b>a,b:c</b> & %2C"
-    assert page.open_link(f"?pin=post_ln,name:{quote(quote(name))}") == []
+    link = state(explore={"pins": [{"config": {"alpha": 0.5}, "name": name}]})
+    assert page.open_link(f"?{link}") == []
     assert [pin.name for pin in page.panels["explore"].comparison.pins] == [name]

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from explored import plain
+from linked import state
 from watched import Watched
 
 import explorer as ex
@@ -277,8 +278,12 @@ def whole() -> Iterator[Dashboard]:
     whole = Dashboard(TINY.replace(n_layers=2), {name: PANELS[name] for name in ("explore", "map")})
     whole.open_link(
         "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2&norm_placement=none"
-        "&map.design=,norm_placement:none,d_model:16,n_heads:2,n_ctx:8,batch_size:1,n_seeds:2"
-        "&map.x_from=0.5&map.x_to=2&map.x_count=3&map.y_to=3&map.y_count=3&v=1"
+        + state(
+            map={
+                "design": TINY.changed,
+                "plan": {"x_from": 0.5, "x_to": 2, "x_count": 3, "y_to": 3, "y_count": 3},
+            }
+        )
     )
     yield whole
     whole.close()

@@ -83,9 +83,7 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(
 
 def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
     params = Params("")
-    config = params.accepted(
-        Config, {**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7}, "design"
-    )
+    config = params.design({**CHANGES, "alpha": "much", "n_hats": 2, "n_heads": 7})
     assert config == Config(**CHANGES)
     assert len(params.sentences) == 3
     assert {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from raced import Open, opened
 
-from benchmarks.sample import packed, plain
-from explorer.app.link.links import Links
+from benchmarks.sample import packed
+from explorer.app.link.state import part_of, plain
 from explorer.app.race.lineup import WARMUP, Lineup, Plan, first_lineup
 from explorer.app.race.panel import RacePanel
 from explorer.app.race.racefile import SAMPLE, stored
@@ -69,9 +69,9 @@ def test_the_panel_opens_with_it_and_says_so(panel: RacePanel) -> None:
 
 
 @pytest.mark.parametrize("panel", SETUPS)
-def test_the_link_of_each_set_up_is_understood(panel: str) -> None:
+def test_the_settings_of_each_set_up_are_understood(panel: str) -> None:
     for row in SETUPS[panel].values():
-        assert Links((panel,)).parse(row.link)[1] == [], row.name
+        assert part_of(panel, dict(row.state)) == (row.part, []), row.name
 
 
 @pytest.mark.parametrize("row", SETUPS["race"].values(), ids=SETUPS["race"])
@@ -118,7 +118,7 @@ def test_numbers_survive_to_three_digits(
         json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8"
     )
     content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "contenders": plain(lineup)}))
+    file.write_text(json.dumps({**content, "contenders": plain(lineup.entries)}))
     monkeypatch.setattr("explorer.app.race.racefile.SAMPLE", file)
     sample = stored()
     assert sample.version == "1.2"

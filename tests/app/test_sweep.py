@@ -18,8 +18,7 @@ from watched import WAIT
 
 from explorer.app.explore import sweep as card
 from explorer.app.explore.sweep import Row, anchored
-from explorer.app.link.panels import read_explore, write_explore
-from explorer.app.link.params import Params
+from explorer.app.link.state import part_of, write
 from explorer.app.page import ExplorePart
 from explorer.app.widgets.parts import LOCK
 from explorer.app.widgets.slider_steps import slider_steps, sliders, thinned
@@ -354,15 +353,7 @@ def test_a_sweep_is_part_of_the_record(open_panel: Open) -> None:
     assert other.comes(lambda: complete(other) and len(measured(other)) == 11)
 
 
-@pytest.mark.parametrize(
-    ("sweep", "text"),
-    [
-        (("alpha", "second_moment"), "alpha"),
-        (("n_layers", "logit_std"), "n_layers:logit_std"),
-    ],
-)
-def test_a_link_carries_the_sweep(sweep: tuple[str, str], text: str) -> None:
-    assert list(write_explore(ExplorePart(sweep=sweep))) == [("sweep", text)]
-    assert read_explore(Params(f"?sweep={text}")).sweep == sweep
-    assert read_explore(Params("")).sweep is None
-    assert list(write_explore(ExplorePart())) == []
+def test_a_link_carries_the_sweep() -> None:
+    part = ExplorePart(sweep=("n_layers", "logit_std"))
+    state = write({"explore": part})
+    assert part_of("explore", state["explore"]) == (part, [])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from explored import plain
+from linked import state
 
 from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.panel import Explore
@@ -22,6 +23,7 @@ from explorer.figures.layers import WITHHELD
 
 WAIT = 60.0
 ENTROPY = "attention_entropy"
+RACE = state(race={"plan": {"steps": 30}})
 WORDS = "On average your line is off by "
 
 
@@ -99,10 +101,10 @@ def test_a_first_visit_offers_every_story(visit: Visit) -> None:
 
 def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     visit.press("tell", "root_d")
-    assert visit.page.link == "?story=root_d&step=1&v=1"
+    assert visit.page.link == "?story=root_d&step=1"
     assert not visit.strip.shown
     visit.press("next")
-    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&v=1"
+    assert visit.page.link == "?story=root_d&step=2&attention_scale=none"
     assert visit.page.page.story == ("root_d", 2)
     assert visit.strip.step["look"] == "Attention entropy"
     assert [name for name, cell in visit.explore.cells.items() if "ex-looked" in cell.classes] == [
@@ -114,7 +116,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     visit.press("back")
     visit.press("leave")
     assert visit.page.page.story is None
-    assert visit.page.link == "?attention_scale=none&v=1"  # the page stays as it is
+    assert visit.page.link == "?attention_scale=none"  # the page stays as it is
     assert not visit.strip.step
     assert not any("ex-looked" in cell.classes for cell in visit.explore.cells.values())
 
@@ -139,17 +141,17 @@ def test_a_step_may_stand_in_a_tab_without_charts(visit: Visit) -> None:
     assert visit.page.open_link("?tab=lessons&story=mup&step=3") == []
     assert visit.strip.step["look"] == ""
     visit.press("leave")
-    assert visit.page.link == "?tab=lessons&v=1"
+    assert visit.page.link == "?tab=lessons"
 
 
 def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visit) -> None:
-    visit.page.open_link("?race.steps=30")
+    visit.page.open_link(f"?{RACE}")
     visit.page.follow()
     visit.press("tell", "root_d")
     visit.press("next")
-    assert visit.page.link == "?story=root_d&step=2&attention_scale=none&race.steps=30&v=1"
+    assert visit.page.link == "?story=root_d&step=2&attention_scale=none" + RACE
     visit.click("undo")
-    assert visit.page.link == "?story=root_d&step=1&race.steps=30&v=1"
+    assert visit.page.link == "?story=root_d&step=1" + RACE
     assert visit.strip.step["number"] == 1
     visit.click("undo")
     assert not visit.strip.step
@@ -302,7 +304,7 @@ def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visi
     assert not visit.page.header.stories
     assert visit.strip.step["number"] == 2
     visit.press("next")
-    assert visit.page.link == "?show=depth&story=root_d&step=3&attention_scale=none&v=1"
+    assert visit.page.link == "?show=depth&story=root_d&step=3&attention_scale=none"
     visit.page.open_link("")
     assert visit.page.header.stories
 

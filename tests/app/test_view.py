@@ -50,7 +50,7 @@ def test_controls_panels_and_charts_are_hidden(page: Dashboard) -> None:
     ] == ["Explore", "Race"]
     assert (
         page.link
-        == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3&v=1"
+        == "?show=depth,norm_placement&panels=race,explore&charts=attention_entropy&n_layers=3"
     )
     page.open_link("")
     assert fields(page) == everything
@@ -74,7 +74,7 @@ def test_reset_goes_back_to_the_teachers_page(page: Dashboard) -> None:
     assert "ex-embed" in page.top.classes
     page.panels["explore"].controls.apply({"n_layers": 4})
     page.header.handle(["reset"], [])
-    assert page.link == "?show=depth&embed=1&n_layers=3&v=1"
+    assert page.link == "?show=depth&embed=1&n_layers=3"
 
 
 def test_a_panel_that_is_hidden_is_not_left_open(page: Dashboard) -> None:

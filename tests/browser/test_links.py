@@ -16,7 +16,7 @@ from .dashboard import CHARTS, Dashboard, wait_until_still
 sys.path.append(str(Path(__file__).parents[1] / "app"))  # whose broken links serve here too
 from test_link import fuzzed
 
-START = "?design=post_ln&n_layers=3&d_model=32&n_heads=2&n_ctx=16&v=1"
+START = "?design=post_ln&n_layers=3&d_model=32&n_heads=2&n_ctx=16"
 SEARCH = "(wanted) => location.search === wanted"
 GO = """(link) => {
   history.replaceState(null, '', location.pathname + link);
@@ -45,7 +45,7 @@ NEW = "() => !document.querySelector('img[src=x], [onerror]') && !window.hacked"
 def linked(browser: Browser, voila: str) -> Iterator[Dashboard]:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
-    page.goto(voila + "/" + START.removesuffix("&v=1") + "&bogus=<img src=x onerror=hacked=1>")
+    page.goto(voila + "/" + START.removesuffix("") + "&bogus=<img src=x onerror=hacked=1>")
     visit.wait_until_drawn()
     yield visit
     visit.must_be_clean()

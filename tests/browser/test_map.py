@@ -10,16 +10,28 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from linked import state
 from playwright.sync_api import Browser, Locator, expect
 
 from .dashboard import Dashboard
 
-LINK = (
-    "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
-    "&map.design=,norm_placement:none,d_model:128,n_heads:2,n_ctx:64,batch_size:2,n_seeds:4"
-    "&map.x_count=8&map.y_to=12&map.y_count=12"
+PAGE = "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
+VARIED = {
+    "norm_placement": "none",
+    "d_model": 128,
+    "n_heads": 2,
+    "n_ctx": 64,
+    "batch_size": 2,
+    "n_seeds": 4,
+}
+PLAN = {"x_count": 8, "y_to": 12, "y_count": 12}
+LINK = PAGE + state(map={"design": VARIED, "plan": PLAN})
+ALPHA = PAGE + state(
+    map={
+        "design": VARIED,
+        "plan": PLAN | {"compute": "theory", "x": "alpha", "x_from": 0, "x_to": 1.5},
+    }
 )
-ALPHA = f"{LINK}&map.compute=theory&map.x=alpha&map.x_from=0&map.x_to=1.5"
 """The theory's cells alone, over residual α."""
 DOTS = """() => {
   const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];

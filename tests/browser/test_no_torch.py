@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from linked import state
 from playwright.sync_api import Browser, expect
 
 from .dashboard import Dashboard
@@ -13,9 +14,11 @@ from .test_race import SIZES, Track
 from .test_voila import KERNEL
 from .visitor import processes, serving
 
-SMALL = (
-    "?n_layers=2&d_model=16&n_heads=2&n_ctx=16&map.design=,d_model:16,n_heads:2,n_ctx:16"
-    "&map.x_count=6&map.y_to=6&map.y_count=6"
+SMALL = "?n_layers=2&d_model=16&n_heads=2&n_ctx=16" + state(
+    map={
+        "design": {"d_model": 16, "n_heads": 2, "n_ctx": 16},
+        "plan": {"x_count": 6, "y_to": 6, "y_count": 6},
+    }
 )
 """Designs that are computed at once."""
 MOVE_ALL = """async () => {

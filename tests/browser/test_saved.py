@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from linked import state
 from playwright.sync_api import Browser, Page, expect
 
 from .conftest import HAS_RUN, Laboratory
@@ -210,7 +211,13 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(
     page.close()
 
 
-LINK = "?tab=race&n_layers=4&d_model=32&statistic=kurtosis&pin=,n_layers:2,d_model:32,name:Short&race.steps=50"
+LINK = "?tab=race&n_layers=4&d_model=32" + state(
+    explore={
+        "statistic": "kurtosis",
+        "pins": [{"config": {"n_layers": 2, "d_model": 32}, "name": "Short"}],
+    },
+    race={"plan": {"steps": 50}},
+)
 POLAR = """import plotly.graph_objects as go
 around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
 ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)"""

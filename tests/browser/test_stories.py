@@ -100,9 +100,7 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
     with first.redrawn():
         press(first, "Next")
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
-    page.wait_for_function(
-        "() => location.search === '?story=root_d&step=2&attention_scale=none&v=1'"
-    )
+    page.wait_for_function("() => location.search === '?story=root_d&step=2&attention_scale=none'")
     assert page.evaluate(DATA) == ["uniform", "one-hot"]
     reveal = page.get_by_role("button", name="Reveal")
     expect(reveal).to_be_disabled()
@@ -143,7 +141,7 @@ def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Da
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
     press(first, "Leave")
     expect(told(first)).to_be_hidden()
-    page.wait_for_function("() => location.search === '?attention_scale=none&v=1'")
+    page.wait_for_function("() => location.search === '?attention_scale=none'")
 
 
 def test_an_answer_is_chosen_on_a_narrow_page(first: Dashboard) -> None:
@@ -200,7 +198,7 @@ def test_next_shows_as_pressed_and_is_sent_once_while_the_kernel_is_busy(
 ) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit, line = Dashboard(page, "voila"), Line(page)
-    page.goto(f"{voila}/?story=root_d&step=1&v=1")
+    page.goto(f"{voila}/?story=root_d&step=1")
     visit.wait_until_drawn()
     button, finding = (
         page.locator(".ex-told .ex-primary"),

@@ -1,31 +1,37 @@
 """`Links`: the page's record as a link, and back:
-`?tab=race&design=post_ln&n_layers=24&pin=pre_ln&v=1`.
+`?tab=race&design=post_ln&n_layers=24&pin=pre_ln`.
 
-A link says only what differs from the page as it opens. It may come from anybody: unknown parts are
-ignored, with a notice. Here everything is checked: a page's record is valid."""
+A link says only what differs from the page as it opens: the design by its fields, what is open and
+what is hidden by name, all else by `state`. It may come from anybody: unknown parts are ignored,
+with a notice. Here everything is checked: a page's record is valid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from explorer.app import view
-from explorer.app.link.panels import PARTS, Pairs
-from explorer.app.link.params import Params
-from explorer.app.page import Page
+from explorer.app.explore.pins import Pins
+from explorer.app.link import state
+from explorer.app.link.params import Fields, Params, write_design, write_value
+from explorer.app.page import ExplorePart, Page
+from explorer.app.roster import Entry
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
+from explorer.choices import ConfigError
+from explorer.config import Config, preset
 from explorer.display import shown
-from explorer.glossary import OF_LABS
+from explorer.schemes.preset import PRESETS
 
-VERSION = 1
 SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
-TABS_OF_LABS = ("foundations", "depth", "training")
-"""Tabs of labs in links of old."""
 STORY, MOST_STEPS = ("story", "step"), 100
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
+SHARED = ("Size", "Input and loss")
+"""Groups of fields that say what a design is tried with: its pins are tried with the same."""
+FIRST = ExplorePart()
 
 
 class Links:
@@ -41,61 +47,58 @@ class Links:
 
     def write(self, page: Page) -> str:
         """The link of a page, with its question mark; empty for the page as it opens."""
-        pairs = list(self._pairs(page))
-        query = urlencode([*pairs, ("v", VERSION)], safe=SAFE, quote_via=quote_plus)
-        return f"?{query}" if pairs else ""
+        query = urlencode([*self._pairs(page)], safe=SAFE, quote_via=quote_plus)
+        return f"?{query}" if query else ""
 
-    def _pairs(self, page: Page) -> Pairs:
+    def _pairs(self, page: Page) -> Iterator[tuple[str, str]]:
         yield from view.write(page.view)
         yield from zip(STORY, map(str, page.story or ()), strict=False)
         if page.open != self._panels[0]:
             yield "tab", page.open
-        for name in self._panels:
-            if (part := page.panels.get(name)) and name in PARTS:
-                yield from PARTS[name][0](part)
+        parts = {name: part for name, part in page.panels.items() if name in state.PARTS}
+        if "explore" in parts:
+            explore = parts["explore"]
+            name, fields = write_design(explore.design)
+            if name:
+                yield "design", name
+            yield from ((field, write_value(value)) for field, value in fields.items())
+            pins = _named_pins(explore.pins, fields)
+            yield from (("pin", pin) for pin in pins)
+            if pins:
+                parts["explore"] = explore._replace(pins=FIRST.pins)
+        changed = state.write(parts)
+        if changed:
+            yield "state", json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
 
     def parse(self, text: object) -> tuple[Page, list[str]]:
         """The page that a link stands for, and a sentence for each part that was not understood.
 
-        What a link does not say is as on the page that opens; so is all of it if it is no link, or
-        of another version."""
+        What a link does not say is as on the page that opens; so is all of it if it is no link.
+
+        Example:
+            >>> page, sentences = Links(["explore", "race"]).parse("?n_layers=24&pin=pre_ln")
+            >>> page.panels["explore"].design, sentences
+            (Config(n_layers=24), [])
+        """
         try:
             params = Params(text)
         except ValueError as error:
             return self._page(Params("")), [str(error)]
-        if (version := params.take("v", str(VERSION))) != str(VERSION):
-            return self._page(Params("")), [
-                f"v, the link's version, must be {VERSION}; got {shown(version)}"
-            ]
         page = self._page(params)
         return page, [*params.sentences, *params.rest()]
 
     def _page(self, params: Params) -> Page:
+        parts, sentences = state.parse(params.take("state"), self._panels)
+        params.sentences += sentences
+        if "explore" in parts:
+            parts["explore"] = _read_explore(params, parts["explore"])
         tab = params.take("tab", self._panels[0])
-        panels: dict[str, Any] = {}
-        for name in self._panels:
-            if name in PARTS:
-                panels[name] = PARTS[name][1](params)
-        if "lessons" in self._panels:
-            tab = self._lesson_of(tab, params)
         if tab not in self._panels:
             params.sentences.append(
                 f"tab must be one of {', '.join(self._panels)}; got {shown(tab)}"
             )
             tab = self._panels[0]
-        return Page(tab, panels, self._read_view(params), self._read_story(params))
-
-    def _lesson_of(self, tab: str, params: Params) -> str:
-        """The tab of lessons in place of a lab's or of a tab of labs, with a sentence; a lab's
-        settings are gone."""
-        params.take_all("lab")
-        for name in (*OF_LABS, *TABS_OF_LABS):
-            params.drop(f"{name}.")
-        if tab in OF_LABS:
-            params.sentences.append(
-                f"{tab} is the lesson “{OF_LABS[tab].title}” now, which has a page of its own"
-            )
-        return "lessons" if tab in OF_LABS or tab in TABS_OF_LABS else tab
+        return Page(tab, parts, self._read_view(params), self._read_story(params))
 
     def _read_view(self, params: Params) -> View:
         """The view that a link asks for."""
@@ -116,6 +119,57 @@ class Links:
         known = self.stories.get(name)
         step = params.position(STORY[1], 1, 1, len(known.steps) if known else MOST_STEPS)
         return (name, step) if known else None
+
+
+def _read_explore(params: Params, part: ExplorePart) -> ExplorePart:
+    """The Explore panel's part of a link: its design and named pins beside what its state says."""
+    named = params.named(params.take("design"), "design")
+    fields = params.fields()
+    part = part._replace(design=params.design(named | fields))
+    pins = params.take_all("pin")
+    if pins:
+        entries = [_pin(name, fields, params) for name in pins]
+        seated, sentences = state.seated((*filter(None, entries), *part.pins), Pins())
+        params.sentences += sentences
+        part = part._replace(pins=seated)
+    refused = state.fit_design(part)
+    if refused:
+        params.sentences += refused
+        part = part._replace(pattern_of=FIRST.pattern_of, tokens_of=FIRST.tokens_of)
+    return part
+
+
+def _pin(name: str, fields: Fields, params: Params) -> Entry | None:
+    """A named design, tried with what the link's is; None, with a sentence, where there is none."""
+    if name not in PRESETS:
+        params.named(name or "nothing", "pin")
+        return None
+    try:
+        return Entry(preset(name, **_shared(fields)))
+    except ConfigError as error:
+        params.sentences.append(f"pin {name}: {error}")
+        return None
+
+
+def _shared(fields: Mapping[str, object]) -> Any:
+    """Of some fields those that a design's pins share."""
+    return {
+        name: value for name, value in fields.items() if Config.specs()[name].about.group in SHARED
+    }
+
+
+def _named_pins(pins: tuple[Entry, ...], fields: Fields) -> list[str]:
+    """The pins as names of designs, beside a design of these fields; none where one is more than
+    that."""
+    sized = {}
+    for name in PRESETS if pins else ():
+        try:
+            sized[preset(name, **_shared(fields))] = name
+        except ConfigError:
+            continue  # a named design may exclude a size
+    names = [sized[pin.config] for pin in pins if pin.config in sized]
+    said = tuple(Entry(preset(name, **_shared(fields))) for name in names)
+    return names if state.seated(said, Pins())[0] == pins else []
 
 
 def in_a_sentence(sentences: Sequence[str]) -> str:

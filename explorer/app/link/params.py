@@ -1,5 +1,5 @@
-"""`Params`: the parts of a link, taken one by one; and values and designs in a link: `n_layers=24`,
-`design=post_ln`.
+"""`Params`: the parts of a link, taken one by one; and designs in a link:
+`design=post_ln&n_layers=24`.
 
 A part that is left over was not understood.
 """
@@ -7,14 +7,13 @@ A part that is left over was not understood.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from explorer.app.view import label
 from explorer.app.widgets.wording import refusal_in_words
-from explorer.choices import Choices, ConfigError
+from explorer.choices import ConfigError
 from explorer.config import Config, changes_to
 from explorer.display import shown
 from explorer.fields import Spec
@@ -32,7 +31,6 @@ LONGEST_NUMBER = 40
 """Characters of a number that are read as one: a longer text is none, and refused as the text it
 is."""
 Fields = dict[str, object]
-Chosen = TypeVar("Chosen", bound=Choices)
 
 
 class Params:
@@ -70,13 +68,6 @@ class Params:
             self.sentences.append(f"{key} is given {len(values)} times: the last counts")
         return values[-1] if values else default
 
-    def one_of(self, value: str, key: str, options: Collection[str], default: str) -> str:
-        """The value of a key that has options; the default where it is none of them."""
-        if value in options:
-            return value
-        self.sentences.append(f"{key} must be one of {', '.join(options)}; got {shown(value)}")
-        return default
-
     def position(self, key: str, default: int, low: int, high: int) -> int:
         """A number that counts something, between two ends; the default where it is none."""
         text = self.take(key, str(default))
@@ -87,49 +78,49 @@ class Params:
         self.sentences.append(f"{key} must be a whole number between {low} and {high}; got {got}")
         return default
 
-    def fields(self, kind: type[Choices], prefix: str = "") -> dict[str, Any]:
-        """The values of all keys that name a field, by its name or its label, after a prefix."""
-        given: dict[str, str] = {}
-        for name in dict.fromkeys(name for name, _ in self._pairs if name.startswith(prefix)):
-            if field := field_named(kind, name.removeprefix(prefix)):
-                given[field] = self.take(name)
-        return typed(kind, given)
+    def fields(self) -> Fields:
+        """The values of all keys that name a field of a design, by its name or its label."""
+        given: Fields = {}
+        for key in dict.fromkeys(name for name, _ in self._pairs):
+            name = field_named(key)
+            if name:
+                given[name] = read_value(Config.specs()[name], self.take(key))
+        return given
 
-    def accepted(self, kind: type[Chosen], fields: Mapping[str, object], part: str) -> Chosen:
-        """Choices from their fields; a field that is refused keeps its default, and a sentence says
-        why.
-
-        Args:
-            part: the name of the choices in the sentences.
-        """
-        waiting, choices = dict(fields), kind()
+    def design(self, fields: Mapping[str, object]) -> Config:
+        """A design from its fields; one that is refused keeps its default, and a sentence says
+        why."""
+        waiting, config = dict(fields), Config()
         try:
-            return kind(**waiting)
+            return Config(**waiting)
         except ConfigError:
             pass
         while True:  # one by one, again as long as that helps: a field may need another one first
             refused = {}
             for name, value in waiting.items():
                 try:
-                    choices = choices.replace(**{name: value})
+                    config = config.replace(**{name: value})
                 except ConfigError as error:
                     refused[name] = refusal_in_words(error)
             if len(refused) == len(waiting):
-                self.sentences += [f"{part}: {sentence}" for sentence in refused.values()]
-                return choices
+                self.sentences += [f"design: {sentence}" for sentence in refused.values()]
+                return config
             waiting = {name: waiting[name] for name in refused}
 
-    def settings(self, kind: type[Chosen], part: str) -> Chosen:
-        """The choices of a part of the page, whose name stands before each field."""
-        return self.accepted(kind, self.fields(kind, f"{part}."), part)
+    def named(self, name: str, key: str) -> Fields:
+        """The fields of a named design; none, and a sentence, where there is none of that name."""
+        if name in PRESETS:
+            return dict(named_fields(name))
+        if name:
+            some = next(iter(PRESETS))
+            self.sentences.append(
+                f"{key} must be a named design, such as {some}; got {shown(name)}"
+            )
+        return {}
 
     def has(self, key: str) -> bool:
         """Whether a key is given and was not taken."""
         return any(name == key for name, _ in self._pairs)
-
-    def drop(self, prefix: str) -> None:
-        """Forgets every key that starts so."""
-        self._pairs = [(name, value) for name, value in self._pairs if not name.startswith(prefix)]
 
     def rest(self) -> Iterator[str]:
         """A sentence for each key that is left."""
@@ -155,21 +146,16 @@ def read_value(spec: Spec, text: str) -> object:
     return int(text) if text.lstrip("+-").isdecimal() else float(text)
 
 
-def field_named(kind: type[Choices], name: str) -> str:
+def field_named(name: str) -> str:
     """The field that a person means by its name or its label (`depth` is `n_layers`); empty where
     there is none."""
-    return name if name in kind.specs() else _labels(kind).get(name.lower(), "")
+    return name if name in Config.specs() else _labels().get(name.lower(), "")
 
 
 @cache
-def _labels(kind: type[Choices]) -> dict[str, str]:
+def _labels() -> dict[str, str]:
     """A field's label as it stands in a link, and the field."""
-    return {label(item): field for field, item in kind.specs().items()}
-
-
-def changed(choices: Choices) -> Fields:
-    """The fields that differ from the defaults."""
-    return dict(choices.__repr_args__())
+    return {label(item): field for field, item in Config.specs().items()}
 
 
 def differing(fields: Mapping[str, object], base: Mapping[str, object]) -> Fields:
@@ -197,32 +183,17 @@ def named_fields(preset: str) -> Mapping[str, object]:
     }
 
 
-def write_design(fields: Mapping[str, object], *, named: bool = False) -> tuple[str, Fields]:
+def write_design(config: Config) -> tuple[str, Fields]:
     """The shortest way to say a design: a named one and what differs from it.
 
-    Args:
-        fields: those that differ from the defaults.
-        named: whether a design without a name is to be avoided where another is as short.
     Returns:
         The name, empty for the default design, and the other fields.
+
+    Example:
+        >>> write_design(Config(norm_placement="post", n_layers=24))
+        ('post_ln', {'n_layers': 24})
     """
-    ways: list[tuple[str, Fields]] = [
-        (name, differing(fields, named_fields(name))) for name in PRESETS
-    ]
-    plain: tuple[str, Fields] = ("", dict(fields))
-    return min([*ways, plain] if named else [plain, *ways], key=lambda way: len(way[1]))
-
-
-def read_design(preset: str, where: str) -> tuple[Fields, list[str]]:
-    """The fields of a named design, and a sentence where there is none of that name."""
-    if preset and preset not in PRESETS:
-        return {}, [
-            f"{where} must be a named design, such as {next(iter(PRESETS))}; got {shown(preset)}"
-        ]
-    return dict(named_fields(preset)) if preset else {}, []
-
-
-def typed(kind: type[Choices], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Values of fields from their texts."""
-    specs = kind.specs()
-    return {name: read_value(specs[name], text) for name, text in texts.items()}
+    fields = config.changed
+    ways: list[tuple[str, Fields]] = [("", dict(fields))]
+    ways += [(name, differing(fields, named_fields(name))) for name in PRESETS]
+    return min(ways, key=lambda way: len(way[1]))

@@ -15,7 +15,7 @@ const hasAddress = () => "voila" in document.body.dataset;
 const addressLink = () => location.search || location.hash.replace(/^#/, "?");
 
 /** The link in a form that others can open: an address, or in JupyterLab the argument of `ex.dashboard`. */
-const shareable = (link) => (hasAddress() ? location.origin + location.pathname + link : link || "?v=1");
+const shareable = (link) => (hasAddress() ? location.origin + location.pathname + link : link);
 
 /** A text that the browser keeps between visits. Without the visitor's permission to store, it is always empty. */
 const browserStorage = (key) => ({
@@ -150,9 +150,10 @@ function partsChoice(model, onChange) {
   };
   const apply = (link) => {
     const isOther = (part) => !groups.some(({ name }) => part.startsWith(`${name}=`));
-    const others = (link || "?v=1").slice(1).split("&").filter(isOther);
+    const others = link.slice(1).split("&").filter((part) => part && isOther(part));
     const limits = groups.filter((group) => group.value()).map((group) => `${group.name}=${group.value()}`);
-    return `?${[...others, ...limits].join("&")}`;
+    const parameters = [...others, ...limits];
+    return parameters.length ? `?${parameters.join("&")}` : "";
   };
   const node = make("details", { class: "ex-share-parts" }, make("summary", {}, "For a lesson: choose what it shows"),
     make("p", { class: "ex-hint" }, "Nothing ticked in a group: all of it is shown."), ...groups.map((group) => group.node));
