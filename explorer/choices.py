@@ -72,7 +72,7 @@ class Choices(BaseModel):
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude
-        each other.
+            each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -119,8 +119,8 @@ class Choices(BaseModel):
 
         Args:
             sentence: `{loss}` in it is the field, `{loss=}` the field and its value,
-            `{loss=linear}` and another one. fixes: values by field, each of which alone satisfies
-            the rule.
+                `{loss=linear}` and another one.
+            fixes: values by field, each of which alone satisfies the rule.
         """
         first, *rest = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
         phrases: list[str | FieldName] = [first]

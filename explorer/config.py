@@ -42,7 +42,7 @@ class Config(Settings):
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude
-        each other.
+            each other.
     """
 
     @model_validator(mode="before")

@@ -255,7 +255,7 @@ def claimed(need: float) -> Iterator[None]:
 
     Args:
         need: bytes of this process with the computation; up to `memory.WORKER` of them are its own
-        already.
+            already.
     Raises:
         ConfigError: other visitors have claimed so much that this does not fit beside it.
     """

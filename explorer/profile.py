@@ -803,7 +803,7 @@ class Profile(Copied):
                 that a profile does not have.
         Raises:
             ValueError: there is no such chart, which names those there are; or it has all layers,
-            and one is given.
+                and one is given.
         """
         return draw(self, statistic, *others, layer=layer)
 

@@ -136,7 +136,8 @@ def largest(config: Config, start: bool = False, pieces: bool = False) -> dict[s
 
     Args:
         start: with the weights as they are drawn; else the last matrices are large, and so is the
-        readout. pieces: theirs has what the preset leaves out.
+            readout.
+        pieces: theirs has what the preset leaves out.
     """
     theirs, ours, batch = Authors(config, pieces), Transformer(config, 0), draw(config, 0)
     if not start:

@@ -223,8 +223,9 @@ def unlike(
 
     Args:
         series: name to positive values, `[layer]`; a value that is zero or not finite is left out,
-        and stands out not. like: ratio up to which a value is like its siblings'. kinds: name of
-        each layer's kind, of which alone are its siblings; empty where all are of
+            and stands out not.
+        like: ratio up to which a value is like its siblings'.
+        kinds: name of each layer's kind, of which alone are its siblings; empty where all are of
             one.
     """
     parts = {

@@ -146,7 +146,7 @@ def row_of(name: str, layer: int = 0) -> Row:
 
     Args:
         layer: from 1, of a statistic by position; 0 is the last one. Of others all layers are
-        drawn.
+            drawn.
     Raises:
         ValueError: there is no such statistic or figure; names those there are.
     """

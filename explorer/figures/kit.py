@@ -132,7 +132,8 @@ def axis(
 
     Args:
         least: the shortest extent, in decades or units: a flat line must look flat, not like
-        rounding errors. top: the air at the upper end, if it differs.
+            rounding errors.
+        top: the air at the upper end, if it differs.
     """
     shown = np.concatenate(
         [np.empty(0), *(np.ravel(np.asarray(part, dtype=float)) for part in values)]

@@ -84,7 +84,7 @@ def evaluated(text: str, values: Mapping[str, float]) -> tuple[float, ...]:
         values: the arguments by name.
     Raises:
         ExpressionError: the text is too long, too deep, names something unknown, or its value is no
-        real number.
+            real number.
     """
     body = parsed(text)
     parts = body.elts if isinstance(body, ast.Tuple | ast.List) else [body]

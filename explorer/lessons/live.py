@@ -75,10 +75,8 @@ def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
         function: gives a plotly figure, a `Profile` or several, or a tuple of that and a sentence,
             which is shown above the chart. The first line of its docstring is the chart's title. A
             parameter with the type `int` or `float` needs a `slider`, as its default or here;
-            `bool` is a switch; `Literal[…]` is a choice;
-                a parameter that has
-            a default and no type keeps its default. A parameter named `progress` is handed a
-                function: call it with the
+            `bool` is a switch; `Literal[…]` is a choice; a parameter that has a default and no type
+            keeps its default. A parameter named `progress` is handed a function: call it with the
             fraction done, 0 to 1; it raises `Stopped` as soon as the result is no longer wanted.
         controls: of parameters by name, in place of their types and defaults: a `slider`, True or
             False, or a tuple of words.

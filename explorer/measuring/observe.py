@@ -49,8 +49,8 @@ class Gradients:
 
     Args:
         after_layer: called with the number of layers that are still to come; what it raises ends
-        the pass. unique: number of the first layers that all others share their weights with; 0
-        where none
+            the pass.
+        unique: number of the first layers that all others share their weights with; 0 where none
             do. What a layer and those that share its weights get is the same, the sum over them.
         ends: whether it may end the pass: it raises `Ended`, or `Unknown`.
         seeds: draws that the layers hold side by side.

@@ -115,7 +115,7 @@ def runs_of(config: Config, soon: bool = False) -> list[range]:
 
     Args:
         soon: whether the first seed is waited for: it has a pass of its own, also where the others
-        share theirs.
+            share theirs.
     """
     seeds = range(config.seed, config.seed + config.n_seeds)
     first, size = (1, OTHERS) if soon else (0, SEEDS)

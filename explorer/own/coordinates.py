@@ -408,10 +408,9 @@ def coord_check(
     and depth.
 
     The coordinate check of Yang et al. 2022, appendix D.1, and the same over depth (Bordelon et al.
-    2023; Dey et al.
-    2025). Under μP the changes do not depend on the width, under CompleteP on the depth either; a
-    slope that is nearer to another multiple of ½ is a finding, with the change that is asked for.
-    Every width runs at the first depth, every depth at the first width.
+    2023; Dey et al. 2025). Under μP the changes do not depend on the width, under CompleteP on the
+    depth either; a slope that is nearer to another multiple of ½ is a finding, with the change that
+    is asked for. Every width runs at the first depth, every depth at the first width.
 
     Read are: the input of the layers; the output of each matrix and table of embeddings, as the
     operation gives it, and of a layer's matrices also relative to step 0, where a later factor
@@ -424,8 +423,7 @@ def coord_check(
         factory: from a width and a depth to (model, batch) or (model, batch, loss), or to a
             `Config`. The batch is what `probe` takes, the same for all models; these are drawn
             after `torch.manual_seed`. A `Config` has its d_model and n_layers replaced, and reads
-            text; its n_heads stay, so that heads grow with
-                the width.
+            text; its n_heads stay, so that heads grow with the width.
         widths: two or more, increasing.
         depths: one or more, increasing; two or more for slopes over depth.
         steps: of the optimizer, at least 1.
@@ -437,7 +435,7 @@ def coord_check(
         blocks: names of the layers, as for `probe`.
     Raises:
         TypeError, ValueError: an argument, or what the factory returns, will not do; says which,
-        and why.
+            and why.
     """
     _check(factory, optimizer, widths, depths, steps, seeds)
     runs = dict.fromkeys(

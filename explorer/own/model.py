@@ -378,7 +378,7 @@ def make(name: str) -> tuple[Any, ...]:
 
     Args:
         name: "package.module:function"; the function takes nothing and returns (model, batch) or
-        (model, batch, loss).
+            (model, batch, loss).
     Raises:
         ValueError: it is not there, it fails, or it returns something else.
     """

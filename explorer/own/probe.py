@@ -307,7 +307,7 @@ class Sites:
         names: site to the name of its modules, one a layer, in which * stands for anything.
     Raises:
         ValueError: a site is none, has another number of modules than the others, or `resid_post`
-        is not named.
+            is not named.
     """
 
     def __init__(self, model: nn.Module, names: Mapping[str, str]) -> None:
@@ -414,7 +414,7 @@ def probe(
         layers.
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which,
-        and why.
+            and why.
     """
     return probed(model, batch, loss, blocks, spectra)[0]
 

@@ -44,8 +44,7 @@ class Twin:
         distance: how near: the root mean square, over every matrix of every layer and every
             multiplier of stream and branch, of ln(the model's / the twin's), variances as fan_in ·
             mean W²; and, where the model behaves otherwise than theory expects of the twin, beside
-            it that of the gaps. 0.1: about 10 %
-                apart.
+            it that of the gaps. 0.1: about 10 % apart.
         unread: a sentence for each thing that could not be read.
         differs: a sentence for each thing in which the model is something that no config can say.
         parts: a sentence for each site at which the model behaves otherwise than the twin, in the

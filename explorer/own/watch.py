@@ -58,8 +58,9 @@ def watch(
 
     Args:
         model: what is trained. DistributedDataParallel, `fully_shard` or tensor parallelism may
-        come before or after. every: steps from one reading to the next. sink: where readings go
-        besides memory: "tensorboard", "wandb", a file that ends in .csv or
+            come before or after.
+        every: steps from one reading to the next.
+        sink: where readings go besides memory: "tensorboard", "wandb", a file that ends in .csv or
             .jsonl, a folder for Parquet files, a SummaryWriter, a W&B run, or a list of such. No
             other suffix is taken.
         optimizer: whose steps are counted; by default every torch optimizer of the model's

@@ -83,22 +83,18 @@ SETTINGS = PACKAGE / "jupyter"
 What they are for:
 
 - A visitor chooses nothing on the server: no template, no theme, no file beside the page, no
-traceback.
+  traceback.
 - Of the installed JupyterLab extensions only those that draw widgets are sent.
 - The page may load nothing from another host, and no other host may show it
-(`Content-Security-Policy`).
+  (`Content-Security-Policy`).
 - What a visitor may send and is sent: `visits`; how many kernels there are, and how long each
-lives: `kernels`; what
-  requests may cost: `server`. SECURITY.md says why.
+  lives: `kernels`; what requests may cost: `server`. SECURITY.md says why.
 - One kernel a visitor. When it dies it is not replaced, for the new one would know nothing of the
-page. The page says
-  so (`page.js` of the template).
+  page. The page says so (`page.js` of the template).
 - JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here
-it asks nobody.
+  it asks nobody.
 - Notebook servers, too, send plotly.js, which a browser then keeps (`jupyter_server_config.d/`,
-installed where any of
-  the environment looks).
-"""
+  installed where any of the environment looks). """
 
 
 class ServeError(RuntimeError):

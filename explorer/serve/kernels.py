@@ -149,7 +149,7 @@ class Kernels(AsyncMappingKernelManager):
 
         Raises:
             NoRoomError: there are as many pages as there may be, memory is short, or too many
-            kernels start.
+                kernels start.
         """
         kernel_id = kernel_id or str(uuid.uuid4())
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"

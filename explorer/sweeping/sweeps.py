@@ -226,9 +226,9 @@ class Sweep:
 
         Args:
             stop: asked between the cells, ten times a second; where cells are computed in this
-            process, within them. on_cell: called with each cell as it is done, in the calling
-            thread. left_out: the reason not to compute a cell, which then fails with it; empty for
-            none.
+                process, within them.
+            on_cell: called with each cell as it is done, in the calling thread.
+            left_out: the reason not to compute a cell, which then fails with it; empty for none.
         Returns:
             The sweep itself.
         """
@@ -330,13 +330,10 @@ def sweep(
     Returns:
         `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over
         seeds and heads), its `_low` and `_high` (the lowest and the highest seed); `[origin, *over,
-        layer]` for
-            "statistic@site"; of trained
-        cells `held_out_loss` and `loss_drop` (nats a character; the drop is from the unigram
-            level), `feature_change`
-        (root mean square change of what the readout reads of held-out text), and `steps`;
-            `seconds`; nan where there
-        is none. `failure` has the reason of a cell that failed.
+        layer]` for "statistic@site"; of trained cells `held_out_loss` and `loss_drop` (nats a
+        character; the drop is from the unigram level), `feature_change` (root mean square change of
+        what the readout reads of held-out text), and `steps`; `seconds`; nan where there is none.
+        `failure` has the reason of a cell that failed.
     Raises:
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, or a store of another sweep.

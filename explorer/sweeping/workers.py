@@ -188,7 +188,8 @@ class Outside(Workers):
 
     Args:
         need: bytes of the largest cell: no more cells are computed at a time than memory holds of
-        it. order: how urgent they are.
+            it.
+        order: how urgent they are.
     """
 
     died = ()

@@ -332,7 +332,8 @@ class Overlaps:
 
         Args:
             tokens: the stream; `inside` what the branch reads of it, with logits of deviation
-            `std`. branch: the branch's output; `added` after a norm on it.
+                `std`.
+            branch: the branch's output; `added` after a norm on it.
         """
         self.branch_input[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0

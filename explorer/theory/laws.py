@@ -149,7 +149,7 @@ def output_logits(config: Config, x: Moments, own: Array) -> dict[Key, Array]:
 
     Args:
         own: part of the streams' second moment that is the token's own character's, where the
-        readout is tied.
+            readout is tied.
     """
     design, height = config.design, config.output_cap
     if design.final_norm and design.point:

@@ -151,8 +151,8 @@ def key_factors(
 
     Args:
         own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they
-        share. keys: part of `p` that a softmax forgets in a single row, `both` that in two rows:
-        see
+            share.
+        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see
             `Logits`.
     """
     out = place.lift(own)

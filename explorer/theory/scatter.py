@@ -8,13 +8,12 @@ plain stacks of ReLUs. For sums of a stream and a branch the following is our es
 predicted means alone:
 
 - A sum scatters by 4 f / d, where f is the branch's share of it: (4 f (1 − f) + 4 f²) / d. The
-first term is the
-  product of stream and branch, whose mean is 0. The second is the branch's own length: two Gaussian
-  matrices, 2/d each.
+  first term is the product of stream and branch, whose mean is 0. The second is the branch's own
+  length: two Gaussian matrices, 2/d each.
 - Tokens have the weights in common. The scatter of a mean over n tokens of correlation ρ is ρ² + (1
-− ρ²)/n of this.
+  − ρ²)/n of this.
 - A norm divides by the length that a draw has: forward the scatter ends there, backward it enters
-once more.
+  once more.
 
 Over 16 draws of 35 designs of width 32 and 64, V/2 was half to 1.5 times the estimate wherever the
 estimate is above `APART`, and below `APART` in all other designs. What forward and backward pass

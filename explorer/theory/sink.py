@@ -93,12 +93,9 @@ def shared(
     Returns:
         E M M′; energy of the gradient by a row's logits from the shared part of the values, over
         that of their own part; `jacobian` with a sink, the shared part included; the square of the
-        sum over a row's
-            keys over a row's
-        energy, which is 0 where the gradients cancel, see `logits.Logits.keys`, and above 1 where
-            most keys' have one
-        sign; and E p₀ p₀′ o·o′ of two rows' outputs o over E o·o′, for the gradient by the sink's
-            logit.
+        sum over a row's keys over a row's energy, which is 0 where the gradients cancel, see
+        `logits.Logits.keys`, and above 1 where most keys' have one sign; and E p₀ p₀′ o·o′ of two
+        rows' outputs o over E o·o′, for the gradient by the sink's logit.
     """
     together, away = lost.together(rho, lift), lost.away(rho, lift)
     row = common * lost.own

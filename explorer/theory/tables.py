@@ -233,8 +233,8 @@ def as_normal(s: float, n: int, dimensions: int, single: float = 1.0) -> float:
 
     Args:
         dimensions: in which the keys' directions are even; 0 where their lengths vary, and logits
-        are normal. single: Σ of the squared shares that independent parts have in s², 1 of one
-        part. The tail
+            are normal.
+        single: Σ of the squared shares that independent parts have in s², 1 of one part. The tail
             that a logit lacks falls with it, as the excess kurtosis of a sum does.
     """
     if not dimensions or n == 1:

@@ -187,7 +187,8 @@ def normalize(
 
     Args:
         lower: `[pair]`, the correlations after the norm where they are known; see
-        `correlation_of_sum`. regained: `[pair]`, one more factor on the correlations; see `Norm`.
+            `correlation_of_sum`.
+        regained: `[pair]`, one more factor on the correlations; see `Norm`.
 
     Delta method: of (1 + a)^−½ (1 + b)^−½, a and b the relative deviations of two squared lengths,
     the mean is 1 + ¾ Var a + ¼ Cov(a, b), with Var a = w + u and Cov(a, b) = w ρ²; the overlap's

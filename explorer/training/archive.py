@@ -61,7 +61,7 @@ def load(path: str | Path) -> Race:
 
     Raises:
         ConfigError: there is no such file, it is not a race, or a race that this version or machine
-        refuses.
+            refuses.
     """
     with opening(path, "race must be a file that can be read"):
         file = Path(path).open("rb")  # noqa: SIM115 - closed below

@@ -96,8 +96,8 @@ class Race(Standing):
 
         Args:
             stop: asked before each step of each contender; once it says true, the race stands
-            still. on_step: called after each round, in which every contender in the race has made
-            one
+                still.
+            on_step: called after each round, in which every contender in the race has made one
                 step.
         Returns:
             The race itself.
@@ -207,9 +207,10 @@ def race(
 
     Args:
         contenders: the designs to train; their configs agree in n_ctx and batch_size, and come from
-        `Task.fit`. task: the task to learn; None is the next character. steps: number of steps of
-        each contender. stop: asked before each step of each contender; once it says true, what
-        there is is
+            `Task.fit`.
+        task: the task to learn; None is the next character.
+        steps: number of steps of each contender.
+        stop: asked before each step of each contender; once it says true, what there is is
             returned.
         on_step: called after each round; it may read the race, which waits for it.
         every: the instruments are on at every step that is a multiple of this.

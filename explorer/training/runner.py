@@ -50,7 +50,7 @@ class Runner(Entrant):
         positions: whether statistics by token position are read, too.
     Raises:
         ConfigError: the recipe has what can do nothing for the design, such as a schedule for an α
-        that it has not.
+            that it has not.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ class Data:
         batch_size: sequences in a batch.
     Raises:
         ConfigError: the text is too short for such sequences, or repeats itself so much that
-        nothing is left.
+            nothing is left.
     """
 
     def __init__(self, task: Task, text: Text | None, n_ctx: int, batch_size: int) -> None:

@@ -72,7 +72,7 @@ def apart(curve: ArrayLike, other: ArrayLike, *, log: bool) -> float:
 
     Args:
         log: whether the axis is logarithmic, and the distance a factor: the geometric mean of those
-        at each depth.
+            at each depth.
     """
     first, second = np.asarray(curve, dtype=float), np.asarray(other, dtype=float)
     keep = np.isfinite(first) & np.isfinite(second) & (((first > 0) & (second > 0)) | (not log))

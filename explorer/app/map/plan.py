@@ -156,7 +156,7 @@ class Plan(Choices):
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or choices that exclude
-        each other.
+            each other.
     """
 
     statistic: str = setting(

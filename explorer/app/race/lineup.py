@@ -114,7 +114,7 @@ class Plan(Task):
 
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or sizes that exclude
-        each other.
+            each other.
     """
 
     n_layers: int = setting(

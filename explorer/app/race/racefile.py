@@ -27,7 +27,8 @@ class Saves(ButtonRow):
 
     Args:
         race: the race, which stands still until this thread lets go; it may refuse by a
-        `ConfigError`. on_saved: called when all of the race was handed over.
+            `ConfigError`.
+        on_saved: called when all of the race was handed over.
     """
 
     def __init__(self, race: Callable[[], Record], on_saved: Callable[[], None]) -> None:

@@ -50,13 +50,16 @@ class ControlBox(Part):
 
     Traits:
         sections: `[{title, fields: [...]}]`; a section with a title can be folded. See `describe`
-        for a field. values: field name to value, from either side. notes: field name to a line
-        below the control: why it is disabled or refused. excluded: field name to the options that
-        the other choices exclude; see `Exclusion`. disabled, refused: names of the fields in that
-        state. summary: a line below all of them. folded: names of the fields that wait within their
-        group until somebody asks for more. changes: field name to what its choice changed,
-        `[[label, old, new]]`. held: whether a slider is being dragged, as the page says. sweeps:
-        names of the fields with a button that draws a statistic over the slider's range; a
+            for a field.
+        values: field name to value, from either side.
+        notes: field name to a line below the control: why it is disabled or refused.
+        excluded: field name to the options that the other choices exclude; see `Exclusion`.
+        disabled, refused: names of the fields in that state.
+        summary: a line below all of them.
+        folded: names of the fields that wait within their group until somebody asks for more.
+        changes: field name to what its choice changed, `[[label, old, new]]`.
+        held: whether a slider is being dragged, as the page says.
+        sweeps: names of the fields with a button that draws a statistic over the slider's range; a
             click is the message `["sweep", name]`.
         sweeping: the field that is drawn so; empty for none.
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message

@@ -160,9 +160,11 @@ class FileEntry(Part):
 
     Traits:
         label, about, accept, other: words of the entry, for a screen reader, kinds of files, words
-        of the button. now: the file in use. said: the outcome of the last choice; `refused` if it
-        was refused. own: whether it is a file of a person's own, so that there is a way back. most:
-        the largest number of bytes; `part` those of a part.
+            of the button.
+        now: the file in use.
+        said: the outcome of the last choice; `refused` if it was refused.
+        own: whether it is a file of a person's own, so that there is a way back.
+        most: the largest number of bytes; `part` those of a part.
     """
 
     view = "file"

@@ -63,9 +63,9 @@ class Worker(Generic[Job, Result]):
 
     Args:
         work: `work(job, stop, progress)`; asks `stop()` often, calls `progress` with a fraction
-        0..1. on_result: called with the job and its result, unless it is not wanted any more by
-        then. on_failure: called with the job and the words of the error when the work or
-        `on_result`
+            0..1.
+        on_result: called with the job and its result, unless it is not wanted any more by then.
+        on_failure: called with the job and the words of the error when the work or `on_result`
             raised.
         on_progress: called with the job and the fraction, at most every `progress_every` seconds.
         capacity: results kept, and of those that say how many bytes they have (`nbytes`),
