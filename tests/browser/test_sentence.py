@@ -52,7 +52,7 @@ def write(visit: Dashboard, sentence: str) -> None:
 def test_a_link_brings_its_sentence_and_a_short_one_has_a_label_for_each_character(
     written: Dashboard,
 ) -> None:
-    assert written.entry("sentence").input_value() == "to be"
+    expect(written.entry("sentence")).to_have_value("to be")
     assert words(written) == ["t", "o", "␣", "b", "e"]
     expect(written.entry("n_ctx").first).to_have_value("5")
     expect(written.entry("n_ctx").first).to_be_disabled()
