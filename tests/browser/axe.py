@@ -6,7 +6,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 WITHOUT_DRAWINGS = """() => {
-  window.drawings = [...document.querySelectorAll('.ex-chart-plot')].map((plot) => {
+  window.drawings = [...document.querySelectorAll('.ex-chart-plot, mjx-container')].map((plot) => {
     const drawing = document.createDocumentFragment();
     drawing.append(...plot.childNodes);
     return () => plot.append(drawing);

@@ -26,7 +26,7 @@ from .conftest import server
 from .dashboard import Dashboard
 from .test_crowds import health, rests
 from .test_drag import DRAG
-from .test_map import DOTS, LINK, status
+from .test_map import DOTS, linked, status
 from .test_race import SIZES, Track
 from .test_voila import KERNEL
 from .visitor import (
@@ -183,7 +183,7 @@ def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(
     shown: Dashboard, address: str
 ) -> None:
     visit, page = shown, shown.page
-    page.goto(f"{address}/{LINK.replace('y_count=12', 'y_count=8')}")
+    page.goto(f"{address}/{linked(y_count=8)}")
     page.locator(".ex-map .main-svg").first.wait_for()
     page.wait_for_function(f"() => ({DOTS})() > 4")
     busiest(address).kill()

@@ -25,13 +25,15 @@ VARIED = {
     "n_seeds": 4,
 }
 PLAN = {"x_count": 8, "y_to": 12, "y_count": 12}
-LINK = PAGE + state(map={"design": VARIED, "plan": PLAN})
-ALPHA = PAGE + state(
-    map={
-        "design": VARIED,
-        "plan": PLAN | {"compute": "theory", "x": "alpha", "x_from": 0, "x_to": 1.5},
-    }
-)
+
+
+def linked(**plan: object) -> str:
+    """The link of a map whose plan differs so."""
+    return PAGE + state(map={"design": VARIED, "plan": PLAN | plan})
+
+
+LINK = linked()
+ALPHA = linked(compute="theory", x="alpha", x_from=0, x_to=1.5)
 """The theory's cells alone, over residual α."""
 DOTS = """() => {
   const traces = document.querySelector('.ex-map .ex-chart-plot')._fullData ?? [];
@@ -140,7 +142,10 @@ def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(open_map:
     page.locator(".ex-tool", has_text="Undo").click()
     expect(tab).to_have_text("Map")
     page.wait_for_function(
-        "() => location.search.includes('map.x=alpha') && location.search.includes('tab=map')"
+        """() => {
+          const link = decodeURIComponent(location.search);
+          return link.includes('"x":"alpha"') && link.includes('tab=map');
+        }"""
     )
 
 
