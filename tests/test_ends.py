@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from handmade import measured, predicted, stream
 
-from explorer.ends import ENDS, endings
+from explorer.ends import ENDS, Ending, endings
 from explorer.profile import Profile
 
 
@@ -37,3 +38,20 @@ def test_the_gradient_is_the_input_s_and_other_statistics_are_the_last_layer_s()
         "second_moment": 7.0,
         "logit_std": 7.0,
     }
+
+
+def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
+    """By hand: q doubles a layer, and seeds stand at half of it, at it, and half above it."""
+    found = endings(measured(4))
+    assert found["second_moment"] == Ending(16.0, 8.0, 24.0, 3, error=8 / 3**0.5)
+    assert found["activation_gradient"].middle == pytest.approx(1.0)
+    assert found["attention_entropy_normalized"] == Ending(0.6, 0.2, 1.0, 3, error=0.0)
+    assert found["token_correlation"].middle == 1.0
+    assert found["parameter_gradient"].middle == pytest.approx(1e5, rel=1e-12)
+    assert found["parameter_gradient"].where == "W_out, layer 1"
+    assert endings(predicted(4))["second_moment"] == Ending(16.0, 16.0, 16.0, 0)
+
+
+def test_what_stops_being_finite_stays_so() -> None:
+    growth = stream("second_moment", np.array([1, 1, 1, 1, np.inf]))
+    assert endings(measured(2, values=growth))["second_moment"].middle == np.inf

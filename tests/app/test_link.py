@@ -15,12 +15,10 @@ from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.selections import MATRIX_WORDS
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
-from explorer.app.map.plan import MapPart, Plan
+from explorer.app.map.plan import FIELDS, NOTHING, MapPart, Plan, over
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
-from explorer.app.widgets.slider_steps import sliders
 from explorer.config import Config, preset
-from explorer.ends import ENDS
 from explorer.schemes.preset import PRESETS
 
 LINKS = Links(tuple(PANELS))
@@ -118,6 +116,14 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
         one.close()
 
 
+def test_a_map_of_one_axis_is_a_link() -> None:
+    part = MapPart(SMALL, over("alpha", SMALL))
+    link = LINKS.write(Page("map", {"map": part}))
+    assert "map.x=alpha&map.x_from=0.0&map.x_to=1.5&map.y=none" in link
+    assert record(link).panels["map"] == part
+    assert record("?map.y=none").panels["map"].plan == Plan(y=NOTHING)
+
+
 @pytest.mark.parametrize(
     ("link", "sentence"),
     [
@@ -133,8 +139,8 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
         ("?n_layers=2&layer=3", "layer must be a whole number between 1 and 2; got 3"),
         ("?head=two", "head must be a whole number between 0 and 3; got 'two'"),
         ("?matrix=W_X", f"matrix must be one of all, {', '.join(MATRIX_WORDS)}; got 'W_X'"),
-        ("?sweep=norm:kurtosis", f"sweep must be one of {', '.join(sliders(Config))}; got 'norm'"),
-        ("?sweep=alpha:color", f"sweep's statistic must be one of {', '.join(ENDS)}; got 'color'"),
+        ("?sweep=alpha:kurtosis", "'sweep' is not a part of a link"),
+        ("?map.x=none", f"map: Across must be one of {', '.join(FIELDS)}; got 'none'"),
         ("?pin=post_ln,name:a&pin=pre_ln,name:a", "pin 2: another pin is called “a”"),
         ("?pin=post_ln&pin=post_ln", "pin 2: This design is pinned already, as “Post-LN”."),
         ("?map.x_count=61", "map: Values across must be a whole number between 2 and 60; got 61"),
@@ -167,7 +173,6 @@ def test_what_is_ignored_is_said(link: str, sentence: str) -> None:
         "?pin=post_ln,depht:3": "?pin=post_ln&v=1",
         "?map.x=alpha&map.x_from=5": "?map.x=alpha&v=1",
         "?n_layers=2&layer=3": "?n_layers=2&v=1",
-        "?sweep=alpha:color": "?sweep=alpha&v=1",
         "?pin=post_ln,name:a&pin=pre_ln,name:a": "?pin=post_ln,name:a&pin=pre_ln&v=1",
         "?pin=post_ln&pin=post_ln": "?pin=post_ln&v=1",
         "?map.design=nonesuch": "?map.design=&v=1",
@@ -262,7 +267,6 @@ PIECES = (
     "matrix",
     "layer",
     "statistic",
-    "sweep",
     "map.design",
     "map.x",
     "map.y_from",
@@ -276,7 +280,7 @@ SEEDS = (
     "?tab=lessons&design=rezero&v=1",
     "?racer=post_ln,warmup:300,name:a&racer=gpt2,optimizer:muon&race.steps=40&race.selected=1&v=1",
     "?tab=map&map.design=post_ln,n_layers:24&map.x=alpha&map.x_from=0.0&map.x_to=2.0&map.compute=theory&v=1",
-    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&sweep=alpha:kurtosis&v=1",
+    "?show=depth,norm_placement&panels=explore,race&charts=attention_entropy&embed=1&matrix=W_Q&layer=3&head=1&v=1",
 )
 
 

@@ -1,4 +1,4 @@
-"""Each panel's part of a link: `design=post_ln&pin=pre_ln&sweep=alpha`, `map.x=alpha`,
+"""Each panel's part of a link: `design=post_ln&pin=pre_ln`, `map.x=alpha`,
 `racer=post_ln,warmup:300`."""
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from explorer.app.map import plan as maps
 from explorer.app.page import ExplorePart
 from explorer.app.race import lineup
 from explorer.app.roster import Entry, Roster
-from explorer.app.widgets.slider_steps import sliders
 from explorer.choices import Choices
 from explorer.config import Config
 from explorer.display import shown
-from explorer.ends import ENDS
 from explorer.figures import BY_CHOICE
 
 FLAGS = {"visible": "hidden"}
@@ -144,8 +142,6 @@ Pairs = Iterator[tuple[str, str]]
 FIRST = ExplorePart()
 LISTS = {"matrix": (ALL, *MATRIX_WORDS), "statistic": tuple(BY_CHOICE)}
 """Options of the lists below the charts."""
-SWEPT = next(iter(ENDS))
-"""The statistic that a sweep shows at first."""
 MAP_DESIGN, RACER, SELECTED = "map.design", "racer", "race.selected"
 
 
@@ -171,9 +167,6 @@ def write_explore(part: ExplorePart) -> Pairs:
     yield from (
         (name, value) for name in LISTS if (value := getattr(part, name)) != getattr(FIRST, name)
     )
-    if part.sweep:
-        field, statistic = part.sweep
-        yield "sweep", field if statistic == SWEPT else f"{field}:{statistic}"
 
 
 def read_explore(params: Params) -> ExplorePart:
@@ -193,22 +186,6 @@ def read_explore(params: Params) -> ExplorePart:
             for name, options in LISTS.items()
         },
         tokens_of=params.position("tokens", 0, 0, design.n_layers),
-        sweep=_sweep(params),
-    )
-
-
-def _sweep(params: Params) -> tuple[str, str] | None:
-    """Field and statistic of `alpha` or `alpha:token_correlation`; None while nothing is swept."""
-    name, _, statistic = params.take("sweep").partition(":")
-    field = (
-        params.one_of(field_named(Config, name) or name, "sweep", sliders(Config), "")
-        if name
-        else ""
-    )
-    return (
-        (field, params.one_of(statistic or SWEPT, "sweep's statistic", ENDS, SWEPT))
-        if field
-        else None
     )
 
 

@@ -46,18 +46,6 @@ def wait(while_true: Callable[[], bool], stop: Stop) -> None:
     raise Stopped
 
 
-def ever(*questions: Stop) -> Stop:
-    """Whether one of the questions was answered by yes; it stays yes, so that all who ask agree."""
-    answer = False
-
-    def asked() -> bool:
-        nonlocal answer
-        answer = answer or any(question() for question in questions)
-        return answer
-
-    return asked
-
-
 class Worker(Generic[Job, Result]):
     """Computes the jobs of the last `submit` on a daemon thread, one after the other.
 
