@@ -239,14 +239,21 @@ def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
     chart = page.panel.picture.chart
     page.until("idle")
     words, _, notes = chart.caption.partition(" Theory is limited in ")
-    assert words == "Dots: measured; cells without one: predicted. Lines: theory."
+    assert words == (
+        "The stream after the last layer. Dots: measured; cells without one: predicted. Lines: theory."
+    )
     assert notes.startswith("3 of 9 cells; the first: rough: without norms draws scatter more")
     page.set(compute="theory")
     page.until("idle", "Predicted 3 × 3 cells")
-    assert chart.caption.startswith("Cells: predicted. Lines: theory.")
+    assert chart.caption.startswith(
+        "The stream after the last layer. Cells: predicted. Lines: theory."
+    )
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
     assert page.comes(
-        lambda: chart.caption == "Cells: predicted." and page.panel.phase is Phase.IDLE
+        lambda: (
+            chart.caption == "The stream after the last layer. Cells: predicted."
+            and page.panel.phase is Phase.IDLE
+        )
     )
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
@@ -271,7 +278,8 @@ def test_a_map_of_one_axis_has_a_line_and_dots(line: Page) -> None:
     chart = line.panel.picture.chart
     assert chart.title == "Second moment over init variance"
     assert chart.caption.startswith(
-        "Line: predicted. Dots: measured. Theory is limited in 3 of 3 cells; the first: rough:"
+        "The stream after the last layer. Bars: lowest to highest seed. Theory is limited in "
+        "3 of 3 cells; the first: rough:"
     )
     assert predicted["line"]["dash"] == "dot"
     assert line.panel.controls.absent == ["y_from", "y_to", "y_count"]
@@ -288,7 +296,9 @@ def test_a_line_of_refused_designs_says_why(page: Page) -> None:
     page.until("idle", "Measured 6 cells")
     assert page.panel.status.detail == "2 failed"
     (reason,) = page.traces["failed"]["hovertext"]
-    assert reason.startswith("Heads 32 heads<br>d_model must be divisible by n_heads; got 16 and 32")
+    assert reason.startswith(
+        "Heads 32 heads<br>d_model must be divisible by n_heads; got 16 and 32"
+    )
 
 
 def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
@@ -300,7 +310,7 @@ def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
     assert "predicted" not in page.traces
     drop = page.numbers.loss_drop.sel(origin="trained").values
     np.testing.assert_allclose(plain(page.traces["trained"]["customdata"])[:, 2], drop)
-    assert page.panel.picture.chart.caption == "Dots: trained."
+    assert page.panel.picture.chart.caption == ""
 
 
 def test_a_statistic_that_no_cell_can_have_is_a_sentence(page: Page) -> None:
@@ -393,7 +403,7 @@ def test_a_button_beside_a_slider_opens_its_map_and_a_dot_leads_back(whole: Dash
     page.set(x_to=3.0)
     page.until("idle", "Measured 3 cells")
     assert page.panel.picture.chart.caption.startswith(
-        "Line: predicted. Dots: measured. A click on a dot puts its design on Explore."
+        "The stream after the last layer. Bars: lowest to highest seed. A click on a point puts its design on Explore."
     )
     whole.follow()
     whole.header.handle(["undo"], [])

@@ -70,12 +70,8 @@ CAPTIONS = {
 }
 LINES = "Lines: theory."
 PICKS = "A click puts a cell's design on Explore."
-ONE_AXIS = {
-    "predicted": "Line: predicted.",
-    "measured": "Line: predicted. Dots: measured.",
-    "trained": "Dots: trained.",
-}
-ONE_AXIS_PICKS = "A click on a dot puts its design on Explore."
+BARS = "Bars: lowest to highest seed."
+ONE_AXIS_PICKS = "A click on a point puts its design on Explore."
 
 
 class Shown(NamedTuple):
@@ -93,10 +89,12 @@ def noted(sweep: Sweep, statistic: str) -> str:
         return ""
     cells = sweep.total // len(sweep.grid.origins)
     notes = list(sweep.notes[statistic].items())  # the worker's thread may add to it
-    count, (first, _) = sum(count for _, count in notes), notes[0]
-    if len(notes) > 1:  # most have numbers of their design
-        return f"Theory is limited in {count} of {cells} cells; the first: {first}."
-    return f"Theory in {count} of {cells} cells: {first}."
+    count = sum(count for _, count in notes)
+    reason, _ = notes[0]
+    limited = f"Theory is limited in {count} of {cells} cells"
+    if len(notes) > 1:  # most reasons have numbers of their design
+        return f"{limited}; the first: {reason}."
+    return f"{limited}: {reason}."
 
 
 class Picture:
@@ -141,10 +139,14 @@ class Picture:
         if not figure.data:
             return ""
         origin = sweep.grid.origins[-1]
+        words = [ENDS[plan.statistic].words] if plan.statistic in ENDS else []
+        picks = PICKS
         if plan.y == NOTHING:
-            words, picks = [ONE_AXIS[origin]], ONE_AXIS_PICKS
+            picks = ONE_AXIS_PICKS  # a legend names line and dots
+            if origin == "measured" and sweep.grid.config.n_seeds > 1:
+                words.append(BARS)
         else:
-            words, picks = [CAPTIONS[origin]], PICKS
+            words.append(CAPTIONS[origin])
             if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})):
                 words.append(LINES)
         if self.chart.picks:

@@ -130,7 +130,7 @@ NOTHING = "none"
 """Stands for the field upwards in a map of one axis."""
 UPWARDS = {NOTHING: Option("one axis: a line and dots", label="nothing"), **FIELDS}
 STATISTICS = {
-    name: Option(f"the neutral color: {row.words}" if row.words else "", label=row.title)
+    name: Option(f"healthy: {row.words}" if row.words else "", label=row.title)
     for name, row in SCALES.items()
 }
 FIRST = {"trained": "loss_drop", "measured": "second_moment"}
@@ -167,7 +167,7 @@ class Plan(Choices):
         FIRST["measured"],
         "Statistic",
         "Map",
-        "Number that gives a cell its color.",
+        "Number that is drawn of each cell.",
         pinned=True,
         options=STATISTICS,
     )
