@@ -420,6 +420,8 @@ def test_a_button_beside_a_slider_opens_its_map_and_a_dot_leads_back(whole: Dash
 def test_there_is_no_button_where_the_page_has_no_map(whole: Dashboard) -> None:
     whole.look(View(panels=("explore",)))
     assert whole.panels["explore"].controls.maps == []
+    whole.look(View(embed=True))
+    assert whole.panels["explore"].controls.maps == []
     whole.look(View(panels=("explore", "map")))
     assert whole.panels["explore"].controls.maps == list(sliders(Config))
     alone = Dashboard(TINY, {"explore": PANELS["explore"]})

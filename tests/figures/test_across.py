@@ -169,18 +169,6 @@ def test_the_numbers_are_a_table_without_the_places_of_the_marks() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("statistic", "x", "words"),
-    [
-        ("kurtosis", "init_variance", "statistic must be one of second_moment; got 'kurtosis'"),
-        ("second_moment", "alpha", "x must be one of init_variance; got 'alpha'"),
-    ],
-)
-def test_what_is_not_there_is_refused(statistic: str, x: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"^{words}$"):
-        across(made([1, 2, 3], [1, 2, 3]), statistic, x=x)
-
-
 def test_of_two_fields_one_is_chosen_first_and_names_have_no_line() -> None:
     square = made([1, 2, 3], [1, 2, 3]).expand_dims(alpha=[0.5, 1.0])
     with pytest.raises(

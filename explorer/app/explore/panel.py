@@ -200,7 +200,8 @@ class Explore(Live[Job, Profile]):
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
         self.controls.only(view)
-        has_map = self._map_over is not None and view.opens("map")
+        # within another page there are no tabs, and so no way back from a map
+        has_map = self._map_over is not None and view.opens("map") and not view.embed
         self.controls.maps = list(sliders(Config)) if has_map else []
         self.named_designs.hidden = not view.shows(DESIGN)
         self.side.hidden = not (view.shows(DESIGN) or self.controls.sections)

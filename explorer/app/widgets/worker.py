@@ -110,11 +110,6 @@ class Worker(Generic[Job, Result]):
         """Whether the thread still runs."""
         return self._thread.is_alive()
 
-    @property
-    def busy(self) -> bool:
-        """Whether any job is wanted that is not done."""
-        return bool(self._wanted)
-
     def submit(self, *jobs: Job) -> None:
         """Makes these the wanted jobs: the current one goes on if it is the first of them, and else
         ends.
