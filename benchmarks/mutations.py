@@ -70,7 +70,6 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/app/race": ("app/test_race_panel", "app/test_race_controls"),
     "explorer/app/stories": ("app/test_telling", "app/test_stories"),
     "explorer/app/explore/question": ("test_guesses", "app/test_telling"),
-    "explorer/app/explore/sweep": ("app/test_sweep",),
     "explorer/app/explore/comparison": ("app/test_compare", "app/test_pins"),
     "explorer/app/explore/pins": ("app/test_pins",),
     "explorer/app/explore/diagram": ("figures/test_diagram", "app/test_explore"),

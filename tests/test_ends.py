@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ends import ENDS, endings
+from explorer.ends import ENDS, Ending, endings
 from explorer.profile import Profile
 
 
@@ -37,3 +37,28 @@ def test_the_gradient_is_the_input_s_and_other_statistics_are_the_last_layer_s()
         "second_moment": 7.0,
         "logit_std": 7.0,
     }
+
+
+def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
+    """By hand: q doubles a layer, and seeds stand at half of it, at it, and half above it."""
+    growth = np.array([0.5, 1.0, 1.5])[:, None] * 2.0 ** np.arange(1, 5)
+    entropy = np.tile([0.2, 1.0], (3, 4, 1))  # of two heads
+    measured = Profile(
+        "measured",
+        {
+            ("second_moment", "resid_post"): growth,
+            ("attention_entropy_normalized", "pattern"): entropy,
+        },
+        seeds=(0, 1, 2),
+    )
+    found = endings(measured)
+    assert found["second_moment"] == Ending(16.0, 8.0, 24.0, 3, error=8 / 3**0.5)
+    assert found["attention_entropy_normalized"] == Ending(0.6, 0.2, 1.0, 3, error=0.0)
+    predicted = Profile("predicted", {("second_moment", "resid_post"): growth[1:2]})
+    assert endings(predicted)["second_moment"] == Ending(16.0, 16.0, 16.0, 0)
+
+
+def test_what_stops_being_finite_stays_so() -> None:
+    values = {("second_moment", "resid_post"): np.array([[1.0, np.inf], [1.0, 2.0]])}
+    found = endings(Profile("measured", values, seeds=(0, 1)))
+    assert found["second_moment"].middle == np.inf

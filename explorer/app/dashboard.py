@@ -6,6 +6,8 @@ import html
 import os
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -16,6 +18,7 @@ from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
+from explorer.app.map.plan import MapPart, over
 from explorer.app.page import HasPart, Page, Undo
 from explorer.app.race.panel import RacePanel
 from explorer.app.stories.telling import Telling
@@ -159,6 +162,7 @@ class Dashboard(PageWidget):
             self._hide_all_but(name)  # before it comes: two at a time would make the page jump
             self.top.children = [self.header, self.telling.strip, *self.panels.values()]
             self._hand(name)
+            self._join(self.panels[name])
             if not self.view.whole:
                 self._look_at(self.panels[name])
         self.header.selected = list(self._rows).index(name)
@@ -169,6 +173,11 @@ class Dashboard(PageWidget):
         if isinstance(panel, MapPanel) and isinstance(explore, Explore):
             panel.meet(lambda: explore.controls.config, self.explore)
         return panel
+
+    def _join(self, panel: Part) -> None:
+        """Joins a new Explore panel to the Map, where the page has one."""
+        if isinstance(panel, Explore) and "map" in self._rows:
+            panel.meet(partial(self._map_over, panel))
 
     def _hide_all_but(self, name: str) -> None:
         for other, panel in self.panels.items():
@@ -188,6 +197,12 @@ class Dashboard(PageWidget):
         panel = self.show("explore")
         if isinstance(panel, Explore):
             panel.controls.apply(config.model_dump())
+
+    def _map_over(self, explore: Explore, field: str) -> None:
+        """Shows the map of one axis of the Explore panel's design over one of its fields."""
+        config, page = explore.controls.config, self.page
+        part = MapPart(config, over(field, config))
+        self.restore(replace(page, open="map", panels={**page.panels, "map": part}))
 
     # --- the page as a record
     # ---------------------------------------------------------------------------------
@@ -258,9 +273,7 @@ class Dashboard(PageWidget):
         for panel in self.panels.values():
             self._look_at(panel)
         names = list(self._rows)
-        shown = [
-            name for name in names if view.panels is None or name in view.panels or not view.panels
-        ]
+        shown = [name for name in names if view.opens(name)]
         self.header.hidden_tabs = [names.index(name) for name in names if name not in shown]
         self.header.stories = view.whole and bool(
             self.telling.strip.cards

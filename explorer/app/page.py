@@ -34,8 +34,6 @@ class ExplorePart(NamedTuple):
     """The statistic on the first chart."""
     tokens_of: int = 0
     """The layer, from 1, that charts by token position have; 0 is the last."""
-    sweep: tuple[str, str] | None = None
-    """Field and statistic of the sweep; None while nothing is swept."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,10 @@ class View:
         """Whether nothing is hidden."""
         return self == WHOLE
 
+    def opens(self, panel: str) -> bool:
+        """Whether a panel can be opened; a view that names none has all."""
+        return not self.panels or panel in self.panels
+
     def shows(self, *names: str) -> bool:
         """Whether a control of one of these names is shown."""
         return self.show is None or any(name in self.show for name in names)

@@ -1,207 +1,208 @@
-"""A statistic at the end of the stack against the whole range of one field."""
+"""Maps of one axis: a statistic of an `explorer.sweep` against one field, measured dots over the
+theory's line."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.ends import End, Ending
-from explorer.fields import Spec
+from explorer.ends import ENDS
 from explorer.figures import kit
-from explorer.figures.layers import NO_ATTENTION, statistic_axis
-from explorer.figures.palette import NEUTRAL, LegendEntry
-from explorer.figures.series import with_spread
+from explorer.figures.data import HIDDEN
+from explorer.figures.layers import statistic_axis
+from explorer.figures.map.cells import Cells, Mask, Scale, cells
+from explorer.figures.palette import NEUTRAL, Look
+from explorer.numbers import number
 from explorer.profile import Array
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-class Point(NamedTuple):
-    """One value of the field, and the statistic there."""
-
-    value: float
-    ending: Ending | None = None
-    """None where there is none: not yet, refused, or left out."""
-    reason: str = ""
-    """Why there never will be one."""
+LOOK = Look(0)
+DOT = 8
+HIGH, LOW = 0.95, 0.04
+"""Shares of the height at which values stand that have no place on the axis."""
 
 
-class Swept(NamedTuple):
-    """A design over the values of a field, in rising order."""
+def across(
+    dataset: xr.Dataset,
+    statistic: str,
+    *,
+    x: str,
+    now: Mapping[str, float] | None = None,
+    noted: bool = False,
+) -> go.Figure:
+    """A statistic against one field: the theory's line, and dots that were measured or trained,
+    with bars from the lowest seed to the highest.
 
-    design: LegendEntry
-    line: Sequence[Point]
-    """Points that theory predicts."""
-    dots: Sequence[Point] = ()
-    """Points that were measured."""
-
-
-def across(spec: Spec, end: End, swept: Sequence[Swept], now: float | None = None) -> go.Figure:
-    """Lines are predicted, dots measured, their bars from the lowest seed to the highest; log axes
-    where the field and the statistic have them. A value that is not finite stands at the upper end,
-    a zero on a log axis at the lower, and a value that the rules refuse is crossed out there, with
-    the reason on hovering.
+    Axes are logarithmic where the field and the statistic have them. A value that is not finite
+    stands at the upper end, a zero on a log axis at the lower; a failure is crossed out there, with
+    its reason on hovering.
 
     Args:
-        spec: the field.
-        end: the statistic.
-        now: the value that an upright marks.
+        dataset: as `explorer.sweep` gives it, with one field; of several, choose values of the
+            others by `dataset.sel`.
+        statistic: a row of `SCALES`.
+        x: the field, one of numbers.
+        now: values of fields; an upright marks that of `x`, where it is among them.
+        noted: whether the theory is unreliable somewhere: its line is dotted.
+    Raises:
+        ValueError: the statistic or the field is unknown, or there are other fields as well.
     """
-    points = [point for row in swept for point in (*row.line, *row.dots)]
-    held = [point.ending for point in points if point.ending]
-    if end.row.by_head and not any(
-        row.design.config and row.design.config.design.attends for row in swept
-    ):
-        return kit.blank(NO_ATTENTION)
-    if not held and any(point.reason for point in points):
-        return kit.blank("No value could be predicted or measured.")
-    wide = _horizontal(spec, [*(point.value for point in points), *([] if now is None else [now])])
-    shown = [part for ending in held for part in (ending.middle, ending.low, ending.high)]
-    height = statistic_axis(end.row, [shown], end.symbol)
-    traces = [kit.level(value, words, wide, height) for value, words in end.row.marks.items()]
-    traces += [_line(row, spec, end, height) for row in swept if row.line]
-    traces += [
-        _dots(row, spec, end, height) for row in swept if any(point.ending for point in row.dots)
-    ]
-    traces += [mark for row in swept for mark in _beyond(row, height)] + _refused(
-        swept, spec, height
+    grid = cells(dataset, statistic, x)
+    if not grid.x.numeric:
+        raise ValueError(f"x must be a field of numbers; got {x!r}")
+    if not (grid.done | grid.theory_done).any():
+        return kit.blank("Nothing has been computed yet.")
+    wide, height = _wide(grid, now), _height(grid, statistic)
+    line, dots = _line(grid, statistic, height, noted), _dots(grid, statistic, height)
+    marks = ENDS[statistic].row.marks if statistic in ENDS else {}
+    levels = [kit.level(value, words, wide, height) for value, words in marks.items()]
+    traces = [*levels, *line, *dots, *_beyond(grid, height), *_failures(grid, height)]
+    description = kit.described(f"{grid.scale.title} against {grid.x.spec.about.label}", traces)
+    if now and x in now:
+        side = "right" if wide.fraction(now[x]) < 0.5 else "left"
+        traces.append(kit.upright(now[x], "now", height, side, 0.97))
+    above = {"legend": kit.LEGEND, "showlegend": True, "margin": kit.MARGIN | {"t": 34}}
+    return go.Figure(
+        {"data": traces, "layout": kit.sheet(wide.layout, height.layout, description, **above)}
     )
-    description = kit.described(f"{end.title} against {spec.about.label}", traces)
-    if now is not None:
-        middle = np.log10(max(now, 1e-300)) if wide.log else now
-        traces.append(
-            kit.upright(
-                now, "now", height, "right" if middle < sum(wide.extent) / 2 else "left", 0.97
-            )
-        )
-    return kit.picture(traces, wide, height, description)
 
 
-def _horizontal(spec: Spec, values: Sequence[float]) -> kit.Axis:
-    """The axis of a field: logarithmic where its slider is."""
-    log = spec.about.log and spec.low > 0
+def _wide(grid: Cells, now: Mapping[str, float] | None) -> kit.Axis:
+    """The field's axis, which holds the value that is marked, too."""
+    spec, log = grid.x.spec, grid.x.log
+    marked = [value for name, value in (now or {}).items() if name == spec.name]
+    counts = spec.kind == "integer" and not log
     return kit.axis(
-        kit.field_title(spec),
-        [list(values)],
-        log=log,
-        air=0.03,
-        counts=spec.kind == "integer" and not log,
+        kit.field_title(spec), [grid.x.values, marked], log=log, air=0.03, counts=counts
     )
 
 
-def _arrays(points: Sequence[Point]) -> tuple[Array, ...]:
-    """Values and middles; nan where there is none."""
-    pairs = [(point.value, point.ending.middle if point.ending else np.nan) for point in points]
-    return tuple(np.array(pairs, dtype=float).reshape(-1, 2).T)
+def _height(grid: Cells, statistic: str) -> kit.Axis:
+    """The statistic's axis, without the values beyond the ends that its scale has."""
+    low, high = grid.scale.clip
+    held = np.concatenate([grid.predicted, grid.observed, grid.low, grid.high])
+    held = held[(held >= low) & (held <= high)]
+    if statistic in ENDS:
+        end = ENDS[statistic]
+        return statistic_axis(end.row, [held], end.symbol)
+    least = kit.LEAST if grid.scale.log else 0.0
+    return kit.axis(grid.scale.unit, [held], log=grid.scale.log, least=least, top=kit.TOP)
 
 
-def _sentence(spec: Spec, end: End) -> str:
-    return f"{spec.about.label} %{{x:~g}}<br>{end.title}: %{{y:.3g}} {end.row.compared}".rstrip()
+def _inside(values: Array, scale: Scale) -> Array:
+    """The values between the ends of a scale; nan in place of the others."""
+    low, high = scale.clip
+    return np.where((values >= low) & (values <= high), values, np.nan)
 
 
-def _line(row: Swept, spec: Spec, end: End, height: kit.Axis) -> kit.Trace:
-    """Dotted where the theory is unreliable somewhere."""
-    x, y = _arrays(row.line)
-    known = np.array(
-        [point.ending is not None or bool(point.reason) for point in row.line], dtype=bool
+def _sentence(grid: Cells, statistic: str) -> str:
+    compared = ENDS[statistic].row.compared if statistic in ENDS else ""
+    place = grid.x.words("%{x:~g}")
+    return f"{place}<br>{grid.scale.title}: %{{y:.3g}} {compared}".rstrip()
+
+
+def _line(grid: Cells, statistic: str, height: kit.Axis, noted: bool) -> list[kit.Trace]:
+    """The theory's line: cells that are still to come are passed over, one without a finite value
+    is a gap."""
+    known = grid.theory_done
+    if not np.isfinite(grid.predicted[known]).any():
+        return []
+    words = kit.hover("predicted", _sentence(grid, statistic))
+    x, y = np.array(grid.x.values)[known], grid.predicted[known]
+    dash = "dot" if noted else ""
+    line = kit.line(x, y, LOOK, "predicted", words, log=height.log, dash=dash)
+    return [line | {"showlegend": True}]
+
+
+def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
+    """Dots, with bars where seeds differ."""
+    there = grid.done & ~grid.failed
+    if not there.any():
+        return []
+    sentence = _sentence(grid, statistic)
+    x, y, low, high = (
+        values[there] for values in (np.array(grid.x.values), grid.observed, grid.low, grid.high)
     )
-    noted = any(
-        point.ending.note for point in row.line if point.ending and np.isfinite(point.ending.middle)
-    )
-    name = row.design.named("predicted")
-    # what is still to come is passed over; what is refused or not finite is a gap
-    return kit.line(
-        x[known],
-        y[known],
-        row.design,
-        name,
-        kit.hover(name, _sentence(spec, end)),
-        log=height.log,
-        dash="dot" if noted else "",
-    )
+    bars = {}
+    if (low < high).any():
+        sentence += "<br>lowest and highest seed %{customdata[0]:.3g}, %{customdata[1]:.3g}"
+        with np.errstate(invalid="ignore"):
+            up, down = high - y, y - low
+        # a bar that would begin below a log axis is left out
+        down = np.where(kit.drawable(low, height.log), down, 0.0)
+        bars = {"error_y": kit.error_bars(LOOK, up, down)}
+    origin = grid.scale.origin
+    words = kit.hover(origin, sentence)
+    shown = _inside(y, grid.scale)
+    dots = kit.dots(x, shown, LOOK, origin, words, log=height.log, size=DOT)
+    # the table has the seeds' ends, and the values that have no place on the axis
+    numbers = {"customdata": np.stack([low, high, y], axis=-1), "meta": {"ends": 2, "exact": 2}}
+    return [dots | numbers | bars]
 
 
-def _dots(row: Swept, spec: Spec, end: End, height: kit.Axis) -> kit.Trace:
-    """Dots with bars from the smallest to the largest of the seeds, and their standard error on
-    hovering."""
-    measured = [point for point in row.dots if point.ending]
-    x, y = _arrays(measured)
-    spread = np.array(
-        [
-            [point.ending.low, point.ending.high, point.ending.error]
-            for point in measured
-            if point.ending
-        ]
-    )
-    with np.errstate(invalid="ignore"):
-        down, up = y - spread[:, 0], spread[:, 1] - y
-    down = np.where(kit.drawable(spread[:, 0], height.log), down, 0.0)
-    seeds = max(point.ending.seeds for point in measured if point.ending)
-    name = row.design.named("measured")
-    bars: dict[str, Any] = {"error_y": kit.error_bars(row.design, up, down)} if seeds > 1 else {}
-    words = kit.hover(name, with_spread(_sentence(spec, end), seeds))
-    return (
-        kit.dots(x, y, row.design, name, words, log=height.log, size=8)
-        | bars
-        | {"customdata": spread}
-    )
-
-
-def _beyond(row: Swept, height: kit.Axis) -> list[kit.Trace]:
-    """Hollow arrows: up for values that are not finite, down for zeros below a log axis."""
+def _beyond(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
+    """Hollow arrows in place of values without a place on the axis."""
     marks = []
-    for kind, points in (("measured", row.dots), ("predicted", row.line)):
-        known = [point for point in points if point.ending and not point.ending.missing]
-        x, y = _arrays(known)
-        zero = np.isfinite(y) & (y <= 0) if height.log else np.zeros(len(y), dtype=bool)
+    low, high = grid.scale.clip
+    for origin, values, there in (
+        (grid.scale.origin, grid.observed, grid.done & ~grid.failed),
+        # a prediction that is nan is none: the theory does not cover the design
+        ("predicted", grid.predicted, grid.theory_done & ~np.isnan(grid.predicted)),
+    ):
+        finite = np.isfinite(values)
         for words, at, symbol, where in (
-            ("not finite", 0.95, "triangle-up-open", ~np.isfinite(y)),
-            ("0, below a log axis", 0.04, "triangle-down-open", zero),
+            ("not finite", HIGH, "triangle-up-open", ~finite),
+            ("above the axis", HIGH, "triangle-up-open", finite & (values > high)),
+            ("0, below a log axis", LOW, "triangle-down-open", height.log & (values == 0)),
+            ("below the axis", LOW, "triangle-down-open", finite & (values < low)),
         ):
-            if where.any():
-                marks.append(
-                    _mark(
-                        f"{row.design.named(kind)}, {words}",
-                        x[where],
-                        height.at(at),
-                        symbol,
-                        row.design.hue,
-                        [f"{row.design.named(kind)}: {words} at {value:g}" for value in x[where]],
-                    )
-                )
+            marks += _marks(
+                grid,
+                there & where,
+                f"{origin}, {words}",
+                [f"{origin}: {number(value)}" for value in values[there & where]],
+                height.at(at),
+                symbol,
+                LOOK.hue,
+            )
     return marks
 
 
-def _refused(swept: Sequence[Swept], spec: Spec, height: kit.Axis) -> list[kit.Trace]:
-    """Crosses at the lower end, for the first design alone: the other designs' crosses would cover
-    them."""
-    reasons = {
-        point.value: point.reason
-        for row in swept[:1]
-        for point in (*row.line, *row.dots)
-        if point.reason
-    }
-    words = [
-        f"{spec.about.label} {value:g}: {html.escape(reason)}" for value, reason in reasons.items()
-    ]
-    return [
-        _mark("left out", np.array(list(reasons)), height.at(0.04), "x-thin-open", NEUTRAL, words)
-    ] * bool(words)
+def _failures(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
+    """Crosses in place of the cells that have a reason for having no value."""
+    reasons = [html.escape(str(reason)) for reason in grid.failure[grid.failed]]
+    return _marks(grid, grid.failed, "failed", reasons, height.at(LOW), "x-thin-open", NEUTRAL)
 
 
-def _mark(
-    name: str, x: Array, y: float, symbol: str, color: str, words: Sequence[str]
-) -> kit.Trace:
-    look = {"color": color, "symbol": symbol, "size": 9}
-    return kit.mark(
+def _marks(
+    grid: Cells,
+    where: Mask,
+    name: str,
+    words: Sequence[str],
+    y: float,
+    symbol: str,
+    color: str,
+) -> list[kit.Trace]:
+    """Marks of some cells at one height, each with its words on hovering; none of no cell."""
+    x = np.array(grid.x.values)[where]
+    if not len(x):
+        return []
+    places = [grid.x.words(f"{value:g}") for value in x]
+    mark = kit.mark(
         "markers",
         name,
         x,
         np.full(len(x), y),
-        marker=look,
-        hovertext=list(words),
+        marker={"color": color, "symbol": symbol, "size": 9},
+        hovertext=[f"{place}<br>{said}" for place, said in zip(places, words, strict=True)],
         hoverinfo="text",
         cliponaxis=False,
+        meta={"kind": HIDDEN},
     )
+    return [mark | {"showlegend": True}]

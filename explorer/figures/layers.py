@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.colors import get_colorscale
 
+from explorer.config import Config
 from explorer.figures import kit
 from explorer.figures.data import Picture, Plain
 from explorer.figures.palette import MATRIX_MARKS, NEUTRAL, SEQUENTIAL, LegendEntry, designs
@@ -86,7 +87,7 @@ def by_layer(
             it.
     """
     row = VOCABULARY[statistic]
-    if words := _never(row, profiles):
+    if words := never(row, [profile.config for profile in profiles]):
         return kit.blank.plain(words)
     sites = ("",) if row.on_stream else row.sites
     named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
@@ -121,7 +122,7 @@ def by_position(
         layer: from 1; 0 is the last, and so is one that a design does not have.
     """
     row = VOCABULARY[statistic]
-    if words := _never(row, profiles):
+    if words := never(row, [profile.config for profile in profiles]):
         return kit.blank.plain(words)
     series = []
     for design, profile in zip(designs(profiles, looks), profiles, strict=True):
@@ -159,11 +160,11 @@ def by_position(
     )
 
 
-def _never(row: Statistic, profiles: Sequence[Profile]) -> str:
-    """The sentence in place of a statistic that none of the designs can have; empty where one may
-    have it."""
-    configs = [config for config in {profile.config for profile in profiles} if config]
-    if not configs or any(profile.config is None for profile in profiles):
+def never(row: Statistic, asked: Sequence[Config | None]) -> str:
+    """The sentence in place of a statistic that none of some designs can have; empty where one may
+    have it, as a model may whose design is not known (None)."""
+    configs = [config for config in dict.fromkeys(asked) if config]
+    if not configs or None in asked:
         return ""
     if row.sites[0] in ROWS and not any(config.design.attends for config in configs):
         return NO_ATTENTION if len(configs) == 1 else "None of these designs has attention."

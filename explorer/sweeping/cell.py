@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.ends import ENDS, Ending, endings
+from explorer.ends import ENDS, endings
 from explorer.profile import STATISTICS, Profile
 from explorer.stopping import Stop, Stopped
 from explorer.tasks.pool import Call
@@ -82,9 +82,8 @@ class Found(NamedTuple):
     seconds: float = math.nan
     skipped: bool = False
     """Whether nobody computed it, for the reason in `failure`; another run may."""
-    endings: Mapping[str, Ending] | None = None
-    """The end values whole, with standard error and notes, of a cell that is predicted or
-    measured."""
+    notes: Mapping[str, str] | None = None
+    """Statistic to the reason why its prediction is unreliable, or missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +117,8 @@ def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
         elif name in ends:
             end = ends[name]
             numbers |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
-    return Found(numbers, endings=ends)
+    notes = {name: ends[name].note for name in statistics if name in ends and ends[name].note}
+    return Found(numbers, notes=notes)
 
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
@@ -271,13 +271,4 @@ def compute(call: Call) -> bytes:
 
 def result_of(result: bytes) -> list[Found]:
     """The results of cells, from the bytes of `compute`."""
-    return [
-        Found(
-            **{
-                **cell,
-                "endings": cell["endings"]
-                and {name: Ending(*ending) for name, ending in cell["endings"].items()},
-            }
-        )
-        for cell in json.loads(result)
-    ]
+    return [Found(**cell) for cell in json.loads(result)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from itertools import accumulate
@@ -15,7 +16,7 @@ import numpy as np
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.ends import ENDS, Ending
+from explorer.ends import ENDS
 from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
@@ -153,8 +154,8 @@ class CellResult(NamedTuple):
     """Empty where it failed."""
     failure: str
     seconds: float
-    endings: Mapping[str, Ending]
-    """The end values whole, of a cell that is predicted or measured."""
+    notes: Mapping[str, str]
+    """Statistic to the reason why its prediction is unreliable, or missing."""
 
 
 OnCell = Callable[[CellResult], None]
@@ -192,6 +193,9 @@ class Sweep:
         self.numbers = np.full((*self.grid.shape, self.layout.size), np.nan)
         self.failures = np.full(self.grid.shape, "", dtype=object)
         self.state = np.full(self.grid.shape, MISSING)
+        self.notes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Statistic to the reasons why predictions of it are unreliable or missing, each with the
+        number of cells; of those that this process has computed."""
         self.store = self._stored(store) if store is not None else None
 
     def _stored(self, where: Any) -> Any:
@@ -215,12 +219,7 @@ class Sweep:
         """How many of them are found, or have failed."""
         return int(np.count_nonzero(self.state))
 
-    def run(
-        self,
-        stop: Stop = lambda: False,
-        on_cell: OnCell = lambda cell: None,
-        left_out: Callable[[Cell], str] = lambda cell: "",
-    ) -> Sweep:
+    def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None) -> Sweep:
         """Computes what is missing; once `stop()` says true, what is there is kept, and another run
         goes on.
 
@@ -228,7 +227,6 @@ class Sweep:
             stop: asked between the cells, ten times a second; where cells are computed in this
                 process, within them.
             on_cell: called with each cell as it is done, in the calling thread.
-            left_out: the reason not to compute a cell, which then fails with it; empty for none.
         Returns:
             The sweep itself.
         """
@@ -236,9 +234,8 @@ class Sweep:
         for place, (_, cell, error) in self.grid.points.items():
             if self.state[place] != MISSING:
                 continue
-            reason = str(error) if cell is None else left_out(cell)
-            if cell is None or reason:
-                on_cell(self._keep(place, Found({}, reason)))
+            if cell is None:
+                on_cell(self._keep(place, Found({}, str(error))))
             else:
                 places.setdefault(cell, []).append(place)
 
@@ -266,6 +263,8 @@ class Sweep:
     def _keep(self, place: Place, result: Found) -> CellResult:
         self.numbers[place] = self.layout.pack(result)
         self.failures[place] = result.failure
+        for name, note in (result.notes or {}).items():
+            self.notes[name][note] += 1
         self.state[place] = MISSING if result.skipped else FOUND if result.numbers else FAILED
         if self.store is not None and not result.skipped:
             self.store.write(
@@ -278,7 +277,7 @@ class Sweep:
             result.numbers,
             result.failure,
             result.seconds,
-            result.endings or {},
+            result.notes or {},
         )
 
     def __repr__(self) -> str:

@@ -189,13 +189,12 @@ class Outside(Workers):
     Args:
         need: bytes of the largest cell: no more cells are computed at a time than memory holds of
             it.
-        order: how urgent they are.
     """
 
     died = ()
 
-    def __init__(self, need: float = 0.0, order: Order = Order.MAP) -> None:
-        self.place, self.order = tasks.place(), order
+    def __init__(self, need: float = 0.0) -> None:
+        self.place = tasks.place()
         self.slots = min(self.place.slots, process_count(need))
         self.threads, self.memory = (
             max(1, processors() // self.slots),
@@ -210,7 +209,7 @@ class Outside(Workers):
     def submit(self, compute: Compute, batch: Batch) -> Future[list[Found]]:  # noqa: ARG002 - workers know how
         """Hands out cells."""
         return CellsFuture(
-            self.place, Task("cells", body_of(batch, self.threads), self.order), len(batch)
+            self.place, Task("cells", body_of(batch, self.threads), Order.MAP), len(batch)
         )
 
 

@@ -48,7 +48,7 @@ RARELY = 5
 class Order(IntEnum):
     """How urgent a task is: of those that wait, the most urgent is begun first."""
 
-    FIRST_SEEDS, OTHER_SEEDS, SWEEP, MAP, LONG = range(5)
+    FIRST_SEEDS, OTHER_SEEDS, MAP, LONG = range(4)
 
 
 class Task(NamedTuple):

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from explorer.app.race.lineup import Plan
 from explorer.app.widgets import controls as controls_module
 from explorer.app.widgets.controls import DRAG, HELD, Controls, sections
-from explorer.app.widgets.slider_steps import FINEST, slider_steps
+from explorer.app.widgets.slider_steps import FINEST, slider_steps, thinned
 from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, options, size_in_words
 from explorer.choices import Choices
 from explorer.config import Config, preset
@@ -116,6 +116,11 @@ def test_steps_rises_from_bound_to_bound_through_the_default(spec) -> None:  # t
     assert (steps[0], steps[-1]) == (spec.low, spec.high)
     assert spec.default in steps
     assert len(steps) <= FINEST + 3
+
+
+def test_thinned_items_are_evenly_chosen_with_both_ends() -> None:
+    assert thinned(range(201), 41) == list(range(0, 201, 5))
+    assert thinned([1, 2, 3], 41) == [1, 2, 3]
 
 
 def test_sizes_of_a_race_are_sizes_of_a_design() -> None:

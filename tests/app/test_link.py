@@ -16,7 +16,7 @@ from explorer.app.dashboard import PANELS, Dashboard, dashboard
 from explorer.app.explore.selections import MATRIX_WORDS
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
-from explorer.app.map.plan import MapPart, Plan
+from explorer.app.map.plan import NOTHING, MapPart, Plan, over
 from explorer.app.page import ExplorePart, Page
 from explorer.app.race.lineup import RacePart
 from explorer.app.roster import Entry
@@ -116,6 +116,13 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
         assert second.panels[name].part == first.panels[name].part
     for one in (first, second):
         one.close()
+
+
+def test_a_map_of_one_axis_is_a_link() -> None:
+    part = MapPart(SMALL, over("alpha", SMALL))
+    assert record(LINKS.write(Page("map", {"map": part}))).panels["map"] == part
+    nothing = "?" + state(map={"plan": {"y": "none"}})
+    assert record(nothing).panels["map"].plan == Plan(y=NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,11 @@ import explorer as ex
 from explorer.app.dashboard import PANELS, Dashboard
 from explorer.app.map import panel as map_panel
 from explorer.app.map.panel import MapPanel, minutes
-from explorer.app.map.plan import MapPart, Plan
+from explorer.app.map.plan import NOTHING, MapPart, Plan
 from explorer.app.setups import SETUPS
+from explorer.app.view import View
 from explorer.app.widgets.panel import Phase
+from explorer.app.widgets.slider_steps import sliders
 from explorer.config import Config
 from explorer.ends import endings
 from explorer.limits import process_count
@@ -237,15 +239,92 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
     chart = page.panel.picture.chart
     page.until("idle")
-    assert chart.caption == "Dots: measured; cells without one: predicted. Lines: theory."
+    words, _, notes = chart.caption.partition(" Theory is limited in ")
+    assert words == (
+        "The stream after the last layer. Dots: measured; cells without one: predicted. Lines: theory."
+    )
+    assert notes.startswith("3 of 9 cells; the first: rough: without norms draws scatter more")
     page.set(compute="theory")
     page.until("idle", "Predicted 3 × 3 cells")
-    assert chart.caption == "Cells: predicted. Lines: theory."
+    assert chart.caption.startswith(
+        "The stream after the last layer. Cells: predicted. Lines: theory."
+    )
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
     assert page.comes(
-        lambda: chart.caption == "Cells: predicted." and page.panel.phase is Phase.IDLE
+        lambda: (
+            chart.caption == "The stream after the last layer. Cells: predicted."
+            and page.panel.phase is Phase.IDLE
+        )
     )
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
+
+
+@pytest.fixture
+def line(page: Page) -> Page:
+    """A finished map of one axis, over the init variance."""
+    page.until("idle")
+    page.set(y=NOTHING)
+    page.until("idle", "Measured 3 cells")
+    return page
+
+
+def test_a_map_of_one_axis_has_a_line_and_dots(line: Page) -> None:
+    dots, predicted = line.traces["measured"], line.traces["predicted"]
+    designs = [TINY.replace(init_variance=value) for value in (0.5, 1.0, 2.0)]
+    for trace, found in ((dots, ex.measure), (predicted, ex.predict)):
+        assert plain(trace["x"]).tolist() == [0.5, 1.0, 2.0]
+        expected = [endings(found(one))["second_moment"].middle for one in designs]
+        np.testing.assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
+    assert plain(line.traces["now"]["x"]).tolist() == [1.0] * 3
+    chart = line.panel.picture.chart
+    assert chart.title == "Second moment over init variance"
+    assert chart.caption.startswith(
+        "The stream after the last layer. Bars: lowest to highest seed. Theory is limited in "
+        "3 of 3 cells; the first: rough:"
+    )
+    assert predicted["line"]["dash"] == "dot"
+    assert line.panel.controls.absent == ["y_from", "y_to", "y_count"]
+    line.set(statistic="kurtosis")
+    assert line.panel.picture.chart.title == "Kurtosis of features over init variance"
+    line.set(y="n_layers")
+    line.until("idle", "Measured 3 × ")
+    assert line.panel.controls.absent == []
+
+
+def test_a_line_of_refused_designs_says_why(page: Page) -> None:
+    page.until("idle")
+    page.panel.restore(MapPart(TINY, Plan(x="n_heads", x_from=1, x_to=32, y=NOTHING)))
+    page.until("idle", "Measured 6 cells")
+    assert page.panel.status.detail == "2 failed"
+    (reason,) = page.traces["failed"]["hovertext"]
+    assert reason.startswith(
+        "Heads 32 heads<br>d_model must be divisible by n_heads; got 16 and 32"
+    )
+
+
+def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
+    page.until("idle")
+    page.set(y=NOTHING)
+    page.set(x="learning_rate")
+    page.set(x_count=2, steps=2)
+    page.until("idle", "Trained 2 cells")
+    assert "predicted" not in page.traces
+    drop = page.numbers.loss_drop.sel(origin="trained").values
+    np.testing.assert_allclose(plain(page.traces["trained"]["customdata"])[:, 2], drop)
+    assert page.panel.picture.chart.caption == ""
+
+
+def test_a_statistic_that_no_cell_can_have_is_a_sentence(page: Page) -> None:
+    """A map of a design without attention has no spread of logits: not nan, and none failed."""
+    page.until("idle")
+    for y in ("n_layers", NOTHING):
+        page.panel.restore(
+            MapPart(TINY.replace(attention="none"), Plan(**FEW | {"y": y}, statistic="logit_std"))
+        )
+        page.until("idle", "Measured 3")
+        figure = page.panel.picture.chart.figure
+        assert figure["layout"]["annotations"][0]["text"] == "This design has no attention."
+        assert page.panel.picture.chart.caption == ""
 
 
 @pytest.mark.parametrize(
@@ -312,6 +391,49 @@ def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     assert (whole.opened, explore.controls.config) == ("map", TINY.replace(n_layers=2))
 
 
+def test_a_button_beside_a_slider_opens_its_map_and_a_dot_leads_back(whole: Dashboard) -> None:
+    explore, page = whole.panels["explore"], Page(whole.panels["map"])
+    assert explore.controls.maps == list(sliders(Config))
+    whole.show("explore")
+    whole.follow()
+    before = whole.page
+    for nonsense in (["map"], ["map", 3], ["map", "norm_placement"], ["map", "alpha", 1], "map"):
+        explore.controls.handle(nonsense, [])
+        assert whole.opened == "explore"
+    explore.controls.handle(["map", "n_layers"], [])
+    whole.follow()
+    assert whole.opened == "map"
+    plan = Plan(x="n_layers", x_from=1, x_to=64, y=NOTHING)
+    assert page.panel.part == MapPart(explore.controls.config, plan)
+    page.set(x_to=3.0)
+    page.until("idle", "Measured 3 cells")
+    assert page.panel.picture.chart.caption.startswith(
+        "The stream after the last layer. Bars: lowest to highest seed. A click on a point puts its design on Explore."
+    )
+    whole.follow()
+    whole.header.handle(["undo"], [])
+    whole.header.handle(["undo"], [])
+    assert whole.page == before
+    whole.header.handle(["redo"], [])
+    whole.header.handle(["redo"], [])
+    page.until("idle", "Measured 3 cells")
+    page.send(["pick", 3.00001, 7.0])
+    assert whole.opened == "explore"
+    assert explore.controls.config == TINY.replace(n_layers=3)
+
+
+def test_there_is_no_button_where_the_page_has_no_map(whole: Dashboard) -> None:
+    whole.look(View(panels=("explore",)))
+    assert whole.panels["explore"].controls.maps == []
+    whole.look(View(embed=True))
+    assert whole.panels["explore"].controls.maps == []
+    whole.look(View(panels=("explore", "map")))
+    assert whole.panels["explore"].controls.maps == list(sliders(Config))
+    alone = Dashboard(TINY, {"explore": PANELS["explore"]})
+    assert alone.panels["explore"].controls.maps == []
+    alone.close()
+
+
 def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
     panel, explore = whole.panels["map"], whole.panels["explore"]
     explore.controls.apply({"alpha": 0.5, "n_layers": 4})
@@ -326,8 +448,11 @@ def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
         assert panel.maps.note == row.words
 
 
-def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
+@pytest.mark.parametrize("y", ["n_layers", NOTHING])
+def test_what_is_taken_home_is_what_the_map_shows(page: Page, y: str) -> None:
     page.until("idle")
+    page.set(y=y)
+    page.until("idle", "Measured 3 × 3" if y == "n_layers" else "Measured 3 cells")
     sent: dict[str, bytes] = {}
     page.panel.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
     for place, row in enumerate(page.panel.home.rows):
@@ -340,7 +465,9 @@ def test_what_is_taken_home_is_what_the_map_shows(page: Page) -> None:
     )
     expected = numbers.to_dataframe().reset_index()
     assert frame.columns.tolist() == expected.columns.tolist()
-    assert frame.second_moment.tolist() == pytest.approx(expected.second_moment.tolist(), rel=1e-15)
+    assert frame.second_moment.tolist() == pytest.approx(
+        expected.second_moment.tolist(), rel=1e-15, nan_ok=True
+    )
     left: dict[str, Any] = {}
     exec(compile(sent["map.py"].decode(), "map.py", "exec"), left)  # noqa: S102 - what this test is about
     xr.testing.assert_identical(left["cells"].drop_vars("seconds"), numbers.drop_vars("seconds"))

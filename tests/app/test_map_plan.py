@@ -3,12 +3,15 @@ is refused."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 from explorer.app.map.plan import (
     FIELDS,
     MOST_VALUES,
+    NOTHING,
     STATISTICS,
     Plan,
     axis_fields,
@@ -16,10 +19,13 @@ from explorer.app.map.plan import (
     fitted,
     is_training,
     now,
+    over,
+    title,
     together,
     usual,
 )
 from explorer.app.setups import SETUPS
+from explorer.app.widgets.slider_steps import sliders
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.ends import ENDS
@@ -91,6 +97,36 @@ def test_what_goes_along_with_a_choice() -> None:
     }
     assert changes(trained, compute="theory") == {"compute": "theory", "statistic": "second_moment"}
     assert changes(plan, x_from=0.5) == {"x_from": 0.5}
+
+
+def test_a_map_of_one_axis_keeps_its_own_field_alone() -> None:
+    plan = Plan().replace(y=NOTHING)
+    assert plan.sides == ("x",)
+    job = plan.job(Config())
+    assert job.fields == {"init_variance": Plan().job(Config()).fields["init_variance"]}
+    assert title(plan) == "Second moment over init variance"
+    assert now(plan, Config(n_layers=999)) == {"init_variance": 1.0}
+    assert now(plan, Config(init_variance=100)) is None
+    # what is not asked of the other axis is not checked either
+    assert Plan(y=NOTHING, y_from=9, y_to=1) == plan.replace(y_from=9, y_to=1)
+    assert changes(Plan(), y=NOTHING) == {"y": NOTHING}
+    assert changes(plan, y="alpha") == {"y": "alpha", "y_from": 0, "y_to": 1.5}
+    assert changes(plan, x="learning_rate")["compute"] == "trained"
+    with pytest.raises(ConfigError, match=r"^y must be another field than x; got Init variance"):
+        Plan(**fitted(plan, {**plan.model_dump(), "y": "init_variance"}))
+    with pytest.raises(ConfigError, match=r"^x must be one of n_layers"):
+        Plan(x=NOTHING)
+
+
+@pytest.mark.parametrize("name", sliders(Config))
+def test_a_slider_s_map_has_its_usual_range_and_the_design_s_own_value(name: str) -> None:
+    spec = Config.specs()[name]
+    plan = over(name, Config())
+    assert (plan.x, plan.y, plan.statistic) == (name, NOTHING, Plan().statistic)
+    for value in (spec.low, spec.high):
+        with suppress(ConfigError):  # another rule of the design may forbid it
+            config = Config().replace(**{name: value})
+            assert now(over(name, config), config) == {name: value}
 
 
 def test_any_field_and_any_statistic_can_be_chosen() -> None:

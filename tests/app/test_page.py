@@ -44,7 +44,7 @@ def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
     first.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
     first.panel.matrix.set_state({"values": {"matrix": "W_Q"}})
     part = first.panel.part
-    assert (part.pattern_of, part.matrix, part.sweep) == ((2, 1), "W_Q", None)
+    assert (part.pattern_of, part.matrix) == ((2, 1), "W_Q")
 
     second = open_panel(Config(), predict=predict)
     second.panel.restore(part)

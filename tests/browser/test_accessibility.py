@@ -39,8 +39,6 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.goto(f"{voila}/{SMALL}")
     visit.wait_until_drawn()
     page.get_by_role("button", name="Pin the current design").click()
-    page.get_by_role("button", name="Sweep Init variance").click()
-    page.locator(".ex-sweep-card .ex-chart").wait_for()
     page.get_by_role("tab", name=PANELS["lessons"].title, exact=True).click()
     page.locator(".ex-lesson-cards a").first.wait_for()
     page.get_by_role("tab", name=PANELS["map"].title, exact=True).click()

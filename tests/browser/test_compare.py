@@ -160,24 +160,8 @@ def test_a_named_design_sets_the_controls_and_follows_them(compared: Compared) -
     assert compared.dashboard.entry("init_variance").input_value() == "1"
 
 
-SWEPT = """() => {
-  const plot = document.querySelector('.ex-sweep-card .ex-chart-plot');
-  const dots = plot?._fullData?.find((trace) => trace.name?.endsWith('measured'));
-  return dots ? dots.x.length : 0;
-}"""
-FIRST_DOT = """() => {
-  const plot = document.querySelector('.ex-sweep-card .ex-chart-plot');
-  const index = plot._fullData.findIndex((trace) => trace.name?.endsWith('measured'));
-  const { xaxis, yaxis } = plot._fullLayout;
-  const { x, y } = plot._fullData[index];
-  const box = plot.getBoundingClientRect();
-  return [box.x + xaxis._offset + xaxis.d2p(x[0]), box.y + yaxis._offset + yaxis.d2p(y[0])];
-}"""
-
-
-def test_designs_are_compared_in_a_table_and_a_slider_is_swept(shallow: Compared) -> None:
-    """Two pins make a table that scrolls in its card on a telephone; a sweep has dots, and a click
-    on one is a move."""
+def test_designs_are_compared_in_a_table(shallow: Compared) -> None:
+    """Two pins make a table that scrolls in its card on a telephone."""
     page = shallow.page
     table = page.locator(".ex-compare")
     expect(table).to_be_hidden()
@@ -202,16 +186,3 @@ def test_designs_are_compared_in_a_table_and_a_slider_is_swept(shallow: Compared
     assert frame.evaluate(left) == before, "the first column stays"
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth <= innerWidth")
     page.set_viewport_size({"width": 1440, "height": 1000})
-    sweep = page.get_by_role("button", name="Sweep Residual α")
-    shallow.dashboard.choose("preset", "pre_ln")
-    sweep.focus()
-    page.keyboard.press("Enter")
-    expect(sweep).to_have_attribute("aria-pressed", "true")
-    page.wait_for_function(f"() => ({SWEPT})() > 2")
-    page.locator(".ex-sweep-card").scroll_into_view_if_needed()
-    wait_until_still(page)  # a click into a chart that is being drawn is lost
-    page.mouse.click(*page.evaluate(FIRST_DOT))
-    expect(shallow.dashboard.entry("alpha")).to_have_value("0")
-    page.get_by_role("button", name="Close the sweep").press("Enter")
-    expect(page.locator(".ex-sweep-card .ex-chart")).to_have_count(0)
-    expect(sweep).to_be_focused()

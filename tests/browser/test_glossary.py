@@ -20,7 +20,7 @@ COVERED = """() => [...document.querySelectorAll('.ex-usual > span')].filter((us
   const { left, right, top } = usual.getBoundingClientRect();
   const box = usual.parentElement.getBoundingClientRect();
   if (top >= box.bottom || getComputedStyle(usual).visibility === 'hidden') return false; // wrapped out of sight
-  return left < box.left || [...usual.closest('.ex-head').querySelectorAll('.ex-sweep, .ex-reset:not(.ex-hidden)')]
+  return left < box.left || [...usual.closest('.ex-head').querySelectorAll('.ex-to-map, .ex-reset:not(.ex-hidden)')]
     .some((button) => button.getBoundingClientRect().left < right);
 }).map((usual) => usual.textContent)"""
 """Usual values that are cut, or that a button covers."""

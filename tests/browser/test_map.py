@@ -13,7 +13,7 @@ import pytest
 from linked import state
 from playwright.sync_api import Browser, Locator, expect
 
-from .dashboard import Dashboard
+from .dashboard import Dashboard, wait_until_still
 
 PAGE = "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8"
 VARIED = {
@@ -159,3 +159,60 @@ def test_a_reload_computes_the_same_map_again(open_map: Open) -> None:
     )
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
     page.wait_for_function(WHOLE, arg=["α", 96])
+
+
+EXPLORE = "?n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2"
+POINTS = """() => {
+  const plot = document.querySelector('.ex-map .ex-chart-plot');
+  const dots = (plot?._fullData ?? []).find((trace) => trace.name === 'measured');
+  return dots && !('waits' in plot.dataset) ? dots.x.length : 0;
+}"""
+FIRST_DOT = """() => {
+  const plot = document.querySelector('.ex-map .ex-chart-plot');
+  const { xaxis, yaxis } = plot._fullLayout;
+  const { x, y } = plot._fullData.find((trace) => trace.name === 'measured');
+  const box = plot.getBoundingClientRect();
+  return [box.x + xaxis._offset + xaxis.d2p(x[0]), box.y + yaxis._offset + yaxis.d2p(y[0])];
+}"""
+
+
+def test_a_button_beside_a_slider_opens_a_map_of_one_axis(browser: Browser, voila: str) -> None:
+    """By keyboard; its selectors of the second axis are not there, and a dot is a way back."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/{EXPLORE}")
+    visit.wait_until_drawn()
+    page.get_by_role("button", name="Map over Residual α").press("Enter")
+    tab = page.locator(".ex-header [role=tab][aria-selected=true]").first
+    expect(tab).to_have_text("Map")
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α")
+    expect(page.locator(".ex-map [data-field=y] select")).to_have_value("none")
+    for part in ("from", "to", "count"):
+        expect(page.locator(f".ex-map [data-field=x_{part}]")).to_be_visible()
+        expect(page.locator(f".ex-map [data-field=y_{part}]")).to_be_hidden()
+    expect(status(visit)).to_contain_text("Measured 24 cells")
+    page.wait_for_function(f"() => ({POINTS})() === 24")
+    legend = page.locator(".ex-map .legendtext")
+    expect(legend).to_have_text(["predicted", "measured"])
+    wait_until_still(page)  # a click into a chart that is being drawn is lost
+    page.mouse.click(*page.evaluate(FIRST_DOT))
+    expect(tab).to_have_text("Explore")
+    expect(visit.entry("alpha").first).to_have_value("0")
+    page.get_by_role("tab", name="Map", exact=True).click()
+    select = page.locator(".ex-map [data-field=y] select")
+    select.focus()
+    select.select_option("n_layers")
+    expect(page.locator(".ex-map [data-field=y_to]")).to_be_visible()
+    expect(select).to_be_focused()
+    visit.must_be_clean()
+    page.close()
+
+
+def test_a_page_without_a_map_has_no_buttons_for_it(browser: Browser, voila: str) -> None:
+    page = browser.new_page()
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/{EXPLORE}&panels=explore")
+    visit.wait_until_drawn()
+    expect(page.locator(".ex-to-map")).to_have_count(0)
+    visit.must_be_clean()
+    page.close()

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from explorer import Config, ConfigError, Recipe, Sweep, measure, predict, race, sweep
 from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS
+from explorer.sweeping.cell import body_of, compute, result_of
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
+from explorer.tasks.pool import Call
 from explorer.training.race import Contender
 from explorer.training.runner import build
 
@@ -209,18 +211,29 @@ def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:
     )
 
 
-def test_a_cell_that_is_left_out_fails_with_the_reason_and_the_others_have_their_end_values_whole() -> (
-    None
-):
+def test_notes_of_predictions_come_with_their_cells_and_are_counted() -> None:
+    """Another process gives the same ones."""
     told: list[CellResult] = []
-    whole = Sweep(SMALL, {"alpha": [0.1, 0.2]}, ["second_moment"], Here(), origins="measured")
-    whole.run(
-        on_cell=told.append, left_out=lambda cell: "too long" if cell.config.alpha == 0.2 else ""
+    deep = SMALL.replace(norm_placement="post", d_model=16, n_heads=2)
+    whole = Sweep(deep, {"n_layers": [1, 64]}, ["logit_std"], Here())
+    whole.run(on_cell=told.append)
+    reasons = {
+        n_layers: predict(deep.replace(n_layers=n_layers)).notes.get("logit_std", "")
+        for n_layers in (1, 64)
+    }
+    assert reasons[1] == ""
+    assert reasons[64]
+    assert [dict(cell.notes) for cell in told if cell.origin == "predicted"] == [
+        {"logit_std": reason} if reason else {} for reason in reasons.values()
+    ]
+    assert whole.notes == {"logit_std": {reasons[64]: 1}}
+    cell = whole.grid.points[0, 1].cell
+    assert cell is not None
+    call = Call(
+        body_of([cell], 1), b"", lambda: False, lambda: False, lambda _: None, lambda _: None
     )
-    assert {cell.at["alpha"]: cell.failure for cell in told} == {0.1: "", 0.2: "too long"}
-    assert whole.done == 2
-    (measured,) = (cell for cell in told if not cell.failure)
-    assert measured.endings == endings(measure(SMALL.replace(alpha=0.1), backward=False))
+    (found,) = result_of(compute(call))
+    assert found.notes == {"logit_std": reasons[64]}
 
 
 def test_a_measurement_in_this_process_is_stopped_half_way() -> None:

@@ -277,11 +277,6 @@ class Comparison:
         self.table.show(self._columns(now, secret), when, self._diagnose)
         return profiles, [design for design, _ in rows]
 
-    def visible(self) -> list[LegendEntry]:
-        """The designs of the visible pins."""
-        designs = self.pins.designs()
-        return [designs[pin.number] for pin in self.pins if pin.visible]
-
     def _columns(self, now: Sequence[Profile], secret: str) -> list[Column]:
         """The columns of the table: the design that is drawn as the current one, then the pins;
         none without pins."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from explorer.app import home
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.diagram import Diagram
-from explorer.app.explore.drawing import PATIENCE, Drawing, lines_first, worth_drawing
+from explorer.app.explore.drawing import Drawing, lines_first, worth_drawing
 from explorer.app.explore.flatten import Flatten, Solve
 from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking, Question
@@ -26,7 +26,6 @@ from explorer.app.explore.selections import (
     matrix_list,
     statistic_list,
 )
-from explorer.app.explore.sweep import SliderSweep
 from explorer.app.page import ExplorePart
 from explorer.app.roster import Entry
 from explorer.app.sentences import model_words, progress_words, summary
@@ -37,6 +36,7 @@ from explorer.app.widgets.files import TakeHome
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.panel import Phase
 from explorer.app.widgets.parts import LOCK, Part, prose
+from explorer.app.widgets.slider_steps import sliders
 from explorer.app.widgets.verdict import Diagnose, Remedies
 from explorer.config import Config
 from explorer.export import snippet
@@ -90,7 +90,9 @@ class Explore(Live[Job, Profile]):
             None  # on the charts in place of the result: a measurement of some seeds
         )
         self._dragging = self._held = False
+        self._map_over: Callable[[str], None] | None = None
         controls = Controls(config, self.refresh)
+        controls.on_msg(lambda _, content, __: self._open_map(content))
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern, self.layer = (
             PatternSelection(config, self.refresh),
@@ -110,12 +112,6 @@ class Explore(Live[Job, Profile]):
         )
         super().__init__(controls, charts, subject="measured design", action="Measure")
         self.diagram = Diagram()
-        self.sweep = SliderSweep(
-            controls,
-            self.comparison.visible,
-            lambda: self.worker.busy,
-            lambda: self.worker.busy and self.worker.busy_for < PATIENCE,
-        )
         self.remedies = Remedies(self.verdict, controls, diagnose) if diagnose else None
         if solve:
             Flatten(controls, solve, lambda message: self._fail(self._job, message))
@@ -139,14 +135,14 @@ class Explore(Live[Job, Profile]):
         self._grid = Part([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
         self.side = side = Part([self.named_designs, self.controls]).add_class("ex-side")
         top = Part([self.verdict, self.diagram]).add_class("ex-top")
-        above = [top, self.sweep.card, self.comparison.box, self.comparison.table]
+        above = [top, self.comparison.box, self.comparison.table]
         main = Part([*above, self._grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
         return [heading, Part([side, main]).add_class("ex-explore"), self.status]
 
     @property
     def part(self) -> ExplorePart:
-        """Design, pins, what the lists below the charts show, and the sweep."""
+        """Design, pins, and what the lists below the charts show."""
         return ExplorePart(
             self.controls.config,
             self.comparison.pins.entries,
@@ -154,7 +150,6 @@ class Explore(Live[Job, Profile]):
             self.matrix.value,
             self.statistic.value,
             self.layer.value,
-            self.sweep.shown,
         )
 
     def restore(self, part: ExplorePart) -> None:
@@ -167,13 +162,22 @@ class Explore(Live[Job, Profile]):
         self.statistic.restore(part.statistic)
         self.layer.fit(part.design)
         self.layer.restore(part.tokens_of)
-        self.sweep.restore(part.sweep)
         self.refresh()
 
-    def close(self) -> None:
-        """Ends the sweep as well."""
-        self.sweep.close()
-        super().close()
+    def meet(self, map_over: Callable[[str], None]) -> None:
+        """Joins the panel to the Map, which a button beside a slider opens.
+
+        Args:
+            map_over: opens the map of the controls' design over a field.
+        """
+        self._map_over = map_over
+        self.controls.maps = list(sliders(Config))
+
+    def _open_map(self, content: object) -> None:
+        """Handles the button beside a slider; another message is not for it."""
+        match content:
+            case ["map", str() as field] if self._map_over and field in self.controls.maps:
+                self._map_over(field)
 
     def ask(
         self,
@@ -196,6 +200,9 @@ class Explore(Live[Job, Profile]):
     def look(self, view: View) -> None:
         """Shows what a view has of the panel."""
         self.controls.only(view)
+        # within another page there are no tabs, and so no way back from a map
+        has_map = self._map_over is not None and view.opens("map") and not view.embed
+        self.controls.maps = list(sliders(Config)) if has_map else []
         self.named_designs.hidden = not view.shows(DESIGN)
         self.side.hidden = not (view.shows(DESIGN) or self.controls.sections)
         if self.remedies:
@@ -249,7 +256,6 @@ class Explore(Live[Job, Profile]):
             self._draw(hurry=self._held)
         else:
             self._draw_diagram()
-        self.sweep.follow()
 
     @property
     def _lags(self) -> bool:
@@ -287,7 +293,6 @@ class Explore(Live[Job, Profile]):
         self.home.forget()
         self._draw()
         self._measure_pins()
-        self.sweep.follow()
 
     def _designs(self) -> tuple[Config, list[Entry]]:
         """The design of the controls, and the pins."""

@@ -10,7 +10,6 @@ from explorer.app.sentences import change_words
 from explorer.app.widgets.controls import ControlBox, choice, describe
 from explorer.app.widgets.parts import together
 from explorer.config import Config, changes_to, matching
-from explorer.ends import ENDS
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
 from explorer.glossary import cited
@@ -312,10 +311,3 @@ def statistic_list(on_choice: Callable[[], None]) -> ListSelection:
         rows,
         on_choice,
     )
-
-
-def sweep_list(on_choice: Callable[[], None]) -> ListSelection:
-    """The statistic of a sweep."""
-    rows = [{"value": end.name, "label": end.title} for end in ENDS.values()]
-    field = ("sweep_statistic", "Show", "Statistic that is drawn over the slider's range.")
-    return ListSelection("Statistic of the sweep", field, rows, on_choice)

@@ -20,12 +20,10 @@ from explorer.app.map.plan import MapPart
 from explorer.app.page import ExplorePart
 from explorer.app.race.lineup import Lineup, RacePart
 from explorer.app.roster import Entry, Roster
-from explorer.app.widgets.slider_steps import sliders
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.display import shown
-from explorer.ends import ENDS
 from explorer.figures import BY_CHOICE
 
 PARTS: Mapping[str, type] = {"explore": ExplorePart, "map": MapPart, "race": RacePart}
@@ -131,9 +129,6 @@ def _refusal(error: Any) -> str:
 def _check_explore(part: ExplorePart) -> tuple[ExplorePart, list[str]]:
     one_of("matrix", part.matrix, (ALL, *MATRIX_WORDS))
     one_of("statistic", part.statistic, BY_CHOICE)
-    if part.sweep:
-        one_of("sweep", part.sweep[0], sliders(Config))
-        one_of("sweep's statistic", part.sweep[1], ENDS)
     pins, sentences = seated(part.pins, Pins())
     return part._replace(pins=pins), sentences
 

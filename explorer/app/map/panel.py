@@ -1,5 +1,5 @@
-"""The Map panel: a statistic over two fields of a design, theory first, then measured or trained,
-coarse to fine.
+"""The Map panel: a statistic over one or two fields of a design, theory first, then measured or
+trained, coarse to fine.
 
 The map follows its controls. Its cells are the least urgent tasks of the workers, so that it delays
 no other panel. A click on a cell puts its design on Explore."""
@@ -77,7 +77,8 @@ class MapPanel(Panel[Job, None]):
     def _layout(self) -> list[Part]:
         side = Part([self.named_designs, self.take, self.controls]).add_class("ex-side")
         cell = Part([self.picture.chart]).add_class("ex-cell")
-        main = Part([Part([cell]).add_class("ex-charts"), self.home]).add_class("ex-main")
+        self._charts = Part([cell]).add_class("ex-charts")
+        main = Part([self._charts, self.home]).add_class("ex-main")
         return [
             prose(LEAD, "ex-lead"),
             self.maps,
@@ -242,6 +243,10 @@ class MapPanel(Panel[Job, None]):
     def _draw(self) -> None:
         if self._job:
             self.picture.draw(self._job, self._sweep(self._job), self._good[0])
+            if self.picture.shown and len(self.picture.shown.plan.sides) == 1:
+                self._charts.add_class("ex-one-axis")
+            else:
+                self._charts.remove_class("ex-one-axis")
 
 
 def _promise(job: Job) -> str:
@@ -262,7 +267,7 @@ def _summary(shown: Shown) -> tuple[str, str]:
 
 
 def _size(job: Job) -> str:
-    return f"{len(job.over[0][1])} × {len(job.over[1][1])} cells"
+    return f"{' × '.join(str(len(values)) for _, values in job.over)} cells"
 
 
 # The sweep of a map: what it costs, how far it is, and how long it still takes.

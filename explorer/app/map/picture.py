@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from explorer.app.map.plan import Job, Plan, fitted, now, title
+import plotly.graph_objects as go
+
+from explorer.app.map.plan import NOTHING, SIDES, Job, Plan, fitted, now, title
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.parts import together
 from explorer.app.widgets.slider_steps import nearest
 from explorer.choices import ConfigError
 from explorer.config import Config
+from explorer.ends import ENDS
+from explorer.figures import kit
+from explorer.figures.across import across
+from explorer.figures.layers import never
 from explorer.figures.map import heat_map
 from explorer.figures.why import why
 from explorer.sweeping.sweeps import Sweep
@@ -45,6 +51,11 @@ class MapControls(Controls[Plan]):
     def _exclusions(self, _: Plan) -> dict[str, Any]:
         return {}
 
+    def _absent(self, plan: Plan) -> list[str]:
+        """The range and the count of an axis that the map does not have."""
+        unused = [side for side in SIDES if side not in plan.sides]
+        return [f"{side}_{part}" for side in unused for part in ("from", "to", "count")]
+
     def _read(self, change: object = None) -> None:
         if not self._exact and (whole := fitted(self.config, self.values)) != self.values:
             self.apply(whole)  # which is read in turn
@@ -57,8 +68,10 @@ CAPTIONS = {
     "measured": "Dots: measured; cells without one: predicted.",
     "trained": "Dots: trained; cells without one are still to come.",
 }
-LINES = " Lines: theory."
-PICKS = " A click puts a cell's design on Explore."
+LINES = "Lines: theory."
+PICKS = "A click puts a cell's design on Explore."
+BARS = "Bars: lowest to highest seed."
+ONE_AXIS_PICKS = "A click on a point puts its design on Explore."
 
 
 class Shown(NamedTuple):
@@ -67,6 +80,21 @@ class Shown(NamedTuple):
     job: Job
     sweep: Sweep
     plan: Plan
+
+
+def noted(sweep: Sweep, statistic: str) -> str:
+    """The number of cells in which predictions are unreliable or missing, and the first reason;
+    empty of none."""
+    if statistic not in sweep.notes:
+        return ""
+    cells = sweep.total // len(sweep.grid.origins)
+    notes = list(sweep.notes[statistic].items())  # the worker's thread may add to it
+    count = sum(count for _, count in notes)
+    reason, _ = notes[0]
+    limited = f"Theory is limited in {count} of {cells} cells"
+    if len(notes) > 1:  # most reasons have numbers of their design
+        return f"{limited}; the first: {reason}."
+    return f"{limited}: {reason}."
 
 
 class Picture:
@@ -88,27 +116,49 @@ class Picture:
             self.chart.stale = bool(self.shown)
             return
         self.shown = Shown(job, sweep, plan)
-        figure = heat_map(
-            sweep.dataset(), plan.statistic, x=plan.x, y=plan.y, now=self._now(job, plan)
-        )
-        lines = (
-            LINES
-            if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"}))
-            else ""
-        )
+        figure = self._figure(job, sweep, plan)
         with together():
             self.chart.title = title(plan)
-            self.chart.caption = (
-                CAPTIONS[job.origins[-1]] + lines + (PICKS if self.chart.picks else "")
-            )
+            self.chart.caption = self._caption(figure, sweep, plan)
             self.chart.explain(why(plan.statistic))
             self.chart.show(figure)
+
+    def _figure(self, job: Job, sweep: Sweep, plan: Plan) -> go.Figure:
+        """The picture of one axis or of two, or a sentence where no cell can have the statistic."""
+        if plan.statistic in ENDS and (words := never(ENDS[plan.statistic].row, [job.config])):
+            return kit.blank(words)
+        numbers, place = sweep.dataset(), self._now(job, plan)
+        if plan.y == NOTHING:
+            unreliable = plan.statistic in sweep.notes
+            return across(numbers, plan.statistic, x=plan.x, now=place, noted=unreliable)
+        return heat_map(numbers, plan.statistic, x=plan.x, y=plan.y, now=place)
+
+    def _caption(self, figure: go.Figure, sweep: Sweep, plan: Plan) -> str:
+        """How to read the picture, and the theory's notes on it; empty of a sentence in its
+        place."""
+        if not figure.data:
+            return ""
+        origin = sweep.grid.origins[-1]
+        words = [ENDS[plan.statistic].words] if plan.statistic in ENDS else []
+        picks = PICKS
+        if plan.y == NOTHING:
+            picks = ONE_AXIS_PICKS  # a legend names line and dots
+            if origin == "measured" and sweep.grid.config.n_seeds > 1:
+                words.append(BARS)
+        else:
+            words.append(CAPTIONS[origin])
+            if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})):
+                words.append(LINES)
+        if self.chart.picks:
+            words.append(picks)
+        words.append(noted(sweep, plan.statistic))
+        return " ".join(filter(None, words))
 
     def _now(self, job: Job, plan: Plan) -> dict[str, float] | None:
         """The place of the other panel's design where that is on this map, else of the map's
         own."""
         here = self._elsewhere() if self._elsewhere else job.config
-        fields = {plan.x, plan.y}
+        fields = {getattr(plan, side) for side in plan.sides}
         same = here.model_dump(exclude=fields) == job.config.model_dump(exclude=fields)
         return now(plan, here if same else job.config)
 
@@ -125,7 +175,7 @@ class Picture:
                 job = self.shown.job
                 at = {
                     name: nearest(values, value)
-                    for (name, values), value in zip(job.over, (x, y), strict=True)
+                    for (name, values), value in zip(job.over, (x, y), strict=False)
                 }
                 try:
                     return job.config.replace(

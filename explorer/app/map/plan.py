@@ -1,4 +1,4 @@
-"""`Plan`: the choices of a map: its two axes, the statistic, and the computation. No widgets."""
+"""`Plan`: the choices of a map: its axes, the statistic, and the computation. No widgets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.fields import Option, Spec, setting
 from explorer.figures.map.cells import SCALES
+from explorer.numbers import listed
 from explorer.training.recipe import Recipe
 
 # The fields that a map may have on its axes, their usual ranges, and the values between two ends.
@@ -125,8 +126,11 @@ COMPUTE: dict[str, Compute] = {
     ),
 }
 FIELDS = field_options()
+NOTHING = "none"
+"""Stands for the field upwards in a map of one axis."""
+UPWARDS = {NOTHING: Option("one axis: a line and dots", label="nothing"), **FIELDS}
 STATISTICS = {
-    name: Option(f"the neutral color: {row.words}" if row.words else "", label=row.title)
+    name: Option(f"healthy: {row.words}" if row.words else "", label=row.title)
     for name, row in SCALES.items()
 }
 FIRST = {"trained": "loss_drop", "measured": "second_moment"}
@@ -140,7 +144,7 @@ class Job(NamedTuple):
 
     config: Config
     over: tuple[tuple[str, tuple[float, ...]], ...]
-    """Field and values: across, then up."""
+    """Field and values: across, then up if there is a second axis."""
     origins: tuple[str, ...]
     steps: int
     statistics: tuple[str, ...]
@@ -163,7 +167,7 @@ class Plan(Choices):
         FIRST["measured"],
         "Statistic",
         "Map",
-        "Number that gives a cell its color.",
+        "Number that is drawn of each cell.",
         pinned=True,
         options=STATISTICS,
     )
@@ -191,7 +195,7 @@ class Plan(Choices):
         MOST_VALUES,
         pinned=True,
     )
-    y: str = setting("n_layers", "Up", "Map", "Field upwards.", pinned=True, options=FIELDS)
+    y: str = setting("n_layers", "Up", "Map", "Field upwards.", pinned=True, options=UPWARDS)
     y_from: float = setting(
         usual("n_layers")[0], "Up from", "Map", "First value upwards.", pinned=True
     )
@@ -216,13 +220,18 @@ class Plan(Choices):
         log=True,
     )
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The sides with a field: across, and up unless the map has one axis."""
+        return tuple(side for side in SIDES if getattr(self, side) != NOTHING)
+
     @model_validator(mode="after")
     def _agree(self) -> Plan:
         if self.x == self.y:
             raise self.refusal(
                 f"{{y}} must be another field than {{x}}; got {FIELDS[self.y].label} twice"
             )
-        for side in SIDES:
+        for side in self.sides:
             self._check_side(side)
         origin = SCALES[self.statistic].origin
         if (origin == "trained") != (self.compute == "trained"):
@@ -258,7 +267,7 @@ class Plan(Choices):
                     *(getattr(self, f"{side}{part}") for part in ("", "_from", "_to", "_count"))
                 ),
             )
-            for side in SIDES
+            for side in self.sides
         )
         trained = self.compute == "trained"
         return Job(
@@ -285,7 +294,8 @@ def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
         name = chosen.get(side)
         if name == getattr(before, side) or name not in FIELDS:
             continue
-        if name == getattr(before, other) and chosen.get(other) == name:
+        swaps = name == getattr(before, other) and chosen.get(other) == name
+        if swaps and getattr(before, side) != NOTHING:
             for part in ("", "_from", "_to", "_count"):
                 chosen[other + part], chosen[side + part] = (
                     getattr(before, side + part),
@@ -316,10 +326,10 @@ def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
 
 def now(plan: Plan, config: Config) -> dict[str, float] | None:
     """The place of a design on a map; None where it lies beside."""
-    at = {getattr(plan, side): _value(getattr(plan, side), config) for side in SIDES}
+    at = {getattr(plan, side): _value(getattr(plan, side), config) for side in plan.sides}
     inside = all(
         getattr(plan, f"{side}_from") <= at[getattr(plan, side)] <= getattr(plan, f"{side}_to")
-        for side in SIDES
+        for side in plan.sides
     )
     return at if inside else None
 
@@ -330,8 +340,15 @@ def _value(name: str, config: Config) -> float:
 
 def title(plan: Plan) -> str:
     """Title of the map's card."""
-    x, y = (lowered(axis_fields()[getattr(plan, side)].about.label) for side in SIDES)
-    return f"{SCALES[plan.statistic].title} over {x} and {y}"
+    fields = [axis_fields()[getattr(plan, side)].about.label for side in plan.sides]
+    return f"{SCALES[plan.statistic].title} over {listed(map(lowered, fields))}"
+
+
+def over(field: str, config: Config) -> Plan:
+    """A map of one axis over a field of a design: its usual range, and the design's own value."""
+    first, last = usual(field)
+    value = getattr(config, field)
+    return Plan(x=field, x_from=min(first, value), x_to=max(last, value), y=NOTHING)
 
 
 FIRST_DESIGN = Config(

@@ -166,18 +166,12 @@ const usualNodes = ({ usual }) => (usual ? [
   make("span", { class: "ex-usual", "aria-hidden": "true" }, make("span", {}, `usual ${usual.split(":")[0]}`)),
 ] : []);
 
-/** The button that draws a statistic over the whole range of a slider; none beside other controls. */
-function sweepButton(model, { name, label }) {
-  if (!model.get("sweeps").includes(name)) return { nodes: [], paint: () => {} };
-  const node = button("sweep", "ex-link ex-sweep", () => model.act(["sweep", name]), {
-    "aria-label": `Sweep ${label}`, title: "Draws a statistic of the last layer over this slider's whole range",
-  });
-  const paint = (isDisabled) => {
-    node.disabled = isDisabled;
-    setAttribute(node, "aria-pressed", String(model.get("sweeping") === name));
-  };
-  return { nodes: [node], paint };
-}
+/** The button that opens a map over the range of a slider, in a list; none beside other controls. */
+const mapButtons = (model, { name, label }) => (model.get("maps").includes(name) ? [
+  button("map", "ex-link ex-to-map", () => model.act(["map", name]), {
+    "aria-label": `Map over ${label}`, title: "Opens the tab Map: a statistic of this design over this slider's range",
+  }),
+] : []);
 
 /** The control of a field: its title, reset button, input, offers and notes. `paint` shows the model's state. */
 function control(model, field) {
@@ -199,9 +193,10 @@ function control(model, field) {
   function paint() {
     const value = model.get("values")[name];
     const traits = ["excluded", "notes", "changes", "offers"].map((trait) => model.get(trait)[name]);
-    const [isDisabled, isRefused] = ["disabled", "refused"].map((trait) => model.get(trait).includes(name));
+    const [isDisabled, isRefused, isAbsent] = ["disabled", "refused", "absent"]
+      .map((trait) => model.get(trait).includes(name));
     // Most controls stay as they are. A browser that fills in forms examines each control that is written.
-    const state = JSON.stringify([value, isDisabled, isRefused, model.get("sweeping") === name, ...traits]);
+    const state = JSON.stringify([value, isDisabled, isRefused, isAbsent, ...traits]);
     if (state === paintedState) return;
     paintedState = state;
     const excluded = traits[0] ?? [];
@@ -210,7 +205,8 @@ function control(model, field) {
     nodes.root.classList.toggle("ex-disabled", isDisabled);
     nodes.root.classList.toggle("ex-refused", isRefused);
     nodes.reset.classList.toggle("ex-hidden", value === initial);
-    nodes.sweep.paint(isDisabled);
+    nodes.root.hidden = isAbsent;
+    nodes.toMap.forEach((node) => { node.disabled = isDisabled; });
     nodes.inputs.forEach((input) => {
       input.disabled = isDisabled;
       setAttribute(input, "aria-invalid", String(isRefused));
@@ -226,7 +222,7 @@ function controlNodes(model, field, id, { before = [], after = [], below = [] },
   const reset = button("reset", "ex-reset", resetValue, {
     "aria-label": `Reset ${field.label} to ${initial}`, title: `Back to ${initial}`,
   });
-  const sweep = sweepButton(model, field);
+  const toMap = mapButtons(model, field);
   const note = make("p", { class: "ex-hint", id: `${id}-note` });
   const ways = make("p", { class: "ex-hint ex-ways" });
   const offers = make("div", { class: "ex-offers" });
@@ -235,10 +231,10 @@ function controlNodes(model, field, id, { before = [], after = [], below = [] },
   const root = make("div", {
     class: "ex-control", "data-field": field.name, "data-look": field.look, title: description,
   }, make("div", { class: "ex-head" },
-    ...before, title(field, id), ...usualNodes(field), ...sweep.nodes, reset, ...after),
+    ...before, title(field, id), ...usualNodes(field), ...toMap, reset, ...after),
   ...below, offers, note, ways, changes);
   const inputs = root.querySelectorAll("input, select");
-  return { root, reset, sweep, note, ways, offers, changes, inputs, description };
+  return { root, reset, toMap, note, ways, offers, changes, inputs, description };
 }
 
 /** Paints the lines below a control: how to reach excluded options, the note, the last change, and offers. */
@@ -358,10 +354,10 @@ export function controls(model, el) {
   become(el, "ex-controls", { role: "group", "aria-label": model.get("label") });
   let paint = () => {};
   return callAll([
-    follow(model, "sections", () => {
+    follow(model, "sections maps", () => {
       paint = makeSections(model, el);
       paint();
     }),
-    follow(model, "values notes excluded offers changes folded disabled refused summary sweeping", () => paint()),
+    follow(model, "values notes excluded offers changes folded disabled refused summary absent", () => paint()),
   ]);
 }

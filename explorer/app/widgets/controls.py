@@ -59,9 +59,9 @@ class ControlBox(Part):
         folded: names of the fields that wait within their group until somebody asks for more.
         changes: field name to what its choice changed, `[[label, old, new]]`.
         held: whether a slider is being dragged, as the page says.
-        sweeps: names of the fields with a button that draws a statistic over the slider's range; a
-            click is the message `["sweep", name]`.
-        sweeping: the field that is drawn so; empty for none.
+        maps: names of the fields with a button that opens a map over the slider's range; a click is
+            the message `["map", name]`.
+        absent: names of the fields that are not shown.
         offers: field name to buttons below its control, `[{label, title}]`; a click is the message
             `[name, index]`.
     """
@@ -79,8 +79,8 @@ class ControlBox(Part):
     changes = traitlets.Dict().tag(sync=True)
     held = traitlets.Bool(False).tag(sync=True)
     label = traitlets.Unicode("Controls").tag(sync=True)
-    sweeps = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    sweeping = traitlets.Unicode().tag(sync=True)
+    maps = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    absent = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
 
 class Controls(ControlBox, Generic[Chosen]):
@@ -192,6 +192,10 @@ class Controls(ControlBox, Generic[Chosen]):
         with it."""
         return exclusions(config)
 
+    def _absent(self, _: Chosen) -> list[str]:
+        """The fields that have no meaning with these choices, and are not shown."""
+        return []
+
     def _read(self, _: object = None) -> None:
         try:
             config = type(self.config)(**self.values)
@@ -239,6 +243,7 @@ class Controls(ControlBox, Generic[Chosen]):
         with together():
             self.disabled = [name for name in unneeded if name not in refused]
             self.refused = refused
+            self.absent = self._absent(self.config)
             self.folded = [
                 name
                 for name, item in specs.items()

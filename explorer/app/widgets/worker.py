@@ -46,18 +46,6 @@ def wait(while_true: Callable[[], bool], stop: Stop) -> None:
     raise Stopped
 
 
-def ever(*questions: Stop) -> Stop:
-    """Whether one of the questions was answered by yes; it stays yes, so that all who ask agree."""
-    answer = False
-
-    def asked() -> bool:
-        nonlocal answer
-        answer = answer or any(question() for question in questions)
-        return answer
-
-    return asked
-
-
 class Worker(Generic[Job, Result]):
     """Computes the jobs of the last `submit` on a daemon thread, one after the other.
 
@@ -121,11 +109,6 @@ class Worker(Generic[Job, Result]):
     def alive(self) -> bool:
         """Whether the thread still runs."""
         return self._thread.is_alive()
-
-    @property
-    def busy(self) -> bool:
-        """Whether any job is wanted that is not done."""
-        return bool(self._wanted)
 
     def submit(self, *jobs: Job) -> None:
         """Makes these the wanted jobs: the current one goes on if it is the first of them, and else

@@ -1,5 +1,5 @@
-"""Cells of a map: the two fields and where their cells lie, what a dataset of `explorer.sweep` has
-in them, and colors.
+"""Cells of a map: its fields and where their cells lie, what a dataset of `explorer.sweep` has in
+them, and colors.
 
 A row of `SCALES` says the healthy value of a statistic, and the scale around it.
 """
@@ -36,7 +36,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of the two fields, and its values in the order of the picture."""
+    """One of the fields, and its values in the order of the picture."""
 
     spec: Spec
     values: list[Any]
@@ -130,10 +130,11 @@ def _geometric(values: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A map, `[y, x]` throughout; nan where a number is not there."""
+    """A map, `[y, x]` throughout, or `[x]` where it has one axis; nan where a number is not
+    there."""
 
-    x: Side
-    y: Side
+    sides: tuple[Side, ...]
+    """The field across, and the one upwards if there is one."""
     scale: Scale
     predicted: Array
     observed: Array
@@ -150,6 +151,16 @@ class Cells:
     """Why a cell has no values; "" where it has, or is still to come."""
 
     @property
+    def x(self) -> Side:
+        """The field across."""
+        return self.sides[0]
+
+    @property
+    def y(self) -> Side:
+        """The field upwards."""
+        return self.sides[1]
+
+    @property
     def failed(self) -> Mask:
         """Cells without a number, for a reason."""
         return np.asarray((self.failure != "") & ~np.isfinite(self.shown), dtype=bool)
@@ -160,27 +171,31 @@ class Cells:
         return np.where(self.done, self.observed, self.predicted)
 
 
-def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
+def cells(dataset: xr.Dataset, statistic: str, *fields: str) -> Cells:
     """Reads one map.
 
+    Args:
+        dataset: as `explorer.sweep` gives it.
+        statistic: a row of `SCALES`.
+        fields: the field across, and the one upwards; one alone for a map of one axis.
     Raises:
-        ValueError: there is no such statistic or field, or the dataset has more fields than two.
+        ValueError: there is no such statistic or field, or the dataset has other fields as well.
     """
-    _check(dataset, statistic, x, y)
+    _check(dataset, statistic, fields)
     specs = {**Recipe.specs(), **Config.specs()}
-    across, up = (Side(specs[name], dataset[name].values.tolist()) for name in (x, y))
-    if rising := [
-        side.spec.name for side in (across, up) if side.numeric
-    ]:  # names keep their order
-        dataset = dataset.sortby(rising)
-        across, up = (Side(specs[name], dataset[name].values.tolist()) for name in (x, y))
+    # numbers rise, names keep their order
+    rising = [name for name in fields if _side(dataset, specs[name]).numeric]
+    dataset = dataset.sortby(rising) if rising else dataset
+    sides = tuple(_side(dataset, specs[name]) for name in fields)
+    upwards = fields[::-1]
+    shape = [len(side.values) for side in sides[::-1]]
     origins = [str(name) for name in dataset["origin"].values]
     scale = SCALES[statistic]
 
     def values(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
         if variable not in dataset or origin not in origins:
-            return np.full([len(up.values), len(across.values)], missing)
-        return np.asarray(dataset[variable].sel(origin=origin).transpose(y, x).values)
+            return np.full(shape, missing)
+        return np.asarray(dataset[variable].sel(origin=origin).transpose(*upwards).values)
 
     def done(origin: str) -> Mask:
         known = (
@@ -195,8 +210,7 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
         other, values("failure", scale.origin, ""), values("failure", "predicted", "")
     ).astype(object)
     return Cells(
-        across,
-        up,
+        sides,
         scale,
         values(statistic, "predicted").astype(float),
         values(statistic, scale.origin).astype(float),
@@ -209,20 +223,24 @@ def cells(dataset: xr.Dataset, statistic: str, x: str, y: str) -> Cells:
     )
 
 
-def _check(dataset: xr.Dataset, statistic: str, x: str, y: str) -> None:
+def _side(dataset: xr.Dataset, spec: Spec) -> Side:
+    return Side(spec, dataset[spec.name].values.tolist())
+
+
+def _check(dataset: xr.Dataset, statistic: str, fields: tuple[str, ...]) -> None:
     if statistic not in SCALES or statistic not in dataset:
         known = ", ".join(name for name in SCALES if name in dataset)
         raise ValueError(f"statistic must be one of {known}; got {statistic!r}")
-    fields = [str(name) for name in dataset[statistic].dims if name != "origin"]
-    for name, value in (("x", x), ("y", y)):
-        if value not in fields:
-            raise ValueError(f"{name} must be one of {', '.join(fields)}; got {value!r}")
-    if x == y:
-        raise ValueError(f"x and y must be two fields; got {x!r} twice")
-    if more := [name for name in fields if name not in (x, y)]:
+    there = [str(name) for name in dataset[statistic].dims if name != "origin"]
+    for name, value in zip("xy", fields, strict=False):
+        if value not in there:
+            raise ValueError(f"{name} must be one of {', '.join(there)}; got {value!r}")
+    if len(set(fields)) < len(fields):
+        raise ValueError(f"x and y must be two fields; got {fields[0]!r} twice")
+    if more := [name for name in there if name not in fields]:
+        held = "a map has two fields" if len(fields) > 1 else "a map of one axis has one field"
         raise ValueError(
-            f"a map has two fields; choose a value of {' and '.join(more)} first, as "
-            f"dataset.sel({more[0]}=…)"
+            f"{held}; choose a value of {' and '.join(more)} first, as dataset.sel({more[0]}=…)"
         )
 
 
