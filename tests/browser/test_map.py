@@ -185,6 +185,7 @@ def test_a_button_beside_a_slider_opens_a_map_of_one_axis(browser: Browser, voil
     page.get_by_role("button", name="Map over Residual α").press("Enter")
     tab = page.locator(".ex-header [role=tab][aria-selected=true]").first
     expect(tab).to_have_text("Map")
+    expect(tab).to_be_focused()
     expect(page.locator(".ex-map .ex-chart-title")).to_have_text("Second moment over residual α")
     expect(page.locator(".ex-map [data-field=y] select")).to_have_value("none")
     for part in ("from", "to", "count"):

@@ -65,6 +65,10 @@ function tabBar(model, el, titles) {
   };
   const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": "Panels", onkeydown }, ...tabs);
   el.append(bar);
+  /** Whatever has the focus within a panel is hidden with it when another one is opened. */
+  const keepFocus = () => {
+    if (document.activeElement?.closest(".ex-panel")) tabs[model.get("selected")].focus();
+  };
   return follow(model, "selected hidden_tabs", () => {
     tabs.forEach((tab, index) => {
       const isSelected = index === model.get("selected");
@@ -73,5 +77,6 @@ function tabBar(model, el, titles) {
       tab.hidden = model.get("hidden_tabs").includes(index);
     });
     bar.hidden = tabs.filter((tab) => !tab.hidden).length < 2;
+    keepFocus();
   });
 }
