@@ -23,7 +23,7 @@ from small_sweeps import ENVIRONMENT, OVER, SMALL, same
 from explorer import Sweep, sweep
 from explorer.limits import process_count, processors
 from explorer.sweeping.cell import Cell
-from explorer.sweeping.workers import BROKEN, Engine, Here, Outside, run, workers_of
+from explorer.sweeping.workers import Engine, Here, Outside, run, workers_of
 from explorer.tasks.pool import Pool
 
 
@@ -121,11 +121,11 @@ def test_somebodys_processes_find_the_same(whole: xr.Dataset) -> None:
 
         with pytest.warns(
             UserWarning,
-            match="cells were not computed: its executor broke: a process of it was killed",
+            match="cells were not computed: its executor broke: A process .* was terminated",
         ):
             one.run(on_cell=kill)
     assert 14 <= one.done < 24
-    assert set(one.failures.ravel()) == {"", BROKEN}
+    assert {failure.split(":")[0] for failure in one.failures.ravel()} == {"", "its executor broke"}
     one.executor = ThreadPoolExecutor(2)
     assert same(one.run().dataset(), whole)
     one.executor.shutdown()
@@ -143,7 +143,7 @@ def test_any_executor_will_do(whole: xr.Dataset) -> None:
         def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
             return Here().submit(fn, *args, **kwargs)
 
-    assert workers_of(Own()).slots == processors()
+    assert workers_of(Own()).most == 2 * processors()
     assert same(sweep(SMALL, OVER, executor=Own()), whole)
 
 
