@@ -172,12 +172,17 @@ def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
     )
 
 
-@pytest.mark.parametrize("address", ["nonsense", "tcp://no.such.host.invalid:1"])
-def test_a_wrong_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("address", "argument"),
+    [("nonsense", "executor"), ("tcp://no.such.host.invalid:1", "--scheduler")],
+)
+def test_a_wrong_address_is_refused(
+    address: str, argument: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("explorer.tasks.cluster.PATIENCE", 1.0)
     gc.collect()  # a client that failed before closes its loop when it is collected, for which a new loop would wait
-    with pytest.raises(ValueError, match=f"--scheduler must be the address .*; got '{address}'"):
-        Cluster(address, "--scheduler")
+    with pytest.raises(ValueError, match=f"{argument} must be the address .*; got '{address}'"):
+        Cluster(address, argument)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
