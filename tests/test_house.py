@@ -31,8 +31,8 @@ ROOMS: dict[str, int] = {
     "plotlyjs": 500,
     "schemes": 8_500,
     "serve": 13_000,
-    "sweeping": 9_500,
-    "tasks": 7_500,
+    "sweeping": 8_500,
+    "tasks": 8_000,
     "theory": 43_500,
     "training": 14_000,
 }

@@ -28,8 +28,8 @@ from explorer.limits import memory_limit, process_count
 from explorer.memory import LEDGER, PAGE, WORKER, Ledger, environment, machine_memory
 from explorer.serve.zygote import FORKS, ForkProvisioner, Zygote
 from explorer.tasks.broker import ADDRESS, KEY, Broker
+from explorer.tasks.cluster import Cluster
 from explorer.tasks.pool import Pool
-from explorer.tasks.worker import cluster_pool
 
 if TYPE_CHECKING:
     from explorer.serve.server import Server
@@ -163,7 +163,7 @@ def serve(options: Options) -> None:
     try:
         for variable in NUMBERS:
             environment(variable, 0)
-        pool = cluster_pool(options.scheduler) if options.scheduler else None
+        pool = Cluster(options.scheduler, "--scheduler").pool if options.scheduler else None
         if pool:
             os.environ["EXPLORER_PROCESSES"] = str(pool.slots)
     except ValueError as error:

@@ -21,7 +21,7 @@ from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
 from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.workers import Here, Outside, Workers, run, workers_of
+from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
 from explorer.training.recipe import LONGEST, Recipe
 from explorer.training.tasks import Task
 
@@ -169,7 +169,7 @@ class Sweep:
         config: Config,
         over: Mapping[str, Sequence[Any]],
         statistics: Sequence[str] | None = None,
-        executor: Executor | Workers | None = None,
+        executor: Any = None,
         store: Any = None,
         *,
         origins: Sequence[str] = ("predicted", "measured"),
@@ -185,7 +185,7 @@ class Sweep:
         )
         if not 1 <= must_be(int, "steps", steps) <= LONGEST:
             raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
-        if executor is not None and not isinstance(executor, Workers):
+        if not (executor is None or isinstance(executor, Workers) or is_cluster(executor)):
             must_be(Executor, "executor", executor)
         self.grid = Grid(config, over, origins, statistics, training)
         self.layout = Layout(self.grid)
@@ -293,7 +293,7 @@ def sweep(
     config: Config,
     over: Mapping[str, Sequence[Any]],
     statistics: Sequence[str] | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     store: Any = None,
     stop: Stop | None = None,
     on_cell: OnCell | None = None,
@@ -314,9 +314,9 @@ def sweep(
             trained.
         statistics: end values (rows of `explorer.ends.ENDS`), and "statistic@site" for every layer
             of a site; None is every end value.
-        executor: computes the cells: any of `concurrent.futures`, or dask's
-            `Client.get_executor()`; None is a pool of this machine's processes, which predicts
-            nothing, as that takes a millisecond.
+        executor: computes the cells: any executor of `concurrent.futures`, or a Dask cluster, by
+            its `Client` or its scheduler's address; None is a pool of this machine's processes,
+            which predicts nothing, as that takes a millisecond.
         store: a folder, or whatever zarr takes for a store: cells are kept there as they are found,
             and those that are there are not computed again.
         stop: asked ten times a second; once it says true, what there is is returned.
@@ -335,7 +335,8 @@ def sweep(
         `failure` has the reason of a cell that failed.
     Raises:
         TypeError: an argument is of another kind.
-        ConfigError: no such field or statistic, no values, too many, or a store of another sweep.
+        ConfigError: no such field or statistic, no values, too many, a store of another sweep, or
+            no scheduler that answers.
     Warns:
         UserWarning: the store could not be written, or cells could not be computed, as the executor
             is gone or a worker has too little memory for them; what was computed is returned.

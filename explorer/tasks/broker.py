@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from explorer.limits import process_count
 from explorer.tasks.frames import Stream, receive, send
-from explorer.tasks.pool import Answer, Notify, Order, Pool, Task, Wish
+from explorer.tasks.pool import LOST, Answer, Notify, Order, Pool, Task, Wish
 
 ADDRESS, KEY = "EXPLORER_TASKS", "EXPLORER_TASKS_KEY"
 """Environment variables of a served kernel: where the socket is, and the key."""
@@ -37,8 +37,6 @@ PATIENCE = 10.0
 reach."""
 GLANCE = 0.2
 """Seconds between two tries."""
-LOST = "Lost"
-"""Kind of the error of a task whose server did not answer."""
 
 
 class Broker:

@@ -36,6 +36,8 @@ SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Environment of a worker, where it is not set already. OpenMP threads that spin stall each other
 as soon as anything else runs, and beside workers a browser does."""
 KILLED = "the process that computed it was killed (out of memory, perhaps)"
+LOST = "Lost"
+"""Kind of the error of a task whose server or cluster does not answer: nobody computed it."""
 SILENT = "the process that computed it did not answer for ten seconds"
 GLANCE = 2.0
 """Seconds between two looks at the workers."""
@@ -286,7 +288,7 @@ class Pool:
     """
 
     def __init__(self, slots: int, hire: Callable[[int], Worker] = WorkerProcess) -> None:
-        self.slots, self._hire = slots, hire
+        self.slots, self._hire = 0, hire
         self.turns: dict[Hashable, int] = {}
         """The number of the last turn of each visitor."""
         self.computed = 0
@@ -301,16 +303,25 @@ class Pool:
         self._closed, self._ended = False, threading.Event()
         self._busy: dict[Worker, None] = {}
         """Workers that compute, those of long tasks included."""
-        self.workers: list[Worker | None] = [None] * slots
+        self.workers: list[Worker | None] = []
         """Of each slot; None where one is only starting."""
-        self._threads = [
-            threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
-            for slot in range(slots)
-            for serve, arguments in ((self._serve, (slot,)), (self._serve_long, ()))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        self.grow(slots)
         threading.Thread(target=self._look_after, name="explorer-looks", daemon=True).start()
+
+    def grow(self, slots: int) -> None:
+        """Has at least so many slots from now on, each with a thread for its worker and one for a
+        long task."""
+        with self._changed:
+            while self.slots < slots and not self._closed:
+                self.workers.append(None)
+                for serve, arguments in ((self._serve, (self.slots,)), (self._serve_long, ())):
+                    thread = threading.Thread(
+                        target=serve, args=arguments, name="explorer-task", daemon=True
+                    )
+                    self._threads.append(thread)
+                    thread.start()
+                self.slots += 1
 
     def submit(self, task: Task, notify: Notify) -> Wish:
         """Hands in a task."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from explorer import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
 OVER: dict[str, Any] = {"alpha": [0.1, 0.5, 1.0, 2.0], "n_layers": [1, 2, 3]}
-DEADLY = 0.5
-"""The α at which `deadly` kills its process."""
 REFUSED = {"n_heads": [1, 2, 3, 4]}
 """The third does not divide the width."""
 
@@ -37,11 +34,3 @@ def same(one: xr.Dataset, other: xr.Dataset) -> bool:
     nobody's."""
     assert np.isfinite(one.second_moment).any(), "nothing was computed"
     return bool(one.drop_vars("seconds").identical(other.drop_vars("seconds")))
-
-
-def deadly(compute: Any, cells: list[Any]) -> Any:
-    """Computes cells in a worker process, which dies at one of them, as if the system had killed
-    it."""
-    if any(one.config.alpha == DEADLY for one in cells):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return compute(cells)

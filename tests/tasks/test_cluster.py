@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -19,8 +18,8 @@ from test_pool import DEEP, LARGE, SMALL, SOON, Asked, task
 
 from explorer import measuring, tasks
 from explorer.measuring.outside import measure
+from explorer.tasks.cluster import Cluster
 from explorer.tasks.pool import KILLED, Answer, Pool
-from explorer.tasks.worker import Cluster, cluster_pool
 from explorer.training.archive import from_bytes
 from explorer.training.history import Record, Terms
 from explorer.training.recipe import Recipe
@@ -29,13 +28,10 @@ from explorer.training.tasks import Task as Lesson
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two worker processes of one thread each; a task that kills two is not computed again."""
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(
-            "127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as made,
-    ):
+    """Two worker processes of one thread each. Dask itself would begin a task four times."""
+    with LocalCluster(
+        "127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as made:
         yield made
 
 
@@ -48,9 +44,9 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 @pytest.fixture
 def pool(cluster: LocalCluster, client: Client) -> Iterator[Pool]:
     client.wait_for_workers(2, timeout=SOON)
-    pool = cluster_pool(cluster.scheduler_address)
-    yield pool
-    pool.close()
+    made = Cluster(cluster.scheduler_address, "--scheduler")
+    yield made.pool
+    made.close()
 
 
 def kill_busy(client: Client) -> None:
@@ -133,7 +129,7 @@ def test_a_race_tells_how_it_stands_and_stands_still_when_asked(
 def test_a_cluster_whose_scheduler_or_workers_are_gone_computes_nothing() -> None:
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster("127.0.0.1:0", **options) as made:
-        pool = cluster_pool(made.scheduler_address)
+        pool = Cluster(made.scheduler_address, "--scheduler").pool
         must_come(lambda: pool.alive == 1)
         made.scale(0)
         must_come(lambda: pool.alive == 0)
@@ -176,26 +172,31 @@ def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
     )
 
 
-@pytest.mark.parametrize("address", ["nonsense", "tcp://no.such.host.invalid:1"])
-def test_a_wrong_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.tasks.worker.PATIENCE", 1.0)
+@pytest.mark.parametrize(
+    ("address", "argument"),
+    [("nonsense", "executor"), ("tcp://no.such.host.invalid:1", "--scheduler")],
+)
+def test_a_wrong_address_is_refused(
+    address: str, argument: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("explorer.tasks.cluster.PATIENCE", 1.0)
     gc.collect()  # a client that failed before closes its loop when it is collected, for which a new loop would wait
-    with pytest.raises(ValueError, match=f"--scheduler must be the address .*; got '{address}'"):
-        cluster_pool(address)
+    with pytest.raises(ValueError, match=f"{argument} must be the address .*; got '{address}'"):
+        Cluster(address, argument)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install transformer-signal-explorer\[cluster\]"):
-        cluster_pool("tcp://127.0.0.1:1")
+        Cluster("tcp://127.0.0.1:1", "--scheduler")
 
 
 def test_a_closed_client_is_looked_at_without_an_error(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.tasks.worker.SELDOM", 0.0)
+    monkeypatch.setattr("explorer.tasks.cluster.SELDOM", 0.0)
     client = Client(cluster.scheduler_address, set_as_default=False)
-    looked_at = Cluster(client)
+    looked_at = Cluster(client, "executor")
     client.close()
     looked_at.look()
     assert not looked_at.alive

@@ -1,0 +1,239 @@
+"""`Cluster`: a pool whose tasks a Dask cluster computes, in place of processes of this machine.
+
+The cluster's workers have this package, too. With each task go two queues of its scheduler: for the
+messages of the task, and for those to it. Dask begins a task anew when a worker is lost; here that
+only says that the worker was lost: what is computed again is the pool's choice, as on this
+machine."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import closing, suppress
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from explorer.choices import ConfigError
+from explorer.stopping import Throttle
+from explorer.tasks.pool import LOST, NICENESS, Call, Pool
+from explorer.tasks.worker import outcome
+
+PATIENCE = 10.0
+"""Seconds for which a scheduler is looked for."""
+GLANCE = 0.2
+"""Seconds between two looks at the messages of a task."""
+SELDOM = 1.0
+"""Seconds between two looks of a task at the messages to it, and between two reports of its
+progress."""
+OUT_OF_REACH = "the Dask cluster that computes is out of reach"
+
+
+class Cluster:
+    """A Dask cluster, with a pool that has a slot for each thread of its workers.
+
+    Args:
+        where: a client of the cluster, or the address of its scheduler.
+        argument: the name of the argument, for an error.
+    Raises:
+        ConfigError: `distributed` is not installed, no scheduler answers there, or the client is
+            asynchronous.
+    """
+
+    def __init__(self, where: Any, argument: str) -> None:
+        self._own_client = isinstance(where, str)
+        self.client = _connected(where, argument) if self._own_client else where
+        if self.client.asynchronous:
+            raise ConfigError(f"{argument} must be a synchronous client; got an asynchronous one")
+        self.threads = 0
+        """Of the workers that are there; they may come and go."""
+        self.memory = math.inf
+        """Bytes that each thread of the smallest worker has."""
+        self._looked = -math.inf
+        self.pool = Pool(1, partial(ClusterWorker, self))
+        self.look()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the scheduler answers, and has workers."""
+        answers = self.client.status == "running" and time.monotonic() - self._looked < PATIENCE
+        return answers and self.threads > 0
+
+    def look(self) -> None:
+        """Counts the threads, unless they were just counted. Where the scheduler stands still, this
+        waits for it."""
+        if self.client.status != "running" or time.monotonic() - self._looked < SELDOM:
+            return
+        # it may be out of reach, or the client be closed meanwhile, on a thread of its own
+        with suppress(OSError, ValueError, RuntimeError, AttributeError):
+            self.threads = sum(self.client.nthreads().values())
+            self._looked = time.monotonic()
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+            self.memory = min(
+                (
+                    worker["memory_limit"] / worker["nthreads"]
+                    for worker in workers
+                    if worker["memory_limit"]
+                ),
+                default=math.inf,
+            )
+            self.pool.grow(self.threads)
+
+    def close(self) -> None:
+        """Stops what is computed, and leaves the cluster as it was."""
+        self.pool.close()
+        if self._own_client:
+            self.client.close()
+
+
+def _connected(address: str, argument: str) -> Any:
+    """A client of the scheduler at an address."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ConfigError(
+            f"{argument} needs a package: pip install transformer-signal-explorer[cluster]"
+        ) from None
+    try:
+        return Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError):
+        raise ConfigError(
+            f"{argument} must be the address of a Dask scheduler that answers, such as "
+            f"tcp://10.0.0.5:8786; got {address!r}"
+        ) from None
+
+
+class ClusterWorker:
+    """A thread of a cluster; a `pool.Worker`."""
+
+    silent = False  # the scheduler looks after its workers
+
+    def __init__(self, cluster: Cluster, niceness: int) -> None:
+        self._cluster, self._long = cluster, niceness > NICENESS
+        self.ended = False
+        self._number = 0
+        self._answers: Iterator[tuple[dict[str, Any], bytes]] = iter(())
+        self._orders: queue.SimpleQueue[dict[str, int]] = queue.SimpleQueue()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the cluster can compute."""
+        return self._cluster.alive
+
+    def look(self, *, busy: bool) -> None:  # noqa: ARG002 - of the protocol
+        """Looks at the cluster."""
+        self._cluster.look()
+
+    def tell(self, data: bytes = b"", **header: Any) -> None:
+        """Takes a task, or a message to it. Only `answer` waits for the network."""
+        if "task" in header:
+            self._number, self._answers = header["task"], self._run(header, data)
+        else:
+            self._orders.put(header)
+
+    def answer(self) -> tuple[dict[str, Any], bytes]:
+        """Waits for the next message of the task.
+
+        Raises:
+            EOFError: the worker of the cluster that computed it is lost.
+        """
+        return next(self._answers)
+
+    def end(self) -> None:
+        """Stops the task."""
+        self.tell(stop=self._number)
+
+    kill = end
+
+    def _run(
+        self, header: Mapping[str, Any], data: bytes
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Has the cluster compute a task; gives its messages."""
+        from distributed import KilledWorker, Queue
+
+        client, name, passed = self._cluster.client, f"explorer {uuid4().hex}", set[str]()
+        last: tuple[dict[str, Any], bytes] = {"stopped": True}, b""
+        try:
+            _must_be_connected(client)
+            with (
+                closing(Queue(f"{name} from", client)) as news,
+                closing(Queue(f"{name} to", client)) as orders,
+            ):
+                orders.put("begin")
+                future = client.submit(computed, header, data, name, self._long, pure=False)
+                while "stop" not in passed:
+                    _must_be_connected(client)
+                    ended = future.done()  # asked first: all that it told is in its queue then
+                    for part, so_far in news.get(batch=True):
+                        yield {"progress": part}, so_far
+                    if ended:
+                        last = future.result()
+                        break
+                    while not self._orders.empty():
+                        for word, number in self._orders.get().items():
+                            if number == header["task"]:
+                                passed.add(word)
+                                orders.put(word)
+                    with suppress(TimeoutError):
+                        future.exception(timeout=GLANCE)
+                future.cancel()
+        except KilledWorker:
+            last = {"lost": True}, b""
+        except (OSError, CancelledError):
+            last = {"error": LOST, "message": OUT_OF_REACH}, b""
+        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the result is told
+            last = {"error": type(error).__name__, "message": str(error)}, b""
+        if "lost" in last[0]:
+            self.ended = True
+            raise EOFError
+        yield last
+
+
+def _must_be_connected(client: Any) -> None:
+    """Raises: OSError: the scheduler is gone. A message to it would wait for half a minute."""
+    if client.status != "running":
+        raise OSError(client.status)
+
+
+def computed(
+    header: Mapping[str, Any], data: bytes, name: str, long: bool
+) -> tuple[dict[str, Any], bytes]:
+    """Computes one task, on a worker of the cluster; see `outcome`.
+
+    Args:
+        name: of its queues.
+        long: whether it takes minutes: then its thread's place is given to others.
+    """
+    from distributed import Queue, secede
+
+    if long:
+        secede()
+    with closing(Queue(f"{name} from")) as news, closing(Queue(f"{name} to")) as orders:
+        heard = set[str](orders.get(batch=True))
+        if "begin" not in heard:  # another worker has begun the task, and is lost
+            return {"lost": True}, b""
+        listening, telling = Throttle(SELDOM, share=1.0), Throttle(SELDOM, share=1.0)
+
+        def is_told(word: str) -> bool:
+            if listening.due:
+                with listening:
+                    heard.update(orders.get(batch=True))
+            return word in heard
+
+        def progress(part: float) -> None:
+            if telling.due:
+                with telling:
+                    news.put((part, b""))
+
+        call = Call(
+            header["body"],
+            data,
+            partial(is_told, "stop"),
+            partial(is_told, "finish"),
+            progress,
+            lambda so_far: news.put((math.nan, so_far)),
+        )
+        return outcome(header["kind"], call)
