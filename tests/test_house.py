@@ -20,7 +20,7 @@ ROOMS: dict[str, int] = {
     ".": 23_500,
     "app": 104_000,
     "diagnosis": 24_500,
-    "export": 9_500,
+    "export": 5_500,
     "figures": 32_500,
     "glossary": 1_500,
     "jupyter": 3_500,
