@@ -35,8 +35,10 @@ def sources(*records: Choices) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """A table as CSV; a number that is missing is empty."""
-    return str(frame.to_csv(index=False, lineterminator="\r\n", na_rep=""))
+    """A table as CSV; a number that is missing is empty, a text is none that a spreadsheet would
+    compute."""
+    safe = frame.map(lambda cell: guarded(cell) if isinstance(cell, str) else cell)
+    return str(safe.to_csv(index=False, lineterminator="\r\n", na_rep=""))
 
 
 def explore_files(
@@ -87,7 +89,7 @@ def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:
     """
     import pandas as pd
 
-    frames = [profile.frame().assign(design=guarded(name)) for name, profile in drawn]
+    frames = [profile.frame().assign(design=name) for name, profile in drawn]
     if not frames:
         raise ConfigError("numbers must be there to be saved; got none yet")
     whole = pd.concat(frames, ignore_index=True)

@@ -15,6 +15,7 @@ from raced import Open
 from raced import opened as raced
 
 import explorer as ex
+from explorer.app.home import csv
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.files import AT_ONCE, PART, TakeHome, hand_over
 from explorer.app.widgets.parts import Part
@@ -221,3 +222,8 @@ def test_of_files_on_their_way_the_oldest_is_given_up_for_a_new_one(
     assert [about["file"] for about in sent] == [
         f"{number}.bin" for number in range(1, AT_ONCE + 1)
     ]
+
+
+def test_no_text_of_a_table_is_a_formula_to_a_spreadsheet() -> None:
+    frame = pd.DataFrame({"contender": ["=1+1", "Pre-LN"], "value": [-1.5, float("nan")]})
+    assert csv(frame).splitlines() == ["contender,value", "'=1+1,-1.5", "Pre-LN,"]

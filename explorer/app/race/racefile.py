@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from explorer.app.home import csv
 from explorer.app.race.lineup import Contender, Lineup, Plan
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.app.widgets.files import File
@@ -40,7 +41,7 @@ class Saves(ButtonRow):
                 "Every reading of the instruments, one number a row",
                 "race.csv",
                 "text/csv",
-                lambda: race().frame().to_csv(index=False),
+                lambda: csv(race().frame()),
             ),
             "race": File(
                 "Save race",
