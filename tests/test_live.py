@@ -19,9 +19,9 @@ import pytest
 from nbclient import NotebookClient
 
 import explorer as ex
+from benchmarks.goldens import plain
 from explorer.app.widgets.parts import LOCK
 from explorer.choices import ConfigError
-from explorer.figures.data import unpacked
 from explorer.lessons.live import LiveFigure, drawn
 from explorer.lessons.settings import settings_of
 from explorer.serve import ServeError, _page, notebooks
@@ -81,7 +81,7 @@ def move(figure: LiveFigure, **values: object) -> None:
 
 
 def ys(figure: LiveFigure) -> list[list[float]]:
-    return [unpacked(trace["y"]) for trace in figure.panel.charts["figure"].figure["data"]]
+    return [plain(trace["y"]) for trace in figure.panel.charts["figure"].figure["data"]]
 
 
 # --- controls

@@ -15,7 +15,6 @@ from explorer.config import Config
 from explorer.export import snippet
 from explorer.export.bibtex import bibliography
 from explorer.export.module import torch_code
-from explorer.figures.data import guarded
 from explorer.profile import Profile
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from explorer.app.race.preparation import Start
     from explorer.app.roster import Entry
 
+FORMULA = tuple("=+-@＝＋－＠")
+"""Characters that start a formula in a spreadsheet, the wide forms too."""
 PYTHON, TEXT, CSV, NETCDF = "text/x-python", "text/plain", "text/csv", "application/x-netcdf"
 
 
@@ -39,6 +40,17 @@ def csv(frame: pd.DataFrame) -> str:
     compute."""
     safe = frame.map(lambda cell: guarded(cell) if isinstance(cell, str) else cell)
     return str(safe.to_csv(index=False, lineterminator="\r\n", na_rep=""))
+
+
+def guarded(text: str) -> str:
+    """A text with an apostrophe before it where a spreadsheet would compute it.
+
+    Example:
+        >>> guarded("=1+1")
+        "'=1+1"
+    """
+    computed = text[:1] in ("\t", "\r", "\n") or text.lstrip().startswith(FORMULA)
+    return f"'{text}" if computed else text
 
 
 def explore_files(

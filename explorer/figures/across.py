@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 
 from explorer.ends import ENDS
 from explorer.figures import kit
-from explorer.figures.data import HIDDEN
 from explorer.figures.layers import statistic_axis
 from explorer.figures.map.cells import Cells, Mask, Scale, cells
 from explorer.figures.palette import NEUTRAL, Look
@@ -141,9 +140,7 @@ def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
     words = kit.hover(origin, sentence)
     shown = _inside(y, grid.scale)
     dots = kit.dots(x, shown, LOOK, origin, words, log=height.log, size=DOT)
-    # the table has the seeds' ends, and the values that have no place on the axis
-    numbers = {"customdata": np.stack([low, high, y], axis=-1), "meta": {"ends": 2, "exact": 2}}
-    return [dots | numbers | bars]
+    return [dots | {"customdata": np.stack([low, high], axis=-1)} | bars]
 
 
 def _beyond(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
@@ -203,6 +200,5 @@ def _marks(
         hovertext=[f"{place}<br>{said}" for place, said in zip(places, words, strict=True)],
         hoverinfo="text",
         cliponaxis=False,
-        meta={"kind": HIDDEN},
     )
     return [mark | {"showlegend": True}]

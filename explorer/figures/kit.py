@@ -336,20 +336,15 @@ def line(
 
 
 def _plain(mode: str, x: ArrayLike, y: ArrayLike, name: str, words: str, log: bool) -> Trace:
-    """Values with their hover text; where one has no place on the axis a gap, and all of them for
-    the table."""
-    exact = np.asarray(y, dtype=float)
-    kept = (
-        {} if drawable(exact, log).all() else {"customdata": compact(exact), "meta": {"exact": 0}}
-    )
+    """Values with their hover text; a gap where one has no place on the axis."""
     return {
         "type": "scatter",
         "mode": mode,
         "name": name,
         "x": compact(np.asarray(x, dtype=float)),
-        "y": compact(masked(exact, log)),
+        "y": compact(masked(np.asarray(y, dtype=float), log)),
         "hovertemplate": words,
-    } | kept
+    }
 
 
 def hover(heading: str, sentence: str) -> str:

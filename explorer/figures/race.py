@@ -382,10 +382,8 @@ def _line(
     track: Track, x: ArrayLike, y: Array, sentence: str, *, log: bool = False, **more: object
 ) -> Trace:
     """A contender's line."""
-    drawn = line(
-        x, y, track.design, track.name, f"<b>{track.name}</b><br>{sentence}<extra></extra>", log=log
-    )
-    return drawn | {"meta": {"kind": "measured"} | drawn.get("meta", {})} | more
+    words = f"<b>{track.name}</b><br>{sentence}<extra></extra>"
+    return line(x, y, track.design, track.name, words, log=log) | more
 
 
 def _readings(

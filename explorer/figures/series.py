@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.figures.data import HIDDEN
 from explorer.figures.kit import (
     MOST_DOTS,
     Axis,
@@ -181,7 +180,6 @@ def band(row: Series, log: bool) -> list[Trace]:
             fillcolor=row.design.faint(0.25),
             line=edge,
             hoverinfo="skip",
-            meta={"kind": HIDDEN},
         )
     ]
 
@@ -191,8 +189,7 @@ def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: An
     hollow = "open" in symbol
     size = 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5  # a ring shows around a dot
     several = len(row.profile.seeds) > 1
-    shown = drawable(row.middle, log).all()
-    kept = [row.low, row.high, *([row.error] if several else []), *([] if shown else [row.middle])]
+    kept = [row.low, row.high, *([row.error] if several else [])]
     words = hover(row.heading, with_spread(sentence, len(row.profile.seeds)))
     return (
         dots(
@@ -206,11 +203,7 @@ def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: An
             symbol=symbol or row.design.symbol,
             line={"width": 1.5 if hollow else 0},
         )
-        | {
-            "customdata": compact(np.stack(kept, axis=1)),
-            "meta": {"kind": "measured", "ends": 2 + several}
-            | ({} if shown else {"exact": len(kept) - 1}),
-        }
+        | {"customdata": compact(np.stack(kept, axis=1))}
         | more
     )
 
@@ -368,7 +361,6 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
                 textfont={"size": 11},
                 marker={"color": design.hue, "symbol": "triangle-down-open", "size": 7},
                 cliponaxis=False,
-                meta={"kind": HIDDEN},
                 hovertemplate=f"{who}{words} after %{{x}} layers<extra></extra>",
             )
         )

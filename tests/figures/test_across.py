@@ -11,7 +11,6 @@ import xarray as xr
 from handmade import traces
 
 from explorer.figures.across import across
-from explorer.figures.data import table
 from explorer.figures.palette import HUES
 
 VARIANCES = [0.001, 1.0, 1000.0]
@@ -148,25 +147,6 @@ def test_trained_cells_are_dots_alone_and_a_loss_far_off_stands_at_the_end() -> 
     assert found["trained, above the axis"].hovertext == ("Learning rate 0.001<br>trained: 10¹²",)
     assert figure.layout.yaxis.range[1] < 4.6
     assert figure.layout.yaxis.title.text == "loss (nats/character)"
-
-
-def test_the_numbers_are_a_table_without_the_places_of_the_marks() -> None:
-    columns, rows = table(drawn(made([1, 2, INF], [1, 0, 3])).to_dict())
-    assert columns[2:] == [
-        "Init variance σ² (× rule)",
-        "q = mean x² (input² units)",
-        "lowest",
-        "highest",
-    ]
-    numbers = [row for row in rows if row[1] != "mark"]
-    assert [(row[0], row[3]) for row in numbers] == [
-        ("predicted", 1),
-        ("predicted", 2),
-        ("predicted", INF),
-        ("measured", 1),
-        ("measured", 0),
-        ("measured", 3),
-    ]
 
 
 def test_of_two_fields_one_is_chosen_first_and_names_have_no_line() -> None:

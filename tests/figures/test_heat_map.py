@@ -13,7 +13,6 @@ from handmade import traces
 
 from explorer.config import Config
 from explorer.ends import ENDS
-from explorer.figures.data import table
 from explorer.figures.map import contour, heat_map
 from explorer.figures.map.cells import SCALES, Side, colors
 from explorer.figures.palette import DIVERGING
@@ -276,29 +275,6 @@ def test_a_star_marks_the_page() -> None:
     star = traces(drawn(made(growing()), now={"n_layers": 12, "init_variance": 1.0}))["now"]
     assert (star.x, star.y) == ((1.0,), (12,))
     assert "now" not in traces(drawn(made(growing()), now={"n_layers": 12}))
-
-
-def test_the_numbers_are_a_table() -> None:
-    values = growing()
-    values[0, 0] = np.nan
-    columns, rows = table(drawn(made(values)).to_dict())
-    assert columns == [
-        "series",
-        "kind",
-        "Init variance σ² (× rule)",
-        "Depth N (layers)",
-        "q = mean x² (input² units)",
-        "lowest",
-        "highest",
-    ]
-    measured = [row for row in rows if row[0] == MEASURED]
-    assert len(measured) == 20
-    by_place = {(row[2], row[3]): row for row in measured}
-    assert by_place[1.0, 4][4:] == [100.0, 50.0, 200.0]
-    assert np.isnan(by_place[0.01, 1][4])
-    theory = [row for row in rows if row[0] == PREDICTED]
-    assert {row[1] for row in theory} == {"theory"}
-    assert len(theory) == 20
 
 
 def test_it_is_said_in_words() -> None:

@@ -180,7 +180,7 @@ class Card {
     });
     return [enlarge, ...zoomButtons, ...saveMenu({
       PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
-      PDF: whenDrawn(() => this.save("pdf")), HTML: () => this.model.act("html"), CSV: () => this.model.act("csv"),
+      PDF: whenDrawn(() => this.save("pdf")), HTML: () => this.model.act("html"),
     })];
   }
 

@@ -17,7 +17,7 @@ import traitlets
 from explorer.app.widgets.files import hand_over
 from explorer.app.widgets.parts import Part, together
 from explorer.diagnosis.agreement import agreement
-from explorer.figures.data import Plain, packed, to_csv
+from explorer.figures.data import Plain, packed
 from explorer.figures.pages import standalone
 from explorer.figures.why import Why
 from explorer.glossary import cited
@@ -92,19 +92,16 @@ class Chart(Part):
         match content:
             case ["seen", bool() as seen]:
                 self.seen = seen
-            case "csv" | "html":
-                self._save(content)
+            case "html":
+                self._save()
             case _:
                 self.on_ask(content)
 
-    def _save(self, wanted: object) -> None:
-        """Sends the chart as a page, or its numbers as a table."""
+    def _save(self) -> None:
+        """Sends the chart as a page."""
         name = re.sub("[^a-z0-9]+", "-", self.title.lower()).strip("-") or "chart"
-        if wanted == "csv":
-            hand_over(self, f"{name}.csv", "text/csv", to_csv(self.figure).encode())
-        else:
-            page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
-            hand_over(self, f"{name}.html", "text/html", page.encode())
+        page = standalone(self.figure, self.title, [self.caption, self.marks], self.designs)
+        hand_over(self, f"{name}.html", "text/html", page.encode())
 
     def explain(self, why: Why) -> Chart:
         """Replaces the line below the caption; returns the chart."""

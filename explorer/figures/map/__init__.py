@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.data import HIDDEN
 from explorer.figures.kit import LEGEND, MARGIN, Trace, blank, compact, mark, sheet
 from explorer.figures.map.cells import Cells, Colors, Mask, Side, cells, colors, contour_levels
 from explorer.figures.palette import NEUTRAL
@@ -112,18 +111,12 @@ def _heats(grid: Cells, scale: Colors) -> list[Trace]:
     traces = []
     if grid.asked[0]:
         traces.append(
-            _heat(grid, scale, "predicted", theory, kept)
-            | {"meta": {"kind": "theory"}, "showscale": not grid.done.any()}
+            _heat(grid, scale, "predicted", theory, kept) | {"showscale": not grid.done.any()}
         )
     if grid.asked[1] and grid.done.any():
-        kept = np.stack(
-            [np.where(grid.done, grid.observed, np.nan), grid.low, grid.high, grid.predicted],
-            axis=-1,
-        )
-        traces.append(
-            _heat(grid, scale, grid.scale.origin, np.where(grid.done, grid.observed, np.nan), kept)
-            | {"meta": {"kind": "measured", "ends": True}}
-        )
+        observed = np.where(grid.done, grid.observed, np.nan)
+        kept = np.stack([observed, grid.low, grid.high, grid.predicted], axis=-1)
+        traces.append(_heat(grid, scale, grid.scale.origin, observed, kept))
     return traces
 
 
@@ -219,7 +212,6 @@ def _sign(name: str, symbol: str, size: float) -> Trace:
         "name": name,
         "hoverinfo": "skip",
         "cliponaxis": False,
-        "meta": {"kind": HIDDEN},
         "marker": {
             "symbol": symbol,
             "size": size,
@@ -256,7 +248,6 @@ def reasons(cells: Cells) -> Trace | None:
         "colorscale": [[0, gray], [1, gray]],
         "showscale": False,
         "hoverongaps": False,
-        "meta": {"kind": HIDDEN},
         "hovertemplate": f"<b>No value</b><br>{place}<br>%{{text}}<extra></extra>",
     }
 
@@ -382,12 +373,10 @@ def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Tra
             f"predicted {level}, edge",
             line={"color": HALO, "width": width + 2},
             hoverinfo="skip",
-            meta={"kind": HIDDEN},
         ),
         line(
             f"predicted {level}",
             line={"color": INK, "width": width},
-            meta={"kind": "theory"},
             hovertemplate=f"{group}: {level}<extra></extra>",
         ),
     ]
@@ -405,7 +394,6 @@ def _legend_line(words: str) -> Trace:
         "line": {"color": NEUTRAL, "width": 2, "dash": "solid"},
         "showlegend": True,
         "hoverinfo": "skip",
-        "meta": {"kind": HIDDEN},
     }
 
 
