@@ -49,22 +49,27 @@ def classes(design: Design, factors: Factors) -> tuple[dict[str, Sequence[str]],
 
 def steps(design: Design, factors: Factors, layer: int) -> list[str]:
     """Lines of the forward pass of a layer, counted from 0, without what it returns."""
-    source, lines = "x", []
-    if design.stream.parallel:
-        source, lines = "h", ["h = x  # both branches read it"]
-    for branch in (0, 1) if design.attends else (1,):
+    parallel = design.stream.parallel
+    source = "h" if parallel else "x"
+    lines = ["h = x  # both branches read it"] if parallel else []
+    for branch in (0, 1) if design.attends else (1,):  # 0 is attention, 1 the MLP
         place = design.sublayers[2 * layer + branch]
-        given, left, name = source, ["out"], "mlp"
+        given = source
         if "input" in place.norms:
             given = times(factors, "SCALE", branch) + f"norm({source})"
         if branch == 0:
-            name, passed = "attention", carried(design)
-            left, given = ["out", *passed], ", ".join([given, *passed])
-        lines.append(f"{', '.join(left)} = self.{name}({given})")
+            results = ", ".join(["out", *carried(design)])
+            arguments = ", ".join([given, *carried(design)])
+            lines.append(f"{results} = self.attention({arguments})")
+        else:
+            lines.append(f"out = self.mlp({given})")
         out = "norm(out)" if "output" in place.norms else "out"
-        term = times(factors, "BRANCH", branch) + out
-        if design.alpha_shape is not None:
-            term = f"self.alpha{f'[{branch}]' if design.alpha_shape else ''} * {out}"
+        if design.alpha_shape is None:
+            term = times(factors, "BRANCH", branch) + out
+        elif design.alpha_shape == ():  # one number for both branches
+            term = f"self.alpha * {out}"
+        else:
+            term = f"self.alpha[{branch}] * {out}"
         if design.profiled:
             total = f"self.join(x, {term}, {branch}, moments)"
         elif place.skip == 0:

@@ -57,7 +57,7 @@ def across(
         raise ValueError(f"x must be a field of numbers; got {x!r}")
     if not (grid.done | grid.theory_done).any():
         return kit.blank("Nothing has been computed yet.")
-    wide, height = _wide(grid, now), _height(grid, statistic)
+    wide, height = _field_axis(grid, now), _height(grid, statistic)
     line, dots = _line(grid, statistic, height, noted), _dots(grid, statistic, height)
     marks = ENDS[statistic].row.marks if statistic in ENDS else {}
     levels = [kit.level(value, words, wide, height) for value, words in marks.items()]
@@ -72,10 +72,10 @@ def across(
     )
 
 
-def _wide(grid: Cells, now: Mapping[str, float] | None) -> kit.Axis:
-    """The field's axis, which holds the value that is marked, too."""
+def _field_axis(grid: Cells, now: Mapping[str, float] | None) -> kit.Axis:
+    """The field's axis, long enough for the value that is marked, if there is one."""
     spec, log = grid.x.spec, grid.x.log
-    marked = [value for name, value in (now or {}).items() if name == spec.name]
+    marked = [now[spec.name]] if now and spec.name in now else []
     counts = spec.kind == "integer" and not log
     return kit.axis(
         kit.field_title(spec), [grid.x.values, marked], log=log, air=0.03, counts=counts

@@ -108,12 +108,18 @@ class Axis(NamedTuple):
 
 
 def _log_ticks(low: float, high: float) -> dict[str, Any]:
-    """plotly labels 1, 2, 5 from 0.3 decades a tick on, powers alone from 0.7 on; closer than that,
-    labels collide."""
+    """Ticks of a logarithmic axis between two exponents of ten.
+
+    plotly labels 1, 2, 5 where a tick has 0.3 decades, and powers alone where it has 0.7. Labels
+    that are so close collide, and a little more is asked for."""
     decades = high - low
-    ticks = decades / 0.35 if decades < 2.6 else min(5.0, decades / 0.75)
-    form = {"tickformat": "~g"} if max(abs(low), abs(high)) < 4 else {"exponentformat": "power"}
-    # A small "2" between 1 and 10 is read as 2: whole numbers or none.
+    if decades < 2.6:
+        ticks = decades / 0.35  # 1, 2, 5
+    else:
+        ticks = min(5.0, decades / 0.75)  # powers alone
+    short = max(abs(low), abs(high)) < 4  # 0.0001 to 10000 are written out
+    form = {"tickformat": "~g"} if short else {"exponentformat": "power"}
+    # "complete": plotly would write 20 as a small 2, which is taken for 2
     return {"type": "log", "nticks": max(3, int(ticks)), "minorloglabels": "complete"} | form
 
 

@@ -124,16 +124,17 @@ def by_position(
     row = VOCABULARY[statistic]
     if words := never(row, [profile.config for profile in profiles]):
         return kit.blank.plain(words)
-    series = []
+    series, key = [], (statistic, row.sites[0])
     for design, profile in zip(designs(profiles, looks), profiles, strict=True):
-        values = profile.values.get((statistic, row.sites[0]))
-        if values is not None:
-            at = np.arange(1.0, values.shape[2] + 1)
-            index = index_of(layer, values.shape[1])
-            if index + 1 in profile.absent.get((statistic, row.sites[0]), ()):
-                continue
-            shown = values[:, index]
-            series.append(spread(row, design, profile, at, shown, profile.notes.get(statistic, "")))
+        values = profile.values.get(key)  # [seed, layer, position]
+        if values is None:
+            continue
+        _, layers, positions = values.shape
+        index = index_of(layer, layers)
+        if index + 1 in profile.absent.get(key, ()):
+            continue
+        at, note = np.arange(1.0, positions + 1), profile.notes.get(statistic, "")
+        series.append(spread(row, design, profile, at, values[:, index], note))
     if not series:
         return kit.blank.plain(NO_POSITIONS)
     height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
@@ -144,11 +145,11 @@ def by_position(
         f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
     )
     curves = rows(series, height.log, sentence)
-    ends = [
-        (float(curve.depth[bad[0]]), curve.design.hue)
-        for curve in series
-        if not curve.note and len(bad := np.flatnonzero(~np.isfinite(curve.middle)))
-    ]
+    ends = []  # where a curve stops being finite, and its hue
+    for curve in series:
+        bad = np.flatnonzero(~np.isfinite(curve.middle))
+        if len(bad) and not curve.note:
+            ends.append((float(curve.depth[bad[0]]), curve.design.hue))
     height = height.with_room(kit.room_for_words(len(ends)))
     levels = [kit.level(value, words, across, height) for value, words in row.marks.items()]
     lost = [
@@ -329,15 +330,16 @@ def attention_pattern(profile: Profile) -> Plain:
         return kit.blank.plain(NO_ATTENTION)
     if profile.pattern is None or profile.pattern_of is None:
         return {"data": [], "layout": _layout("No pattern was kept.", "no pattern was kept", 1)}
-    tokens, (layer, head) = len(profile.pattern), profile.pattern_of
-    causal = profile.config is not None and profile.config.causal
-    shown, block = coarse(
-        np.where(np.tri(tokens) > 0, profile.pattern, np.nan) if causal else profile.pattern
-    )
+    tokens = len(profile.pattern)
+    layer, head = profile.pattern_of  # the layer from 1, the head from 0
+    pattern = profile.pattern
+    if profile.config is not None and profile.config.causal:
+        pattern = np.where(np.tri(tokens) > 0, pattern, np.nan)
+    shown, block = coarse(pattern)
     finite = shown[np.isfinite(shown)]
-    heading = f"layer {layer}, head {head + 1}" + (
-        f", blocks of {block} × {block} tokens" if block > 1 else ""
-    )
+    heading = f"layer {layer}, head {head + 1}"
+    if block > 1:
+        heading += f", blocks of {block} × {block} tokens"
     lost = "" if np.isfinite(profile.pattern).all() else ", not finite where blank"
     top = float(finite.max(initial=0.0)) or 1.0
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."

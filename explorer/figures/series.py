@@ -301,8 +301,13 @@ def _break(
     """One vertical line with its words on top, those of several designs below each other.
 
     Two lines of words for one design alone; of several, the second line is left to hovering.
+
+    Args:
+        number: which of the lines this is, from 1.
+        alone: whether it is the only one.
     """
     depth, words = _depth(breakdown), _verdict(profile, breakdown)
+    heading = f"<b>{design.heading}</b><br>" if design.heading else ""
     return capped(
         depth,
         words if alone else words.partition("<br>")[0],
@@ -311,9 +316,7 @@ def _break(
         design.hue,
         _lines(number, alone),
         name=design.named("not finite"),
-        hovertemplate=f"<b>{design.heading}</b><br>{words}<extra></extra>".removeprefix(
-            "<b></b><br>"
-        ),
+        hovertemplate=f"{heading}{words}<extra></extra>",
     )
 
 

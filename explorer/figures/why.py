@@ -172,26 +172,29 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
         if steps.silent.all()
         else np.all(steps.gradient >= steps.least * (1 - TOLERANCE))
     )
-    key, law = steps.law(_passed)
+    key, law = steps.law(_way_back)
     return Law(key, {"law": law}) if key and follows else None
 
 
-def _passed(place: Placement, silent: bool) -> tuple[str, str]:
-    """Key and formula of the gradient before a sublayer, from that after it."""
-    skip, branch = place.skip**2, ""
+def _way_back(place: Placement, silent: bool) -> tuple[str, str]:
+    """Key and formula of the gradient before a sublayer, from that after it: γ_(l−1) = γ_l (skip² +
+    branch² χ), over q where the sum is normalized."""
+    terms = [number(place.skip**2)] if place.skip else []
     if not silent:
-        branch = _times(place.branch**2, "χ / q_(l−1)" if place.has("input") else "χ")
-    factor = " + ".join(filter(None, [number(skip) if skip else "", branch]))
-    factor = {"1": "", "χ": " χ"}.get(factor, f" ({factor})")
-    keys = {
-        (False, False): "passes",
-        (True, False): "norm_on_sum",
-        (False, True): "norm_on_branch",
-        (True, True): "norm_on_both",
-    }
-    normed_sum = place.has("sum")
-    key = keys[normed_sum, bool(place.has("output") and branch)]
-    return key, f"γ_(l−1) = γ_l{factor}{' / q' if normed_sum else ''}"
+        gain = "χ / q_(l−1)" if place.has("input") else "χ"
+        terms.append(_times(place.branch**2, gain))
+    factor = " + ".join(terms)
+    if factor == "1":
+        factor = ""
+    elif factor == "χ":
+        factor = " χ"
+    else:
+        factor = f" ({factor})"
+    norms_branch = place.has("output") and not silent
+    if place.has("sum"):
+        key = "norm_on_both" if norms_branch else "norm_on_sum"
+        return key, f"γ_(l−1) = γ_l{factor} / q"
+    return "norm_on_branch" if norms_branch else "passes", f"γ_(l−1) = γ_l{factor}"
 
 
 def _softmax(_: Profile, config: Config) -> Law | None:

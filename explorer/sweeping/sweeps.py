@@ -261,15 +261,20 @@ class Sweep:
         return [*parts, (slow, Outside(max(cell.memory for cell in slow)))] if slow else parts
 
     def _keep(self, place: Place, result: Found) -> CellResult:
+        """Notes the result of a cell, and stores it unless it was skipped."""
         self.numbers[place] = self.layout.pack(result)
         self.failures[place] = result.failure
         for name, note in (result.notes or {}).items():
             self.notes[name][note] += 1
-        self.state[place] = MISSING if result.skipped else FOUND if result.numbers else FAILED
+        if result.skipped:
+            self.state[place] = MISSING
+        elif result.numbers:
+            self.state[place] = FOUND
+        else:
+            self.state[place] = FAILED
         if self.store is not None and not result.skipped:
-            self.store.write(
-                place, np.append(self.numbers[place], self.state[place]), result.failure
-            )
+            row = np.append(self.numbers[place], self.state[place])  # its last number is the state
+            self.store.write(place, row, result.failure)
         origin = self.grid.origins[place[0]]
         return CellResult(
             origin,

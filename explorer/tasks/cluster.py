@@ -154,7 +154,8 @@ class ClusterWorker:
         """Has the cluster compute a task; gives its messages."""
         from distributed import KilledWorker, Queue
 
-        client, name, passed = self._cluster.client, f"explorer {uuid4().hex}", set[str]()
+        client, name = self._cluster.client, f"explorer {uuid4().hex}"
+        stopping = False
         last: tuple[dict[str, Any], bytes] = {"stopped": True}, b""
         try:
             _must_be_connected(client)
@@ -164,7 +165,7 @@ class ClusterWorker:
             ):
                 orders.put("begin")
                 future = client.submit(computed, header, data, name, self._long, pure=False)
-                while "stop" not in passed:
+                while not stopping:
                     _must_be_connected(client)
                     ended = future.done()  # asked first: all that it told is in its queue then
                     for part, so_far in news.get(batch=True):
@@ -172,12 +173,10 @@ class ClusterWorker:
                     if ended:
                         last = future.result()
                         break
-                    while not self._orders.empty():
-                        for word, number in self._orders.get().items():
-                            if number == header["task"]:
-                                passed.add(word)
-                                orders.put(word)
-                    with suppress(TimeoutError):
+                    for word in self._orders_to(header["task"]):
+                        stopping = stopping or word == "stop"
+                        orders.put(word)
+                    with suppress(TimeoutError):  # waits a moment, or until the task has ended
                         future.exception(timeout=GLANCE)
                 future.cancel()
         except KilledWorker:
@@ -190,6 +189,13 @@ class ClusterWorker:
             self.ended = True
             raise EOFError
         yield last
+
+    def _orders_to(self, task: int) -> Iterator[str]:
+        """Takes all orders, each `{word: task}`; gives the words that are for this task."""
+        while not self._orders.empty():
+            for word, number in self._orders.get().items():
+                if number == task:
+                    yield word
 
 
 def _must_be_connected(client: Any) -> None:

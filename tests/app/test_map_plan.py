@@ -18,8 +18,8 @@ from explorer.app.map.plan import (
     axis_values,
     fitted,
     is_training,
-    now,
     over,
+    place_of,
     title,
     together,
     usual,
@@ -105,8 +105,8 @@ def test_a_map_of_one_axis_keeps_its_own_field_alone() -> None:
     job = plan.job(Config())
     assert job.fields == {"init_variance": Plan().job(Config()).fields["init_variance"]}
     assert title(plan) == "Second moment over init variance"
-    assert now(plan, Config(n_layers=999)) == {"init_variance": 1.0}
-    assert now(plan, Config(init_variance=100)) is None
+    assert place_of(Config(n_layers=999), plan) == {"init_variance": 1.0}
+    assert place_of(Config(init_variance=100), plan) is None
     # what is not asked of the other axis is not checked either
     assert Plan(y=NOTHING, y_from=9, y_to=1) == plan.replace(y_from=9, y_to=1)
     assert changes(Plan(), y=NOTHING) == {"y": NOTHING}
@@ -126,7 +126,7 @@ def test_a_slider_s_map_has_its_usual_range_and_the_design_s_own_value(name: str
     for value in (spec.low, spec.high):
         with suppress(ConfigError):  # another rule of the design may forbid it
             config = Config().replace(**{name: value})
-            assert now(over(name, config), config) == {name: value}
+            assert place_of(config, over(name, config)) == {name: value}
 
 
 def test_any_field_and_any_statistic_can_be_chosen() -> None:
@@ -161,8 +161,8 @@ def test_what_a_plan_refuses(choices: dict[str, object], sentence: str) -> None:
 
 
 def test_a_design_has_a_place_on_its_map_or_none() -> None:
-    assert now(Plan(), Config(n_layers=3)) == {"init_variance": 1.0, "n_layers": 3.0}
-    assert now(Plan(), Config(n_layers=65)) is None
+    assert place_of(Config(n_layers=3), Plan()) == {"init_variance": 1.0, "n_layers": 3.0}
+    assert place_of(Config(n_layers=65), Plan()) is None
 
 
 def test_the_maps_of_the_buttons_are_plans() -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from explorer.app.map.plan import NOTHING, SIDES, Job, Plan, fitted, now, title
+from explorer.app.map.plan import NOTHING, SIDES, Job, Plan, fitted, place_of, title
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.parts import together
@@ -160,7 +160,7 @@ class Picture:
         here = self._elsewhere() if self._elsewhere else job.config
         fields = {getattr(plan, side) for side in plan.sides}
         same = here.model_dump(exclude=fields) == job.config.model_dump(exclude=fields)
-        return now(plan, here if same else job.config)
+        return place_of(here if same else job.config, plan)
 
     def picked(self, content: object) -> Config | None:
         """The design of a cell that was clicked; None where the rules refuse it, or nothing was.

@@ -324,14 +324,16 @@ def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def now(plan: Plan, config: Config) -> dict[str, float] | None:
-    """The place of a design on a map; None where it lies beside."""
-    at = {getattr(plan, side): _value(getattr(plan, side), config) for side in plan.sides}
-    inside = all(
-        getattr(plan, f"{side}_from") <= at[getattr(plan, side)] <= getattr(plan, f"{side}_to")
-        for side in plan.sides
-    )
-    return at if inside else None
+def place_of(config: Config, plan: Plan) -> dict[str, float] | None:
+    """A design's value of the field of each axis; None where one is outside its axis."""
+    place = {}
+    for side in plan.sides:
+        field = getattr(plan, side)
+        value = _value(field, config)
+        if not getattr(plan, f"{side}_from") <= value <= getattr(plan, f"{side}_to"):
+            return None
+        place[field] = value
+    return place
 
 
 def _value(name: str, config: Config) -> float:
