@@ -317,9 +317,8 @@ def deviations(row: Statistic, found: Array, expected: Array) -> tuple[Array, Ar
     """Error and standard error by layer, relative or absolute; `found` is `[seed, layer]`."""
     with np.errstate(all="ignore"):
         mean, standard = row.mean(found), row.standard_error(found)
-        scale = np.where(
-            (mean == 0) & (expected == 0), 1.0, np.abs(mean)
-        )  # ReZero: two zeros agree
+        # ReZero: two zeros agree
+        scale = np.where((mean == 0) & (expected == 0), 1.0, np.abs(mean))
         if row.bounded:
             scale = np.ones_like(mean)
         return (expected - mean) / scale, standard / scale

@@ -16,11 +16,13 @@ from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.page import QUIET, SHOWN, program, served
 from explorer.serve import notebooks
+
+# the tests know how to open it
 from tests.browser.conftest import (
     forget_runs,
     jupyterlab,
     open_in_lab,
-)  # the tests know how to open it
+)
 
 FIELDS = ("init_variance", "n_layers", "alpha")
 SECONDS = 5.0

@@ -244,9 +244,8 @@ def theirs(row: Foreign, config: Config, seed: int) -> dict[str, Array]:
     torch.manual_seed(seed)
     found = run(row, build(row, config), config)
     signal, gradient = Signal.of(found.stream), second_moment(found.gradient)
-    rows = found.pattern / found.pattern.sum(
-        dim=-1, keepdim=True
-    )  # what a sink leaves, taken as a whole
+    # what a sink leaves, taken as a whole
+    rows = found.pattern / found.pattern.sum(dim=-1, keepdim=True)
     entropy = torch.special.entr(rows).sum(dim=-1).mean(dim=(1, 2, 3))
     values = (signal.q, signal.overlap / signal.q, entropy, gradient / gradient[-1])
     return {name: value.double().numpy() for name, value in zip(STATISTICS, values, strict=True)}

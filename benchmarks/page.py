@@ -191,9 +191,8 @@ def moves(page: Page, count: int, config: Config) -> dict[str, float]:
             }
             for _ in range(count + 1)
         ]
-    return {
-        name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]
-    }  # the first warms up
+    # the first warms up
+    return {name: statistics.median(row[name] for row in rows[1:]) for name in rows[0]}
 
 
 def main() -> dict[str, dict[str, float]]:

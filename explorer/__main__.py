@@ -21,9 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in SERVERS and not asks_for_help:
         sys.stdout.write("Starting …\n")
         sys.stdout.flush()
+    # pydantic, scipy and Jupyter's packages, compiled in a new environment
     from explorer.command import (
         run,
-    )  # pydantic, scipy and Jupyter's packages, compiled in a new environment
+    )
 
     return run(arguments)
 

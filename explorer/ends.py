@@ -69,9 +69,8 @@ def _largest(profile: Profile) -> tuple[Array, str] | None:
     held = [matrix for matrix in MATRICES if ("parameter_gradient", matrix) in profile.values]
     if not held:
         return None
-    every = np.stack(
-        [profile["parameter_gradient", matrix] for matrix in held]
-    )  # [matrix, seed, layer]
+    # [matrix, seed, layer]
+    every = np.stack([profile["parameter_gradient", matrix] for matrix in held])
     mean = STATISTICS["parameter_gradient"].mean(every, axis=1)
     place, layer = np.unravel_index(np.argmax(mean), mean.shape)
     return every[place, :, layer], f"{held[place]}, layer {layer + 1}"

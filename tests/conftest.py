@@ -10,9 +10,8 @@ import pytest
 import rotation
 from hypothesis import HealthCheck, settings
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # tests run beside each other; torch reads it when it is imported
+# tests run beside each other; torch reads it when it is imported
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # So do the processes that compute for a page, a server or a notebook, each of which takes two
 # seconds of a processor to start. Tests that are about several have them.
 os.environ.setdefault("EXPLORER_PROCESSES", "1")

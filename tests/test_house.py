@@ -18,10 +18,10 @@ import explorer
 HOUSE = Path(explorer.__file__).parent
 ROOMS: dict[str, int] = {
     ".": 23_500,
-    "app": 104_000,
+    "app": 101_500,
     "diagnosis": 24_500,
     "export": 8_500,
-    "figures": 32_500,
+    "figures": 31_000,
     "glossary": 1_500,
     "jupyter": 3_500,
     "lessons": 9_500,

@@ -112,9 +112,8 @@ def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, An
     if block.sink is not None:
         bias = torch.cat([bias, block.sink.detach()[:, None, None].expand(4, 8, 1)], -1)
         k, v = (nn.functional.pad(part, (0, 0, 0, 1)) for part in (k, v))
-    out = nn.functional.scaled_dot_product_attention(q, k, v, bias, enable_gqa=True).transpose(
-        1, 2
-    )  # by head
+    # by head
+    out = nn.functional.scaled_dot_product_attention(q, k, v, bias, enable_gqa=True).transpose(1, 2)
     if block.W_G is not None:
         out = out * nn.functional.linear(x, block.W_G * sigma["W_G"]).sigmoid().unflatten(
             -1, (4, -1)
@@ -936,9 +935,8 @@ def test_admins_factors_are_found_in_the_first_pass(choices: dict[str, Any]) -> 
             expected.append(math.sqrt(total) if expected else 1.0)
             total += float(seen[layer, site].square().mean()) if (layer, site) in seen else 0.0
     there = slice(None) if "attention" not in choices else slice(1, None, 2)
-    expected[1] = (
-        1.0 if "attention" in choices else expected[1]
-    )  # of the first branch that there is
+    # of the first branch that there is
+    expected[1] = 1.0 if "attention" in choices else expected[1]
     torch.testing.assert_close(found[there], torch.tensor(expected)[there])
     model.embed(batch.draw(config, 1))
     assert torch.equal(found, torch.stack([layer.skip for layer in model.layers]).flatten())

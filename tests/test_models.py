@@ -177,9 +177,8 @@ def test_every_statistic_by_layer_is_that_of_their_model(name: str) -> None:
     """Both draw their own weights."""
     row = MODELS[name]
     for found in compare(row, ours_of(name, **SIZES)):
-        unlike = (
-            row.normalized and found.statistic == "activation_gradient"
-        )  # at the input, as the preset says
+        # at the input, as the preset says
+        unlike = row.normalized and found.statistic == "activation_gradient"
         assert (abs(found.deviation[unlike:]) <= SIGMAS).all(), found
 
 

@@ -238,8 +238,7 @@ def test_a_readout_as_small_as_theirs_starts_at_ln_V() -> None:
     loss = F.cross_entropy(
         Authors(config).run(batch.input)[3].flatten(0, 1), batch.target.flatten()
     )
-    chance = 0.001 * math.sqrt(
-        config.d_model / batch.target.numel()
-    )  # of the mean of the targets' logits
+    # of the mean of the targets' logits
+    chance = 0.001 * math.sqrt(config.d_model / batch.target.numel())
     assert float(loss) == pytest.approx(math.log(VOCABULARY), abs=4 * chance)
     assert initial_loss(config) == pytest.approx(math.log(VOCABULARY) + 0.5, abs=0.02)

@@ -237,9 +237,8 @@ def names(source: str) -> tuple[set[str], set[str]]:
         bound = {
             symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()
         }
-        if not isinstance(
-            statement, ast.Assign | ast.AugAssign
-        ):  # `x = f(x)` reads an older x, `for x in …` does not
+        # `x = f(x)` reads an older x, `for x in …` does not
+        if not isinstance(statement, ast.Assign | ast.AugAssign):
             used -= bound
         reads |= used - binds
         binds |= bound

@@ -48,10 +48,11 @@ def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
 def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
     (metadata,) = unpacked.glob("*.dist-info/METADATA")
     said = message_from_string(metadata.read_text(encoding="utf-8"))
+    # ours, and that of the plotly.js which the package carries
     licences = [
         "LICENSE",
         "explorer/plotlyjs/LICENSE",
-    ]  # ours, and that of the plotly.js which the package carries
+    ]
     assert (said["License-Expression"], said.get_all("License-File")) == (
         "BSD-3-Clause AND MIT",
         licences,

@@ -84,10 +84,11 @@ def test_a_page(here: Path) -> None:
     assert main(["probe", "mine:make", "--html", "page.html"]) == 0
     html = (here / "page.html").read_text(encoding="utf-8")
     assert html.count("plotly.js v") == 1
+    # of a readout by layer, which only our model shows
     unread = {
         "output_logit_rms",
         "output_logit_largest",
-    }  # of a readout by layer, which only our model shows
+    }
     assert html.count('class="plotly-graph-div"') == len(
         {*FIGURES, *BY_CHOICE, "weight_variance"} - unread
     )

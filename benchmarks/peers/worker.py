@@ -138,9 +138,8 @@ def memory(run: Callable[[], object]) -> float | None:
     try:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text(
-            "5", encoding="ascii"
-        )  # the peak is counted from here
+        # the peak is counted from here
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         before = status("VmRSS")
         run()
         return (status("VmHWM") - before) / 1000

@@ -248,9 +248,8 @@ class Dashboard(PageWidget):
 
     def restore(self, page: Page) -> None:
         """Makes a page; panels that are not built yet get their part when they are."""
-        self.telling.restore(
-            page.story
-        )  # a question comes before its design: what it withholds is never on the page
+        # a question comes before its design: what it withholds is never on the page
+        self.telling.restore(page.story)
         self._unopened |= page.panels
         for name in self.panels:
             self._hand(name)
@@ -275,9 +274,8 @@ class Dashboard(PageWidget):
         names = list(self._rows)
         shown = [name for name in names if view.opens(name)]
         self.header.hidden_tabs = [names.index(name) for name in names if name not in shown]
-        self.header.stories = view.whole and bool(
-            self.telling.strip.cards
-        )  # they would set what is fixed
+        # they would set what is fixed
+        self.header.stories = view.whole and bool(self.telling.strip.cards)
         (self.top.add_class if view.embed else self.top.remove_class)("ex-embed")
         if self.opened not in shown:
             self.show(shown[0])
@@ -349,9 +347,8 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
         TypeError: it is neither.
     """
     if start is None:
-        start = os.environ.get(
-            "QUERY_STRING", ""
-        )  # as Voilà hands it to a kernel that it starts for a visitor
+        # as Voilà hands it to a kernel that it starts for a visitor
+        start = os.environ.get("QUERY_STRING", "")
     if not isinstance(start, str):
         return Dashboard(must_be(Config, "start", start))
     page = Dashboard(Config())

@@ -121,6 +121,7 @@ def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iter
         lambda: csv(numbers().to_dataframe().reset_index()),
         shown=False,
     )
+    # NetCDF 3, which everybody reads
     yield File(
         "Numbers (NetCDF)",
         "The same with labels and units, as xarray reads it.",
@@ -128,7 +129,7 @@ def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iter
         NETCDF,
         lambda: bytes(numbers().to_netcdf(engine="scipy")),
         shown=False,
-    )  # NetCDF 3, which everybody reads
+    )
     yield File(
         "BibTeX",
         "This tool, and the papers of what the design uses.",

@@ -109,15 +109,13 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
     error, standard, least, depth, free, scatters = np.concatenate(parts, axis=1)
     if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
         nothing = text("agreement", "fixed") if len(error) and not missing else ""
-        note = predicted.notes.get(
-            statistic, ""
-        )  # its reason stands in the caption where a part of it is drawn
+        # its reason stands in the caption where a part of it is drawn
+        note = predicted.notes.get(statistic, "")
         return Agreement(
             nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan")
         )
-    if predicted.carried_by_few(
-        statistic
-    ):  # neither near the mean nor far from it says anything of the line
+    # neither near the mean nor far from it says anything of the line
+    if predicted.carried_by_few(statistic):
         return Agreement(text("agreement", "few_carry"), "", float(error.max()))
     count = int(scatters.sum()) or len(error)
     limit = most_errors(seeds, count)

@@ -240,9 +240,8 @@ class _Gap(NamedTuple):
             with np.errstate(all="ignore"):
                 draws.append(values if values.ndim == 2 else row.mean(values, 2))
             known = known & ~np.isin(np.arange(1, values.shape[1] + 1), profile.absent.get(key, ()))
-            if (
-                profile.origin == "predicted" and key[0] in profile.notes
-            ):  # the theory does not cover it
+            # the theory does not cover it
+            if profile.origin == "predicted" and key[0] in profile.notes:
                 known &= np.isfinite(draws[-1][0])
         with np.errstate(all="ignore"):
             before, after = row.mean(draws[0]), row.mean(draws[1])

@@ -110,9 +110,8 @@ def wrong_rotary(profile: Profile) -> Finding | None:
     """Rotary positions that do not make logits depend on the distance of two tokens, and on that
     alone."""
     kind, mask = profile.facts.get("rotary"), profile.facts.get("mask")
-    if kind not in ROTARY or (
-        kind == "restart" and mask not in ("none", "causal")
-    ):  # packed texts hide each other
+    # packed texts hide each other
+    if kind not in ROTARY or (kind == "restart" and mask not in ("none", "causal")):
         return None
     return finding(
         "warning",

@@ -303,9 +303,8 @@ def departure(y: Array, depth: NDArray[np.intp] | None = None) -> Array:
     departures = np.zeros(len(y))
     for layer in range(len(y)):
         predicted = [y[near] for near in (layer - 1, layer + 1) if 0 <= near < len(y)]
-        ends = ((2, 3),) * (layer == 0) + ((-3, -2),) * (
-            layer == len(y) - 1
-        )  # the one neighbor may be the odd one
+        # the one neighbor may be the odd one
+        ends = ((2, 3),) * (layer == 0) + ((-3, -2),) * (layer == len(y) - 1)
         for left, right in ((layer + left, layer + right) for left, right in (*PAIRS, *ends)):
             if left >= 0 and right < len(y):
                 predicted += [_straight(scale, y, left, right, layer) for scale in scales]

@@ -181,9 +181,10 @@ def nothing_learns(profile: Profile) -> Finding | None:
     was read."""
     if profile.learning.parts:
         return None
+    # [site, layer]
     largest = np.array(
         [np.abs(values).max(axis=0) for values in weight_gradients(profile).values()]
-    )  # [site, layer]
+    )
     dead = np.flatnonzero(largest.max(axis=0) == 0) + 1 if largest.size else np.empty(0)
     every, n_layers = len(dead) == largest.shape[-1], largest.shape[-1]
     note = profile.notes.get("activation_gradient", "")
@@ -746,9 +747,8 @@ def logit_growth(profile: Profile) -> Finding | None:
         or not np.all(entropy >= ONE_HOT)
     ):
         return None  # one-hot attention has a finding of its own
-    freezes = math.sqrt(
-        2 * float(np.median(nats / entropy))
-    )  # √(2 ln n): random energies, Derrida 1981
+    # √(2 ln n): random energies, Derrida 1981
+    freezes = math.sqrt(2 * float(np.median(nats / entropy)))
     if not (spread[-1] > RISEN * spread[0] and spread[-1] > freezes > spread[0]):
         return None
     return finding(

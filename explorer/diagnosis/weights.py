@@ -124,9 +124,8 @@ def copies(profile: Profile) -> Finding | None:
     ]
     if not likeness:
         return None
-    known = np.where(
-        np.isfinite(likeness), likeness, np.inf
-    )  # a matrix of zeros is like nothing and unlike nothing
+    # a matrix of zeros is like nothing and unlike nothing
+    known = np.where(np.isfinite(likeness), likeness, np.inf)
     least = known.min(axis=0)
     shared = Counter(profile.layers)
     alike = [

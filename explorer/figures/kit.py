@@ -101,9 +101,8 @@ class Axis(NamedTuple):
         if self.log:
             return layout | _log_ticks(*self.extent)
         most = max(self.extent) if self.counts else np.inf
-        ticks = (
-            {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": 7}
-        )  # plotly would put fractions between few
+        # plotly would put fractions between few
+        ticks = {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": 7}
         return layout | ticks | {"tickformat": "~s" if 9999 < most < np.inf else "~g"}
 
 
@@ -156,9 +155,8 @@ def axis(
 
 def steady(low: float, high: float) -> Range:
     """The ends of the grid about an interval; the interval itself where floats end."""
-    step = max(
-        math.ldexp(1.0, math.frexp(high - low)[1] - 1) / STEPS, sys.float_info.min
-    )  # 2ⁿ: ends are exact
+    # 2ⁿ: ends are exact
+    step = max(math.ldexp(1.0, math.frexp(high - low)[1] - 1) / STEPS, sys.float_info.min)
     ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
     return ends if np.isfinite(ends).all() else (low, high)
 

@@ -420,10 +420,11 @@ def _losses(
         "loss (nats per character)",
         [course.levels, *(np.minimum(values, top) for _, values in readings)],
     )
+    # curves end close to it, at the right
     levels = [
         level(course.levels.unigram, "unigram", across, height),
         level(course.levels.bigram, "bigram", across, height, "left"),
-    ]  # curves end close to it, at the right
+    ]
     traces = [*levels, *curves, *ends(course, across, height, readings)]
     return picture(traces, across, height, _in_words(course, last, f"{subject}, nats a character"))
 

@@ -43,7 +43,8 @@ def _link(address: str, number: str, words: str | None) -> str:
 def _script(match: re.Match[str]) -> str:
     base, below, above = match.groups(default="")
     tag = "sub" if below else "sup"
+    # legible
     words = (
         (below or above).removeprefix("(").removesuffix(")").replace("¼", "1/4").replace("½", "1/2")
-    )  # legible
+    )
     return f"{base}<{tag}>{words}</{tag}>"

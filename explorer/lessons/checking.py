@@ -164,9 +164,8 @@ def written(number: str, text: str) -> object:
         values = evaluated(text, {})
         return values[0] if len(values) == 1 else np.array(values)
     for place in exercise.places:
-        evaluated(
-            text, place
-        )  # a text without a value is told at once, and not as an error of a function
+        # a text without a value is told at once, and not as an error of a function
+        evaluated(text, place)
 
     def function(*arguments: float) -> Any:
         values = evaluated(text, dict(zip(names, arguments, strict=True)))

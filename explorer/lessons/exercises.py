@@ -364,9 +364,8 @@ EXERCISES: Mapping[str, Exercise] = MappingProxyType(
             lambda: next(t for t in count(6) if _rectified(t) >= 0.5),
             whole=FIRST,
         ),
-        "11.1": Exercise(
-            "a number", lambda: 0.5**2 * _left(2), tolerance=4 * 0.0185
-        ),  # measured in one draw of one layer
+        # measured in one draw of one layer
+        "11.1": Exercise("a number", lambda: 0.5**2 * _left(2), tolerance=4 * 0.0185),
         "11.2": Exercise("a function of l", lambda layer: 1 - 1 / layer, ({"l": 2}, {"l": 12})),
         "11.3": Exercise(
             "a function of c", lambda c: (1 - c * c) ** -0.5, ({"c": 0.5}, {"c": 0.95})

@@ -104,9 +104,8 @@ class Gradients:
 
         As a hook it must hold no tensor: see `release`.
         """
-        shared = (
-            layer.layer > self.unique > 0
-        )  # the first layers, which come last, have the sums over all
+        # the first layers, which come last, have the sums over all
+        shared = layer.layer > self.unique > 0
         owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
         gradients = [owner.grad for owner in owners if owner.grad is not None]
         if len(gradients) != len(owners):
@@ -142,9 +141,8 @@ class Gradients:
         weight[len(weight) - len(self.by_weight) :] = np.reshape(
             self.by_weight[::-1], (-1, *weight.shape[1:])
         )
-        weight = np.resize(
-            weight, (self.n_layers, *weight.shape[1:])
-        )  # the same again for those that share
+        # the same again for those that share
+        weight = np.resize(weight, (self.n_layers, *weight.shape[1:]))
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
         return [
@@ -205,9 +203,8 @@ class Pass:
         self.check()
         model = Transformer(self.config, self.seed, self.check, seeds=self.seeds)
         inputs = batch.draw(self.config, self.seed, self.seeds)
-        if (
-            device.type != "cpu"
-        ):  # where they are; to look through all parts of a narrow model takes a while
+        # where they are; to look through all parts of a narrow model takes a while
+        if device.type != "cpu":
             model, inputs = model.to(device), inputs.to(device)
         return self.observe(model, inputs)
 
@@ -402,9 +399,8 @@ def _give_back(config: Config) -> None:
 
 def trim() -> None:
     """Has the C library return the memory that was freed."""
-    with suppress(
-        AttributeError, OSError, TypeError
-    ):  # another C library keeps less, or has no such function
+    # another C library keeps less, or has no such function
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -71,9 +71,8 @@ def _images(weight: Tensor, steps: int) -> Tensor:
             rest = row - (basis[:step] @ row) @ basis[:step]
             size = torch.linalg.vector_norm(rest)
             rest = rest / size.where(size > NEW, torch.inf)
-            row = _unit(
-                rest - (basis[:step] @ rest) @ basis[:step]
-            )  # the division has enlarged rounding errors
+            # the division has enlarged rounding errors
+            row = _unit(rest - (basis[:step] @ rest) @ basis[:step])
         basis[step], images[step] = row, weight.mv(row)
         row = _unit(weight.mT.mv(_unit(images[step])))
     return images.double()

@@ -67,9 +67,8 @@ class Signal:
         From the sum over tokens: ‖Σ x_t‖² holds each pair twice and each token once.
         """
         n = self.x.shape[2]
-        total = second_moment(
-            self.x.sum(dim=2, keepdim=True)
-        )  # ‖Σ_t x_t‖² / d, mean over the batch
+        # ‖Σ_t x_t‖² / d, mean over the batch
+        total = second_moment(self.x.sum(dim=2, keepdim=True))
         return (total - n * self.q) / (n * (n - 1))
 
     @cached_property

@@ -107,13 +107,11 @@ class Attention(nn.Module):
             scores = scores.masked_fill(~visible(scores.shape[-1], scores.device), -math.inf)
         pattern = self.pattern(scores)  # [batch, head, query, key]
         tap("pattern", self.layer, pattern)
-        mixed = (
-            (pattern @ self.expand(v)).transpose(1, 2).flatten(2)
-        )  # [batch, query, head · d_head]
+        # [batch, query, head · d_head]
+        mixed = (pattern @ self.expand(v)).transpose(1, 2).flatten(2)
         if self.W_G is not None:
-            gate = plus(
-                linear(x, self.W_G, scale["W_G"]), self.b_G
-            ).sigmoid()  # [batch, query, gate]
+            # [batch, query, gate]
+            gate = plus(linear(x, self.W_G, scale["W_G"]), self.b_G).sigmoid()
             mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
         mixed = self.normed("read", mixed)
         return plus(linear(mixed, self.W_O, scale["W_O"]), self.b_O), (*first, *carried)

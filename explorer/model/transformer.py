@@ -243,10 +243,11 @@ class Transformer(nn.Module):
             if site in BRANCHES:
                 total += float(tensor.square().mean())
                 below = 2 * layer - 2 + BRANCHES.index(site)
+                # the second is next where there is no attention
                 for index in (
                     below + 1,
                     below + 2,
-                ):  # the second is next where there is no attention
+                ):
                     if index < 2 * len(layers):
                         torch.as_tensor(layers[index // 2].skip)[index % 2] = profiled_factor(
                             index, total

@@ -295,9 +295,8 @@ def _without_residual(anatomy: Anatomy) -> list[Sum]:
     )
     if attention is not None and not any(attention in term.branch.inside() for term in sums):
         stream = _product_after(attention, anatomy)
-        if stream is None or _reaches(
-            output, source, stream
-        ):  # several streams, or code that is not understood
+        # several streams, or code that is not understood
+        if stream is None or _reaches(output, source, stream):
             return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
         after = anatomy.order[anatomy.order.index(stream) + 1 :]
         if any(later.op not in VIEW and _reaches(later, stream) for later in after):
@@ -419,9 +418,8 @@ def _tokens_first(anatomy: Anatomy) -> bool:
     """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its
     `[0, 1]`."""
     heads = queries_keys_values(anatomy.attention)
-    if (
-        heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2
-    ):  # a class token alone
+    # a class token alone
+    if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:
         return False
     with torch.enable_grad():
         query = heads[0].tensor.flatten(0, -3)[0, 1].float().square().sum()

@@ -63,9 +63,8 @@ def below(bias: Tensor) -> Tensor | None:
     bias = bias.detach().float().clamp(min=-1e9)
     if not bias.numel() or float(bias.amin()) > -GAP:
         return None
-    low = (
-        bias <= -GAP
-    )  # two clusters on either side, most of the time: then nothing needs to be sorted
+    # two clusters on either side, most of the time: then nothing needs to be sorted
+    low = bias <= -GAP
     if not bool(low.all()) and float(bias[~low].amin() - bias[low].amax()) >= GAP:
         return low
     values = bias.flatten().sort().values
@@ -161,9 +160,8 @@ def read_attention(attention: Node, batch: int) -> Rows | None:
     if not sums:
         return None
     variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
-    spread = (
-        slice(None) if bool((several > 0).all()) else slice(0)
-    )  # no head has one where no row sees several keys
+    # no head has one where no row sees several keys
+    spread = slice(None) if bool((several > 0).all()) else slice(0)
     means = (
         (variance / several)[spread],
         entropy / rows,
@@ -215,9 +213,8 @@ def _written_out(attention: Node, batch: int) -> Iterator[Part]:
     keys = attention.inputs[1].tensor.shape[-2]
     logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
     logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
-    if (
-        soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1
-    ):  # as the product with the values has its axes
+    # as the product with the values has its axes
+    if soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1:
         weights = attention.inputs[0].tensor
         logits = weights.log()
     scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
@@ -264,10 +261,11 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
                 blocks = [
+                    # no large weights
                     (
                         row_sums(scores, least),
                         _sums(scores, None)[:3] if self.place else (),
-                    )  # no large weights
+                    )
                     for scores, least in logits(named_arguments(func, args, kwargs or {}))
                 ]
                 if blocks and self.place:

@@ -197,9 +197,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, model: nn.Module, blocks: str | Sequence[str] | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.model, stacks = model, list[list[Block]]()
-        with (
-            suppress(ValueError) if blocks is None else nullcontext()
-        ):  # without layers matrices have their full names
+        # without layers matrices have their full names
+        with suppress(ValueError) if blocks is None else nullcontext():
             stacks = find_stacks(model, blocks)
         inner = {
             weight: name
@@ -249,9 +248,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 )
             with self:
                 output = called(self.model, batch)
-        if (
-            not self.passed
-        ):  # no layers were called: the last matrix is the readout, before what multiplies it
+        # no layers were called: the last matrix is the readout, before what multiplies it
+        if not self.passed:
             self.sums.pop(self.last, None)
         self.take("readout", output_of(output))
         return output
@@ -279,9 +277,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif op in MATRIX | GATHERED and owned:
                 self.apply(owned[-1], op in GATHERED, out)
             elif op in MATRIX and operands and operands[-1].ndim > 1:
-                self.coordinates = operands[-1].shape[
-                    -2
-                ]  # of queries and keys, where a softmax follows
+                # of queries and keys, where a softmax follows
+                self.coordinates = operands[-1].shape[-2]
         if self.made and (op in FACTOR or op in SIZED):
             self.follow(op, named_arguments(func, args, kwargs or {}), out)
         return out
@@ -293,9 +290,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         held = self.made.get(address(first), []) if isinstance(first, Tensor) else []
         if op in SIZED or (isinstance(other, Tensor) and other is first):
             for quantity, call, _ in held:
-                if (
-                    self.kinds[quantity] == "matrix"
-                ):  # a table's rows may be the stream, which goes on beside the norm
+                # a table's rows may be the stream, which goes on beside the norm
+                if self.kinds[quantity] == "matrix":
                     self.factors[quantity][call] = math.nan
             return
         value = (

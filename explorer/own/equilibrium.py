@@ -75,6 +75,7 @@ def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
     ]
     if len(held) < 2 * AVERAGED:
         return None
+    # [reading, statistic, matrix]
     squares = (
         np.array(
             [
@@ -86,7 +87,7 @@ def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
             ]
         )
         ** 2
-    )  # [reading, statistic, matrix]
+    )
     pace = np.nanmedian(squares[:, -1], axis=1)
     peak = int(np.flatnonzero(pace >= 0.9 * pace.max())[-1]) + 1
     if not AVERAGED <= peak <= len(held) - AVERAGED:

@@ -73,9 +73,8 @@ def read_bend(hidden: Node) -> Bend | None:
     best = min(
         (bend for bend in tried if bend is not None), key=lambda bend: bend.misfit, default=None
     )
-    if best is None or (
-        best.activation == LINE and None in tried
-    ):  # a small argument is a line in any function
+    # a small argument is a line in any function
+    if best is None or (best.activation == LINE and None in tried):
         return None
     return best._replace(norms=len(norms))
 
@@ -152,9 +151,8 @@ def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         for site, part in branches_by_site(anatomy, term):
             facts = _of_branch(site, part, afters | lineage)
             facts["norm sum"], facts["skip"] = bool(on_sum), skip
-            both, _ = trace(
-                term.branch, partial(is_, part)
-            )  # factors on a sum of two branches at once
+            # factors on a sum of two branches at once
+            both, _ = trace(term.branch, partial(is_, part))
             facts["branch"] *= alpha(term.after) * math.prod(
                 step.factor for step in both if step.kind == "factor"
             )
@@ -184,9 +182,8 @@ def _skip(term: Sum, afters: set[int]) -> tuple[float, set[int]]:
     factor = 1.0
     for step in trace(term.before, stop)[0]:
         lineage.add(id(step.node))
-        if (
-            step.kind == "norm"
-        ):  # beyond it lies what the norm was made of, which is no stream any more
+        # beyond it lies what the norm was made of, which is no stream any more
+        if step.kind == "norm":
             _, end = trace(step.before, lambda node: id(node) in afters)
             lineage -= {id(end)} - {id(step.node)}
             factor *= _length(step)
@@ -199,9 +196,8 @@ def _of_branch(site: str, part: Node, streams: set[int]) -> dict[str, Any]:
     """Facts of a branch: norms and factors from its term of the sum back to the stream."""
     steps, end = trace(part)
     out = _norms(steps)
-    multipliers = (
-        ("factor",) if out else ("factor", "gain")
-    )  # what follows a norm's own gain is a multiplier
+    # what follows a norm's own gain is a multiplier
+    multipliers = ("factor",) if out else ("factor", "gain")
     outer = [
         step
         for step in takewhile(lambda step: step.kind != "norm", steps)
@@ -286,15 +282,15 @@ def _gates(node: Node, tokens: int) -> int:
 def _gain(after: Tensor, before: Tensor, norm: Step) -> float:
     """Factor that a norm applies to normalized vectors: its gains' root mean square, times any
     factor after it."""
+    # a product may have the tokens in another order
     x, y = (
         before.detach().float(),
         after.detach().float(),
-    )  # a product may have the tokens in another order
+    )
     q = (x.var(dim=-1, correction=0) if norm.centered else x.square().mean(dim=-1)).double()
     left = float((q / (q + norm.epsilon).clamp(min=1e-300)).mean())
-    return (
-        math.sqrt(float(y.square().mean()) / left) if left else math.nan
-    )  # a norm of zeros shows no gain
+    # a norm of zeros shows no gain
+    return math.sqrt(float(y.square().mean()) / left) if left else math.nan
 
 
 def _length(norm: Step) -> float:

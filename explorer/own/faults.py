@@ -160,9 +160,8 @@ def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
     so."""
     for name, pieces in anatomy.matrices.items():
         finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
-        parts = [
-            part for part in finite if part.numel()
-        ]  # an expert that no token was sent to has no numbers
+        # an expert that no token was sent to has no numbers
+        parts = [part for part in finite if part.numel()]
         values = {float(part.flatten()[0]) for part in parts}
         alike = all(
             min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts
@@ -255,9 +254,8 @@ def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) ->
     if rows := sum(_empty_rows(operand.tensor) for operand in floating):
         return Fault("empty_row", layer, place, float(rows))
     if any(bool(operand.tensor.isnan().any()) for operand in floating):
-        return Fault(
-            "leaf", layer, place, 0.0
-        )  # a mask, a buffer, or what comes from another block
+        # a mask, a buffer, or what comes from another block
+        return Fault("leaf", layer, place, 0.0)
     if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
         return Fault("divided_by_zero", layer, place, 0.0)
     end = torch.finfo(node.tensor.dtype).max

@@ -84,9 +84,8 @@ def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False
                 for jump in (_norms(before, after), silenced, _stream(before, after))
                 if jump is not None
             ]
-            beside = (
-                _gradients(before, after) if known else None
-            )  # alone it is a false alarm in most healthy runs
+            # alone it is a false alarm in most healthy runs
+            beside = _gradients(before, after) if known else None
         if known:
             first = silenced or known[0]
             known += [beside] if beside else []

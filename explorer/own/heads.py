@@ -245,9 +245,8 @@ def _rotary(
         return "one_place", 0
     if q.restart and q.restart == k.restart and q.turn.fits:
         return "restart", q.restart
-    if q.by_position.shape == k.by_position.shape and not q.same(
-        k
-    ):  # keys of a cache, for one, begin elsewhere
+    # keys of a cache, for one, begin elsewhere
+    if q.by_position.shape == k.by_position.shape and not q.same(k):
         return "apart", 0
     return "", 0
 
@@ -406,9 +405,8 @@ def _facts(anatomy: Anatomy, attention: Node, q: Node, k: Node, v: Node) -> dict
     position, mask = masking(attention, q, k, logits, after, cap)
     if inherits == "scores":
         position = "none"  # what is added is no bias
-    last = (
-        -2 if attention.op in FUSED else -1
-    )  # a product by hand has its keys as [coordinate, token]
+    # a product by hand has its keys as [coordinate, token]
+    last = -2 if attention.op in FUSED else -1
     angles = [
         _turned(line, operand, axis)
         for operand, axis, line in zip((q, k), (-2, last), lines, strict=False)

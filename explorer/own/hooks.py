@@ -83,9 +83,8 @@ class Steps:
         """Before a step of one of the model's optimizers."""
         if optimizer in self.stepped:
             self.settle()
-        scale = getattr(
-            optimizer, "grad_scale", None
-        )  # where a gradient scaler leaves the division to the optimizer
+        # where a gradient scaler leaves the division to the optimizer
+        scale = getattr(optimizer, "grad_scale", None)
         self.before(optimizer, self.owned[optimizer], 1.0 if scale is None else float(scale))
 
     def is_done(self, optimizer: Optimizer) -> None:
@@ -137,10 +136,11 @@ class Hook:
         self.run(*self.fixed, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # of the standard library: what reads the pickle needs none of ours
         return getattr, (
             nullcontext(),
             "__exit__",
-        )  # of the standard library: what reads the pickle needs none of ours
+        )
 
 
 class Passes:

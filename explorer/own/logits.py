@@ -112,9 +112,8 @@ def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:
     """Hands over `cross_entropy` of a model's output, once its gradient is known."""
     logits = output_of(output)
     if logits is not None and logits.grad_fn is not None and (rows := some(logits)) is not None:
-        rows = (
-            rows.clone() if rows.data_ptr() == logits.data_ptr() else rows
-        )  # the loop may change them in place
+        # the loop may change them in place
+        rows = rows.clone() if rows.data_ptr() == logits.data_ptr() else rows
         logits.register_hook(Hook(lambda gradient: take(_compared(rows, gradient))))  # type: ignore[no-untyped-call]
 
 

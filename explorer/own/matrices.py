@@ -132,9 +132,8 @@ def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
         elif product.op == "convolution":
             pieces.append(Piece(operand.parameter, False, rows, kernel=True))
         elif sorted(operand.parameter.shape[-2:]) == sorted(operand.tensor.shape[-2:]):
-            first = (
-                len(product.inputs) == 2 and operand is product.inputs[0]
-            )  # W x where most write x Wᵀ
+            # W x where most write x Wᵀ
+            first = len(product.inputs) == 2 and operand is product.inputs[0]
             pieces.append(
                 Piece(operand.parameter, _turned(operand) != first, None if first else rows)
             )
@@ -211,9 +210,8 @@ def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
     gradient = (
         gradient.detach().movedim(1, -1) if product.op == "convolution" else gradient.detach()
     )
-    used = (gradient.flatten(0, -2) != 0).any(
-        dim=0
-    )  # nan where the numbers are: it reaches them, too
+    # nan where the numbers are: it reaches them, too
+    used = (gradient.flatten(0, -2) != 0).any(dim=0)
     return None if bool(used.all()) else tuple(used.nonzero().flatten().tolist())
 
 

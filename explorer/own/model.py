@@ -121,9 +121,8 @@ def _inner(stages: list[Block]) -> list[list[Block]]:
         held: list[list[Block]] = []
         _search(stage.module, stage.path, held)
         counts = [_matrices(block.module) for run in held for block in run]
-        if counts and _matrices(stage.module) - sum(counts) <= max(
-            counts
-        ):  # else they are parts of a layer
+        # else they are parts of a layer
+        if counts and _matrices(stage.module) - sum(counts) <= max(counts):
             parts += held
     joined: dict[object, list[Block]] = {}
     for part in parts:

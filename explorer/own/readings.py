@@ -163,9 +163,8 @@ def parquet(folder: Path) -> Sink:
 
     def write(step: int, frame: pd.DataFrame) -> None:
         name = f"{run}-{step:09d}.parquet"
-        unfinished = (
-            folder / f".{name}"
-        )  # readers of a folder leave out names that begin with a dot
+        # readers of a folder leave out names that begin with a dot
+        unfinished = folder / f".{name}"
         frame.to_parquet(unfinished, engine="pyarrow", index=False)
         unfinished.replace(folder / name)
 
@@ -189,9 +188,8 @@ def csv(path: Path) -> Sink:
 
     def write(_: int, frame: pd.DataFrame) -> None:
         new = not path.exists() or path.stat().st_size == 0
-        numbers = frame["value"].map(
-            repr
-        )  # pandas leaves nan empty, as it does a head that is not there
+        # pandas leaves nan empty, as it does a head that is not there
+        numbers = frame["value"].map(repr)
         _append(
             path, frame.assign(value=numbers).to_csv(index=False, header=new, lineterminator="\n")
         )
@@ -262,9 +260,8 @@ def at_path(given: str | Path) -> Sink:
         ValueError: the suffix is of another kind of file.
     """
     path = Path(given)
-    folder = (
-        str(given).endswith(("/", os.sep)) or path.is_dir() or not path.suffix[1:2].isalpha()
-    )  # "v1.2" has none
+    # "v1.2" has none
+    folder = str(given).endswith(("/", os.sep)) or path.is_dir() or not path.suffix[1:2].isalpha()
     if folder:
         return parquet(path)
     make = FILES.get(path.suffix.lower())

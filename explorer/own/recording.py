@@ -282,9 +282,8 @@ class Recording:
             return None
         if self.open is not None:
             self.close(stream)
-        if (
-            not stream.requires_grad and block.module is not module
-        ):  # the code around a list adds to this very tensor
+        # the code around a list adds to this very tensor
+        if not stream.requires_grad and block.module is not module:
             self.wished.append(stream.requires_grad_())
         if not stream.requires_grad:  # what comes before may have no weights, or be detached
             fresh = stream.detach().requires_grad_()

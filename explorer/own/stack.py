@@ -305,9 +305,8 @@ class Stack:
             gradients = [sites[site].gradient for sites in layers if site in sites]
             if len(gradients) == len(layers) and all(gradients):
                 sizes = np.array([float(sum(gradient)) for gradient in gradients])
-                with np.errstate(
-                    all="ignore"
-                ):  # a vanished or exploded gradient is shown as what it is
+                # a vanished or exploded gradient is shown as what it is
+                with np.errstate(all="ignore"):
                     values["activation_gradient", site] = (sizes / last)[None]
         return values
 

@@ -204,9 +204,8 @@ def over_processes(
 
     Every process must take part, with tensors of the same shapes.
     """
-    if (
-        n_processes() > 1 and "nccl" not in dist.get_backend()
-    ):  # gloo takes numbers of the processor
+    # gloo takes numbers of the processor
+    if n_processes() > 1 and "nccl" not in dist.get_backend():
         device = torch.device("cpu")
     results = []
     for parts, kind in ((sums, "SUM"), (maxima, "MAX")):

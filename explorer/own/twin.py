@@ -248,9 +248,8 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
         if 2 * known.sum() <= len(gap):
             continue
         size = float(np.median(gap[known]))
-        if (
-            key[1] in STREAM and not row.bounded
-        ):  # its gap grows from one end to the other, where it is 0
+        # its gap grows from one end to the other, where it is 0
+        if key[1] in STREAM and not row.bounded:
             steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
             size = float(np.median(steps[np.isfinite(steps)])) * len(gap)
         bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD

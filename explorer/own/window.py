@@ -142,9 +142,8 @@ class Weights:
         for index, weight, moved, held, along in numbers:
             share = 1 / copies(weight)
             self.numbers[index][2:5] = [moved * share, held * share, 1.0]
-            self.numbers[index][7] = (
-                -(along + moved) * share
-            )  # of the weights before: the products are of those after
+            # of the weights before: the products are of those after
+            self.numbers[index][7] = -(along + moved) * share
             if self.spectra and self.matrices[index].has_spectrum:
                 (largest,), (rank,) = of_stack(self.kept[index][None], FEW_STEPS)
                 self.numbers[index][8:] = [largest * share, rank * share]

@@ -47,13 +47,11 @@ Quantity = Literal["variance", "sgd", "adam", "muon", "muon_rms", "epsilon"]
 MUP: Mapping[str, Powers] = MappingProxyType(
     {
         "input": Powers(sgd=Power(1)),  # fan_in does not grow with the width: embeddings
-        "hidden": Powers(
-            adam=Power(-1), muon_rms=Power(-0.5)
-        ),  # both grow: every matrix of the layers
+        # both grow: every matrix of the layers
+        "hidden": Powers(adam=Power(-1), muon_rms=Power(-0.5)),
         "vector": Powers(sgd=Power(1)),  # one number a coordinate: biases
-        "output": Powers(
-            variance=Power(-1), sgd=Power(-1), adam=Power(-1)
-        ),  # fan_out does not grow: the readout
+        # fan_out does not grow: the readout
+        "output": Powers(variance=Power(-1), sgd=Power(-1), adam=Power(-1)),
     }
 )
 """By which of a parameter's sides grow with the width. Yang et al. 2022, eq. 4 and table 3."""
@@ -64,9 +62,8 @@ COMPLETEP: Mapping[str, Powers] = MappingProxyType(
         "input": MUP["input"]._replace(epsilon=Power(-1, -1)),
         "hidden": MUP["hidden"]._replace(sgd=Power(0, 1), epsilon=Power(-1, -1)),
         "vector": MUP["vector"]._replace(sgd=Power(1, 1), epsilon=Power(-1, -1)),
-        "output": MUP["output"]._replace(
-            epsilon=Power(0, -1)
-        ),  # it is theirs with the multiplier, base / width, in it
+        # it is theirs with the multiplier, base / width, in it
+        "output": MUP["output"]._replace(epsilon=Power(0, -1)),
     }
 )
 """μP, and the depth's part where branches are divided by it. Dey et al. 2025, for Adam, as

@@ -244,9 +244,8 @@ def _run(app: Server, address: str, few: str, options: Options) -> None:
     from tornado.ioloop import IOLoop
 
     loop = IOLoop.current()
-    signal.signal(
-        signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop)
-    )  # nothing breaks off halfway
+    # nothing breaks off halfway
+    signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(loop.stop))
     signal.signal(
         signal.SIGTERM, lambda *_: loop.add_callback_from_signal(app.drain, options.drain_seconds)
     )
@@ -387,9 +386,8 @@ def _workplace() -> Path:
         raise ServeError(
             f"the folder for temporary files must be one that can be written, as TMPDIR may name: {reason}"
         ) from None
-    os.environ["JUPYTER_PATH"] += (
-        os.pathsep + jupyter_data_dir()
-    )  # where a person's own widgets may be installed
+    # where a person's own widgets may be installed
+    os.environ["JUPYTER_PATH"] += os.pathsep + jupyter_data_dir()
     for variable in (
         "JUPYTER_DATA_DIR",
         "JUPYTER_RUNTIME_DIR",

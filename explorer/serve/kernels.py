@@ -243,9 +243,8 @@ class Kernels(AsyncMappingKernelManager):
                 owners[pid] = kernel_id
         self.memory = await IOLoop.current().run_in_executor(None, own_memory, owners)
         for kernel_id, size in self.memory.items():
-            if (
-                size > self.most_memory and kernel_id in self._visited
-            ):  # before, no page would hear why
+            # before, no page would hear why
+            if size > self.most_memory and kernel_id in self._visited:
                 most = f"{self.most_memory / 1e6:,.0f} MB"
                 await self.end(
                     kernel_id, f"This page took more memory than a visitor may have here ({most})."

@@ -698,9 +698,8 @@ class Server(Voila):  # type: ignore[misc]
         settings["pool"] = self.pool
         self.kernel_manager.ready = not self.fill
         settings["transforms"] = self.transforms
-        settings["log_function"] = lambda _: (
-            None
-        )  # a refusal is no fault, and a fault is told where it was raised
+        # a refusal is no fault, and a fault is told where it was raised
+        settings["log_function"] = lambda _: None
         self.tending = PeriodicCallback(self.tend, 1000 * self.kernel_manager.cull_interval)
         self.tending.start()
         return settings
@@ -793,11 +792,12 @@ class Server(Voila):  # type: ignore[misc]
             (at(r"/robots.txt"), Answer, {"status": 200, "text": "User-agent: *\nDisallow: /\n"}),
             (at(r"/favicon.ico"), Answer, {"status": 204}),  # the page brings its icon along
             (at(r"/log(?:in|out)"), Answer, {"status": 404}),  # nobody has an account here
+            # it tells kernels of requests; ours ask their browser
             (
                 at(r"/voila/query/.*"),
                 Answer,
                 {"status": 404},
-            ),  # it tells kernels of requests; ours ask their browser
+            ),
             (at(r"/voila/api/shutdown/([\w-]+)"), Leave),
             (at(r"/api/kernels/(?P<kernel_id>[\w-]+)"), Model),
             (at(r"/voila/templates/(.*)"), TemplateFile),

@@ -102,9 +102,8 @@ class Connection(Prompt):
             older.give_way()
         self.newest[self.kernel_id] = self
         ready = asyncio.ensure_future(super().prepare())
-        ready.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # nobody may wait for it any more
+        # nobody may wait for it any more
+        ready.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             while (
                 not (gone := self.refused or self.kernel_id not in self.multi_kernel_manager)
@@ -125,9 +124,8 @@ class Connection(Prompt):
         """Connects to the kernel's channels."""
         self.connected = True
         coming = super().connect()
-        self.multi_kernel_manager.stop_buffering(
-            self.kernel_id
-        )  # another session's, which will not come back
+        # another session's, which will not come back
+        self.multi_kernel_manager.stop_buffering(self.kernel_id)
         return coming
 
     def nudge(self) -> asyncio.Future[None]:

@@ -132,9 +132,8 @@ class Fork(psutil.Process):  # type: ignore[misc]
 
     def poll(self) -> int | None:
         """None while it lives."""
-        with suppress(
-            ChildProcessError
-        ):  # where the process that forked it has ended, it may have become ours
+        # where the process that forked it has ended, it may have become ours
+        with suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
         return None if self.is_running() else 0
 
@@ -183,9 +182,8 @@ def main(life: int) -> None:
     log.listen()
     for module in IMPORTED:
         import_module(module)
-    import_module(
-        "ipywidgets"
-    ).register_comm_target()  # by itself it does so only where a kernel runs already
+    # by itself it does so only where a kernel runs already
+    import_module("ipywidgets").register_comm_target()
     send(target, {}, picture().encode())
     rehearse()
     gc.collect()
@@ -239,17 +237,15 @@ def become(request: Mapping[str, Any], life: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     log.listen(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
     for output in (sys.stdout, sys.stderr):
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), output.fileno()
-        )  # what else is written may be a visitor's
+        # what else is written may be a visitor's
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     random.seed()
     file = Path(request["arguments"][request["arguments"].index("-f") + 1])
-    Path("/proc/self/comm").write_text(
-        file.stem[:NAME], encoding="ascii"
-    )  # as `ps` and `top` name it
+    # as `ps` and `top` name it
+    Path("/proc/self/comm").write_text(file.stem[:NAME], encoding="ascii")
     sys.argv = ["ipykernel_launcher", *request["arguments"], "--IPKernelApp.parent_handle=0"]
     own_log: dict[str, Any] = {"loggers": {"IPKernelApp": {"handlers": [], "propagate": True}}}
     import_module("ipykernel.kernelapp").launch_new_instance(logging_config=own_log)

@@ -215,9 +215,8 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
     Raises:
         Stopped: `stop()` said true.
     """
-    if not threads or all(
-        cell.origin == "predicted" for cell in cells
-    ):  # theory does without torch
+    # theory does without torch
+    if not threads or all(cell.origin == "predicted" for cell in cells):
         return [_find(cell, stop) for cell in cells]
     from explorer.measuring.sharing import torch_threads
 

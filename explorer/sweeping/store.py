@@ -124,9 +124,8 @@ class Store:
         if self.trouble:
             return
         try:
-            if (
-                failure != self.failures[place]
-            ):  # of a cell that failed before: until both are written there is none
+            # of a cell that failed before: until both are written there is none
+            if failure != self.failures[place]:
                 if self.failures[place]:
                     self._numbers[place] = np.nan
                 self._failure[place] = self.failures[place] = failure

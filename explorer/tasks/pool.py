@@ -240,13 +240,11 @@ class WorkerProcess:
                 self.kill()
         elif busy or self._looks % RARELY == 0:
             self._asked = True
-            if self.sending.acquire(
-                blocking=False
-            ):  # else a message is on its way, which may wait for the process
+            # else a message is on its way, which may wait for the process
+            if self.sending.acquire(blocking=False):
                 try:
-                    with suppress(
-                        OSError, ValueError
-                    ):  # it has died: whoever waits for its answer is told
+                    # it has died: whoever waits for its answer is told
+                    with suppress(OSError, ValueError):
                         send(self.process.stdin, {"ask": True})  # type: ignore[arg-type]
                 finally:
                     self.sending.release()
@@ -355,9 +353,8 @@ class Pool:
                 if not job.wishes and self._jobs.get(job.task.key) is job:
                     del self._jobs[job.task.key]
                     stale = job.worker
-        if (
-            job and stale
-        ):  # told without the lock: a worker that takes nothing must delay nobody else
+        # told without the lock: a worker that takes nothing must delay nobody else
+        if job and stale:
             stale.tell(stop=job.number)
 
     @property

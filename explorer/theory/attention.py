@@ -126,9 +126,8 @@ def _sloped(
     law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, squared = rows
-    mixed_own = (
-        own if values is x else table.apart(values.y, 0 * spread)
-    )  # of the values, whose sum y is
+    # of the values, whose sum y is
+    mixed_own = own if values is x else table.apart(values.y, 0 * spread)
     uneven = (squared / square**2 - 1) * (mixed_own * square / y[0]) ** 2
     v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
     mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)

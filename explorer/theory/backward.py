@@ -254,9 +254,8 @@ class Descent:
         value, own, query, key = (part[layer] for part in self.paths[:4])
         through: Array = self.on_values[2 * layer] * self.place.gather(value * inner)
         self.values.append(through)
-        if (
-            gains.value_residual
-        ):  # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
+        # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
+        if gains.value_residual:
             through = through + self.borrowed if layer == 0 else through / 4
             self.borrowed = self.borrowed + through
         through = through + self.gate[layer] * inner
@@ -432,9 +431,8 @@ def left(gains: Gains, step: Step, skip: float, branch: float, mlp: bool) -> tup
     if total <= 0 or gains.point:
         return ISOTROPIC, 0.0
     ones = 0.0 if step.placement.has("input") else branch / total
-    if step.placement.has(
-        "input", "values", "last", "output"
-    ):  # the branch does not see how long its input is
+    # the branch does not see how long its input is
+    if step.placement.has("input", "values", "last", "output"):
         return Along(skip * lost / total, ones), 0.0
     if mlp:
         return Along(

@@ -490,11 +490,12 @@ def _carried_by_few(config: Config, out: Mapping[Key, Array], notes: dict[str, s
     """Means over draws that a typical draw is far below. The note replaces smaller errors, which it
     exceeds."""
     parts = parting(config, out)
+    # half, for it is a root
     apart = {
         "second_moment": (parts.second_moment, "at the end"),
         GRADIENTS[0]: (parts.gradient, "at the input"),
         GRADIENTS[1]: (parts.gradient / 2, "in the first layer"),
-    }  # half, for it is a root
+    }
     for name, (logarithm, where) in apart.items():
         if logarithm > APART and not notes.get(name, "").startswith("not covered"):
             factor = number(math.exp(min(logarithm, LARGEST_EXPONENT)), 2)

@@ -174,9 +174,8 @@ class Gains:
         summed over layers."""
         self.scale = config.d_head / design.divisor**2
         """Factor on the logits' variance: 1 with the divisor √d_head, d_head without one."""
-        if (
-            self.fixed and design.centers
-        ):  # centered heads live in one dimension less; a single one is nothing
+        # centered heads live in one dimension less; a single one is nothing
+        if self.fixed and design.centers:
             self.scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
         if config.qk_norm:
             self.scale *= config.qk_gain**2

@@ -150,9 +150,8 @@ def embedding(config: Config) -> Tokens:
     that weight, times ¼. Where all are one character and no position tells them apart, nothing is
     left that scatters beyond chance."""
     d, q, part = config.d_model, config.input_second_moment, config.design.token_part
-    if (
-        config.design.reads_text
-    ):  # (E[character] + P[position]) / √2: characters repeat, positions do not
+    # (E[character] + P[position]) / √2: characters repeat, positions do not
+    if config.design.reads_text:
         same = (
             repeated(config.design.sentence)
             if config.design.sentence

@@ -104,10 +104,11 @@ def feature_ratio(config: Config, x: Moments) -> Array:
 def _largest_feature(n: int, d: int) -> Array:
     """E of the largest of d roots √a over the root of the median a, by `APART`."""
     rho, z = 1 - APART[:, None, None] ** 2, np.arange(-5.5, 5.6, 0.2)
+    # at the normal quantiles z
     along, across = (
         1 + (n - 1) * rho,
         (1 - rho) * 2 * gammaincinv((n - 1) / 2, ndtr(z)),
-    )  # at the normal quantiles z
+    )
     low, high = np.sqrt([across.min(2), across.max(2) + 31 * along[..., 0]])
     root = low + (high - low) * np.linspace(0, 1, 120)  # of n a
     inside = 2 * ndtr(np.sqrt(np.maximum(root[..., None] ** 2 - across, 0) / along)) - 1
@@ -240,9 +241,8 @@ def largest_square(rows: int, columns: int, factors: int = 1) -> float:
         2 * factors * c
     )
     end = (1 + z) * (1 + c * z) ** factors / z
-    bend = end * (
-        z**-2 - (1 + z) ** -2 - factors * (c / (1 + c * z)) ** 2
-    )  # x″, then by the resolvent (1 + z) / x
+    # x″, then by the resolvent (1 + z) / x
+    bend = end * (z**-2 - (1 + z) ** -2 - factors * (c / (1 + c * z)) ** 2)
     scale = (bend * end**2 / 2) ** (1 / 3) * n ** (-2 / 3)
     return float((columns - 0.5) ** factors * (end + TRACY_WIDOM * scale))
 

@@ -156,9 +156,8 @@ def key_factors(
             `Logits`.
     """
     out = place.lift(own)
-    if (
-        place.turns is STILL and not gains.cap and gains.sink is None
-    ):  # all that keys share drops out
+    # all that keys share drops out
+    if place.turns is STILL and not gains.cap and gains.sink is None:
         return out
     shared = place.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p

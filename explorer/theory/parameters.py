@@ -78,9 +78,8 @@ def norms(
         squares[name] = square * (matrix.fan_in * matrix.forward**2)
     if design.sink.std:
         squares["sink"] = config.d_model * gains.o * total["sink"]
-    if (
-        design.alpha_shape is not None
-    ):  # it multiplies what both branches compute, as one number or by coordinate
+    # it multiplies what both branches compute, as one number or by coordinate
+    if design.alpha_shape is not None:
         squares["alpha"] = config.d_model * total["alpha"].reshape(-1, 2).sum(1)
     return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
@@ -373,9 +372,8 @@ class Others:
             beside = after * mlp
             mid = after * stay + (0 if self.gains.parallel else beside)
             stream += [after, mid]
-            collect = (
-                suffix @ (joined * mid) @ suffix.T
-            )  # the adjoint of `_attended`: from two rows to their keys
+            # the adjoint of `_attended`: from two rows to their keys
+            collect = suffix @ (joined * mid) @ suffix.T
             after = kept * mid + given * collect + (beside if self.gains.parallel else 0)
         return np.array(stream[::-1])
 

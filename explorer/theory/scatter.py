@@ -95,15 +95,13 @@ class Sums:
         tokens = rho[1:] ** 2 + (1 - rho[1:] ** 2) / n
         self.scatter = SCATTER * self.share * tokens / config.d_model
 
-        skip = (
-            kept * total / _along(values, "second_moment")[:-1]
-        )  # the square of the factor on the stream
+        # the square of the factor on the stream
+        skip = kept * total / _along(values, "second_moment")[:-1]
         through = skip * np.where(self.normed, gradient[1:] / total, gradient[1:])
         back = np.where(present, np.clip(1 - through / gradient[:-1], 0.0, 1.0), 0.0)
         """Share of the gradient's square before the sublayer that came through the branch."""
-        if (
-            not design.attends
-        ):  # gradients of two tokens start at right angles, and each layer turns them to each other
+        # gradients of two tokens start at right angles, and each layer turns them to each other
+        if not design.attends:
             passed = np.cumsum(back[::-1])[::-1] / config.d_model
             tokens = 1 - np.exp(-passed) * (1 - 1 / n)
         self.scatter_back = SCATTER * back * tokens / config.d_model

@@ -118,9 +118,8 @@ class Sinks:
 
     def __init__(self, sizes: tuple[int, ...], logit: float) -> None:
         keys, sink = _one_key(0.0), _one_key(logit)
-        self._table = np.stack(
-            [_rows(n, keys, sink) for n in sizes], 1
-        )  # [statistic, length, s, common]
+        # [statistic, length, s, common]
+        self._table = np.stack([_rows(n, keys, sink) for n in sizes], 1)
         self._at = np.arange(len(sizes))
 
     def lookup(self, s: Array, common: Array) -> Sunk:

@@ -84,9 +84,8 @@ def _bounded_update(config: Config) -> float:
 
 def _scales_branch(config: Config) -> bool:
     """Whether α multiplies the branches under the config's residual rule."""
-    plain = config.replace(
-        stream="one", alpha=1.0
-    )  # a parallel block refuses a stream that α multiplies
+    # a parallel block refuses a stream that α multiplies
+    plain = config.replace(stream="one", alpha=1.0)
     return plain.design.branches != plain.replace(alpha=2.0).design.branches
 
 

@@ -174,9 +174,8 @@ class Tables:
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
         """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell,
         in [0, 1]."""
-        square = np.fmin(
-            np.fmax(square, LEAST), MOST
-        )  # where the tables end; the least for what is not a number
+        # where the tables end; the least for what is not a number
+        square = np.fmin(np.fmax(square, LEAST), MOST)
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low, k = np.floor(x), np.floor(r)
         return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k

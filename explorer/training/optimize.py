@@ -196,9 +196,8 @@ class QKClip:
     def step_is_done(self) -> None:
         """After the optimizer's step: scales the heads that exceeded the bound."""
         for queries, keys in {weights["W_Q"]: weights["W_K"] for weights in self.weights}.items():
-            factor = self.most / self.largest.pop(queries).clamp(
-                min=self.most
-            )  # exactly 1 within the bound
+            # exactly 1 within the bound
+            factor = self.most / self.largest.pop(queries).clamp(min=self.most)
             each = [queries, keys] if keys.shape == queries.shape else [queries]
             for weight in each:
                 for part in (weight, self.biases.get(weight)):

@@ -176,16 +176,14 @@ class Runner(Entrant):
         """Restores what `state` returned."""
         self.step, self.retired = state["step"], state["retired"]
         self.model.load_state_dict(state["model"])
-        states = (
-            state["optimizers"] if "optimizers" in state else [state["optimizer"]]
-        )  # as it was before Muon
+        # as it was before Muon
+        states = state["optimizers"] if "optimizers" in state else [state["optimizer"]]
         for optimizer, its_schedule, held in zip(
             self.optimizers, self.schedules, states, strict=True
         ):
             optimizer.load_state_dict(held)
-            its_schedule.last_epoch = (
-                self.step
-            )  # the rates of the step are among the optimizer's state
+            # the rates of the step are among the optimizer's state
+            its_schedule.last_epoch = self.step
 
 
 def build(config: Config, data: Data) -> Transformer:

@@ -238,9 +238,8 @@ def test_no_underline_is_written_in_the_shorthand_that_webkit_drops():
     "forbidden", ["innerHTML", "insertAdjacentHTML", "outerHTML", "eval(", "new Function", "http"]
 )
 def test_the_view_makes_no_markup_from_text_and_asks_no_host(forbidden):
-    script = page_script().replace(
-        "http://www.w3.org/2000/svg", ""
-    )  # a name, which nobody asks for
+    # a name, which nobody asks for
+    script = page_script().replace("http://www.w3.org/2000/svg", "")
     assert forbidden not in script + STYLE
 
 

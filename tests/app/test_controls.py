@@ -185,10 +185,11 @@ def test_what_a_browser_sends_is_refused_in_words_and_the_last_config_stays(
     ((config, refusal),) = page.told
     assert sentence in refusal
     assert config == Config()
+    # not clamped, not taken back
     assert page.controls.values == {
         **Config().model_dump(),
         **values,
-    }  # not clamped, not taken back
+    }
     assert page.controls.refused == list(values)
 
 

@@ -567,9 +567,8 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
     assert "second moment" in page.panel.controls.notes["init_variance"]
     page.set(init_variance=1.25)
     page.until("idle")
-    assert (
-        "init_variance" not in page.panel.controls.notes
-    )  # the remark was on the value that is gone
+    # the remark was on the value that is gone
+    assert "init_variance" not in page.panel.controls.notes
 
 
 def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
@@ -588,9 +587,8 @@ def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel
     assert controls.config == SMALL.replace(
         n_layers=6, init_variance=2.0, residual="inverse_sqrt_depth"
     )
-    assert (
-        len(controls.offers["alpha"]) == before
-    )  # the answer is gone, and what was offered with it
+    # the answer is gone, and what was offered with it
+    assert len(controls.offers["alpha"]) == before
     click(page, "alpha", before)  # a late click on what is no longer offered
     assert page.panel.status.state == "idle"
 
@@ -628,9 +626,8 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
     measured, predicted = measure(SMALL), predict(SMALL)
     titles = set()
     text = SMALL.replace(input="text", loss="next_token")
-    for name in sorted(
-        BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites
-    ):  # these need a readout
+    # these need a readout
+    for name in sorted(BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites):
         config = text if "logits" in STATISTICS[name].sites else SMALL
         if page.panel.controls.config != config:
             page.set(input=config.input, loss=config.loss)

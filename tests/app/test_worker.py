@@ -161,9 +161,8 @@ def test_least_recently_used_result_is_dropped() -> None:
         bench.worker.submit(job)
         bench.settle(lambda count=count: len(bench.results) == count)
     bench.worker.close()
-    assert (
-        bench.worker.computations == 4
-    )  # a, b, c, and b again: c pushed it out, a had been asked for since
+    # a, b, c, and b again: c pushed it out, a had been asked for since
+    assert bench.worker.computations == 4
 
 
 @pytest.mark.parametrize(
@@ -277,9 +276,8 @@ def test_everything_is_told_in_the_context_of_whoever_made_the_worker() -> None:
 
     def work(_: str, __: Callable[[], bool], progress: Callable[[float], None]) -> None:
         tell()
-        helper = threading.Thread(
-            target=progress, args=(0.5,)
-        )  # as a measurement has one for each seed
+        # as a measurement has one for each seed
+        helper = threading.Thread(target=progress, args=(0.5,))
         helper.start()
         helper.join()
 

@@ -244,9 +244,8 @@ class Laboratory(NamedTuple):
     def fresh(self) -> str:
         """The address of a copy of the page's notebook that nobody has opened."""
         number = len(list((self.folder / "notebooks").glob("explorer*.ipynb")))
-        copy = (
-            self.folder / "notebooks" / f"explorer{os.getpid()}-{number}.ipynb"
-        )  # other processes copy it as well
+        # other processes copy it as well
+        copy = self.folder / "notebooks" / f"explorer{os.getpid()}-{number}.ipynb"
         shutil.copy(notebooks() / "explorer.ipynb", copy)
         forget_runs(copy)
         return f"{self.address}/lab/tree/{copy.name}"
@@ -291,9 +290,8 @@ def open_in_lab(page: Page, address: str) -> None:
     """Opens a notebook, without any beside it that was open before; runs the import and the page,
     by keyboard."""
     page.goto(f"{address}?reset")
-    page.wait_for_selector(
-        "text='Python 3 (ipykernel) | Idle'"
-    )  # before, JupyterLab would ask which kernel is meant
+    # before, JupyterLab would ask which kernel is meant
+    page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     for number in (1, 2):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
         page.keyboard.press("Shift+Enter")
@@ -329,9 +327,8 @@ class Pages:
     def get(self, host: str) -> Dashboard:
         if host not in self.opened:
             page = self.browser.new_page(viewport={"width": 1440, "height": 1000})
-            page.add_init_script(
-                "performance.setResourceTimingBufferSize(5000)"
-            )  # JupyterLab asks for some hundred
+            # JupyterLab asks for some hundred
+            page.add_init_script("performance.setResourceTimingBufferSize(5000)")
             dashboard = Dashboard(page, host)
             HOSTS[host](page, self.addresses[host]())
             dashboard.wait_until_drawn()

@@ -51,9 +51,8 @@ class Compared:
         """Until every chart over layers has the dots and the lines of these designs and of no
         others."""
         for title in LAYERED:
-            here = (
-                HUES if title == "Gradient by matrix" and len(hues) == 1 else hues
-            )  # a design alone: its matrices
+            # a design alone: its matrices
+            here = HUES if title == "Gradient by matrix" and len(hues) == 1 else hues
             wanted = f"(title) => {{ const {{ dots, lines }} = ({COLORS})(title); return [dots, lines].every((found) =>"
             wanted += f" [...new Set(found)].sort().join() === {','.join(sorted(here))!r}); }}"
             self.page.wait_for_function(wanted, arg=title)

@@ -114,9 +114,8 @@ def test_visitors_are_sent_when_a_first_kernel_is_ready(address: str) -> None:
     ((answer, text),) = FIRST
     assert (answer.status, json.loads(text)["status"]) == (503, "starting")
     said = health(address)
-    assert (
-        said.pop("tasks_waiting") >= 0
-    )  # the kernel that waits for a visitor has its first design measured
+    # the kernel that waits for a visitor has its first design measured
+    assert said.pop("tasks_waiting") >= 0
     assert said == {
         "status": "ok",
         "pages": 0,
@@ -276,9 +275,8 @@ def test_connections_to_a_kernel_do_not_add_up(empty: str) -> None:
         for _ in range(80):
             last = open_ones.enter_context(enter(empty, kernel))
         assert answers(last)
-        wait_until(
-            lambda: running.num_fds() < before + 60
-        )  # those that give way take the time of a goodbye
+        # those that give way take the time of a goodbye
+        wait_until(lambda: running.num_fds() < before + 60)
         with enter(empty, arrive(empty)) as somebody_else:
             assert answers(somebody_else)
 
@@ -354,9 +352,8 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert told == list(range(11, 31 - PAGES))
     wait_until(lambda: len(kernels(empty)) == 1)
     cookie = in_line(empty)[2]
-    wait_until(
-        lambda: in_line(empty, cookie)[0] == 200
-    )  # those in line do not ask again, and lose their turn
+    # those in line do not ask again, and lose their turn
+    wait_until(lambda: in_line(empty, cookie)[0] == 200)
 
 
 def test_a_kernel_that_waits_is_no_page_beyond_those_allowed(empty: str) -> None:

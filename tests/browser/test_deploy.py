@@ -318,9 +318,8 @@ def test_an_idle_page_asks_and_stays_where_somebody_is_there(
         page.keyboard.press("Shift")  # any act will do
         expect(notice).to_be_hidden()
         assert processes(own)
-        wait_until(
-            lambda: moves(visit) and not processes(kernel)
-        )  # it measures the first design, then rests
+        # it measures the first design, then rests
+        wait_until(lambda: moves(visit) and not processes(kernel))
         assert turned_away(idle) == 1001
         with pytest.raises(InvalidStatus), enter(base, kernel):
             pass

@@ -66,9 +66,8 @@ def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
     expect(entry).to_have_value("6")
     assert numbers.evaluate_all(NUMBERS) != last
     marks = wide.page.locator(".ex-chart-layer")
-    assert marks.evaluate_all("(marks) => marks.map((mark) => mark.hidden)") == [False] * 5 + [
-        True
-    ]  # not the pattern
+    # not the pattern
+    assert marks.evaluate_all("(marks) => marks.map((mark) => mark.hidden)") == [False] * 5 + [True]
     mark, dot = marks.first.bounding_box(), at.bounding_box()
     assert mark is not None
     assert dot is not None

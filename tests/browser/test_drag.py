@@ -85,9 +85,8 @@ def whole(dashboard: Dashboard) -> list[str]:
     ],
 )
 def test_after_a_drag_the_picture_is_that_of_a_whole_drawing(dashboard, field, steps):
-    start = whole(
-        dashboard
-    )  # plotly's first drawing of all lacks a shift of some words that any later one has
+    # plotly's first drawing of all lacks a shift of some words that any later one has
+    start = whole(dashboard)
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, [field, steps])
         dashboard.page.wait_for_function(OTHER, arg=start, polling=200)
@@ -114,9 +113,8 @@ def test_the_kernel_hears_when_a_slider_is_held_and_when_it_is_let_go(dashboard)
 
 @in_voila
 def test_beside_a_pinned_design_as_well(dashboard):
-    dashboard.page.get_by_role(
-        "button", name="Pin the current design"
-    ).click()  # which is drawn already
+    # which is drawn already
+    dashboard.page.get_by_role("button", name="Pin the current design").click()
     whole(dashboard)
     with dashboard.redrawn():
         dashboard.page.evaluate(DRAG, ["init_variance", [3, 3, -1]])

@@ -75,7 +75,6 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     assert live[3] is None or live[3] < height / 2, (
         "the charts begin in the upper half of the window"
     )
-    page.goto(
-        f"{voila}/robots.txt"
-    )  # left, the page writes no more of itself into the browser's memory
+    # left, the page writes no more of itself into the browser's memory
+    page.goto(f"{voila}/robots.txt")
     visit.must_be_clean()

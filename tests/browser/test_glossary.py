@@ -94,9 +94,8 @@ def test_one_row_is_open_at_a_time_and_a_click_elsewhere_closes_it(
     expect(card).to_have_attribute("aria-label", "Layers")
     visit.page.locator("[data-field=n_layers] .ex-term").click()
     expect(card).to_have_count(0)
-    visit.page.locator(
-        "[data-field=alpha] .ex-term"
-    ).click()  # a "?": its symbol stands in the label
+    # a "?": its symbol stands in the label
+    visit.page.locator("[data-field=alpha] .ex-term").click()
     expect(card).to_have_attribute("aria-label", "Residual α")
     visit.page.locator(".ex-header h1").click()
     expect(card).to_have_count(0)
@@ -109,9 +108,8 @@ def test_what_opens_stands_within_the_window(visit: Dashboard, card: Locator, wi
     terms, opened = visit.page.locator(".ex-term"), 0
     for index in range(0, terms.count(), 9):
         term = terms.nth(index)
-        if (
-            term.is_visible()
-        ):  # asked anew each time: on a phone, scrolling to a symbol folds others away
+        # asked anew each time: on a phone, scrolling to a symbol folds others away
+        if term.is_visible():
             term.click()
             assert card.evaluate(WITHIN), term.inner_text()
             visit.page.keyboard.press("Escape")

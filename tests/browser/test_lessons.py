@@ -63,9 +63,8 @@ def lesson(request: pytest.FixtureRequest, reader: Dashboard, voila: str) -> Ite
     runs the cells."""
     visit, page = reader, reader.page
     page.goto(f"{voila}/lessons/{request.param}.ipynb")
-    page.get_by_role(
-        "heading", name="In a whole Transformer"
-    ).wait_for()  # the text is there before any cell has run
+    # the text is there before any cell has run
+    page.get_by_role("heading", name="In a whole Transformer").wait_for()
     if request.param not in RUN:
         with stopped(page.evaluate(KERNEL_ID)):
             yield visit
@@ -280,9 +279,8 @@ def test_stored_lessons_show_stills_in_jupyterlab_and_live_figures_once_they_hav
     The shortest lesson; that each has its stills as such pictures is seen in the file.
     """
     name = "02_second_moment"
-    page = browser.new_page(
-        viewport={"width": 1440, "height": 15_000}
-    )  # it draws what is in its window
+    # it draws what is in its window
+    page = browser.new_page(viewport={"width": 1440, "height": 15_000})
     visit = Dashboard(page, "lab")
     page.goto(f"{laboratory.address}/lab/tree/lessons/{name}.ipynb?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")

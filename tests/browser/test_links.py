@@ -210,9 +210,8 @@ def test_a_reload_and_a_second_visit(linked: Dashboard, voila: str) -> None:
     page.evaluate(GO, START.replace("=3&", "=5&"))
     expect(depth(linked)).to_have_value("5")
     page.wait_for_function(STORED)
-    page.wait_for_function(
-        SEARCH, arg=START.replace("=3&", "=5&")
-    )  # a late answer may have put another one there
+    # a late answer may have put another one there
+    page.wait_for_function(SEARCH, arg=START.replace("=3&", "=5&"))
     page.reload()
     linked.wait_until_drawn()
     expect(depth(linked)).to_have_value("5")

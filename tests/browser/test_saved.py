@@ -69,9 +69,8 @@ def address(laboratory: Laboratory) -> str:
 def opened(browser: Browser, address: str, name: str) -> Page:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(PATIENCE)
-    page.goto(
-        f"{address}/lab/tree/{name}?reset"
-    )  # no other notebook beside it, whose style would apply to this one
+    # no other notebook beside it, whose style would apply to this one
+    page.goto(f"{address}/lab/tree/{name}?reset")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     return page
 
@@ -125,9 +124,8 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
     choose(page, "Kernel", "Shut Down Kernel")
     page.wait_for_selector("text='No Kernel'")
     page.close()
-    foreign.write_text(
-        mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8"
-    )  # not signed here
+    # not signed here
+    foreign.write_text(mine.read_text(encoding="utf-8").replace("cell0", "cell9"), encoding="utf-8")
     for notebook in (mine, foreign):
         page = opened(browser, address, notebook.name)
         if notebook is mine:  # JupyterLab has tried to find the page, and has given up
@@ -157,9 +155,8 @@ def test_control_s_saves_from_whatever_has_the_focus(
         page.locator(".ex-tool").first,
     ):
         node.focus()
-        with page.expect_response(
-            lambda sent: f"{notebook.name}/checkpoints" in sent.url
-        ):  # the end of saving
+        # the end of saving
+        with page.expect_response(lambda sent: f"{notebook.name}/checkpoints" in sent.url):
             page.keyboard.press("Control+s")
     assert page.evaluate("left") == [False] * 3
     page.close()
@@ -204,9 +201,8 @@ def test_two_notebooks_in_one_window_need_nothing_of_each_other(
     page.reload()  # the kernels go on, and with them the pages
     show("second")
     page.wait_for_function(ALL_DRAWN, arg=5)
-    visit.complaints = [
-        words for words in visit.complaints if "debugger state" not in words
-    ]  # JupyterLab's own
+    # JupyterLab's own
+    visit.complaints = [words for words in visit.complaints if "debugger state" not in words]
     visit.must_be_clean()
     page.close()
 

@@ -161,9 +161,8 @@ def test_a_slider_that_is_answered_in_time_does_not_blink(wired: tuple[Dashboard
     visit.must_be_clean()
 
 
-@pytest.mark.parametrize(
-    "wired", ["voila"], indirect=True
-)  # to wait for Python is the page's own affair
+# to wait for Python is the page's own affair
+@pytest.mark.parametrize("wired", ["voila"], indirect=True)
 @pytest.mark.parametrize("act", ["a button", "a chosen design", "a tab"])
 def test_whatever_a_person_does_is_unanswered(wired: tuple[Dashboard, Line], act: str) -> None:
     visit, line = wired

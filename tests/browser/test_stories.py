@@ -134,9 +134,8 @@ def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Da
     page = first.page
     press(first, "Next")
     expect(told(first)).to_have_text("The forgotten √d · 3 of 4")
-    page.wait_for_function(
-        "() => new URLSearchParams(location.search).get('step') === '3'"
-    )  # a message of its own
+    # a message of its own
+    page.wait_for_function("() => new URLSearchParams(location.search).get('step') === '3'")
     page.go_back()
     expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
     press(first, "Leave")
@@ -185,9 +184,8 @@ def test_each_step_has_its_chart_and_its_button_in_view_and_covers_the_answer(
                 expect(page.locator(".ex-told [role=status]")).to_have_text(step.question.reveal)
                 page.wait_for_function(COVERED, arg=False)
                 page.wait_for_function(IN_VIEW, arg=bool(step.look_at))
-            far = (
-                "0" if number % 2 else "node.scrollHeight"
-            )  # from where the next chart is out of view
+            # from where the next chart is out of view
+            far = "0" if number % 2 else "node.scrollHeight"
             page.locator("#rendered_cells").evaluate(f"(node) => node.scrollTo(0, {far})")
             press(first, "Next" if number < len(story.steps) else "Done")
     assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= size[0]

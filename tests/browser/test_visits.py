@@ -607,10 +607,11 @@ def test_stderr_is_lines_of_json_whatever_comes(address: str, lesson: str, log: 
             received(visit, "kernel_info_reply")
         others.enter_context(enter(address, lesson))
     text = log.read_text()
+    # for the person who starts it, on standard output
     own = (
         "Starting …",
         "Transformer Signal Explorer is at",
-    )  # for the person who starts it, on standard output
+    )
     lines = [line for line in text.splitlines() if not line.startswith(own)]
     events = [json.loads(line) for line in lines]
     assert all(event["time"] and event["event"] for event in events)

@@ -178,9 +178,8 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(
     assert [size > 1_400_000 for size in sizes].count(True) == (0 if served else 1)
     if served:
         assert asked == ["public, max-age=31536000, immutable"]
-        assert sum(sizes) < (
-            700_000 if SHAKEN else 520_000
-        )  # all states in one message; what comes late is told again
+        # all states in one message; what comes late is told again
+        assert sum(sizes) < (700_000 if SHAKEN else 520_000)
         visit.must_be_clean()
     else:
         assert all("404" in words for words in visit.complaints)
@@ -189,9 +188,8 @@ def test_plotly_comes_from_the_server_or_else_from_the_kernel(
 
 def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voila: str) -> None:
     """The others are not made while a slider is dragged."""
-    page = browser.new_page(
-        viewport={"width": 900, "height": 700}
-    )  # too narrow for small pictures, which rest, too
+    # too narrow for small pictures, which rest, too
+    page = browser.new_page(viewport={"width": 900, "height": 700})
     visit = Dashboard(page, "voila")
     sent: list[bytes] = []
     page.on(
@@ -211,9 +209,8 @@ def test_the_kernel_is_told_which_charts_are_on_the_screen(browser: Browser, voi
     away = plots.evaluate_all(
         "(all) => all.filter((plot) => plot.getBoundingClientRect().top > innerHeight).length"
     )
-    before = told(
-        b'["seen",true]'
-    )  # none, unless a chart moved onto the screen while the page was put together
+    # none, unless a chart moved onto the screen while the page was put together
+    before = told(b'["seen",true]')
     assert told(b'["seen",false]') - before == away > 0
     assert not any(b'"bdata"' in frame for frame in sent), "a figure goes one way"
     plots.last.scroll_into_view_if_needed()

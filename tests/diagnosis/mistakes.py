@@ -105,9 +105,8 @@ def profiled(blocks: nn.ModuleList, tokens: int = 32, size: float = 1.0, **parts
             if site not in ("attn_scores", "pattern")
         }
         for row in STATISTICS.values():
-            for site in filter(
-                stacks.__contains__, row.sites if row.reduce else ()
-            ):  # there is no readout
+            # there is no readout
+            for site in filter(stacks.__contains__, row.sites if row.reduce else ()):
                 values[row.name, site] = (
                     row.reduce(rows if site in ROWS else signals[site])[None].double().numpy()
                 )

@@ -253,9 +253,8 @@ def test_a_row_that_cannot_be_written_is_refused(
     with pytest.raises(
         ConfigError, match=rf"^{field} must .*, to be written as torch; got {field} = invented$"
     ):
-        torch_code(
-            Config(**SIZES | {"n_ctx": 9}, **{field: "invented"})
-        )  # no config whose placements are remembered
+        # no config whose placements are remembered
+        torch_code(Config(**SIZES | {"n_ctx": 9}, **{field: "invented"}))
 
 
 @pytest.mark.parametrize("name", sorted({*PRESETS} - {*WRITTEN}))

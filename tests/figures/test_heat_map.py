@@ -190,9 +190,8 @@ def test_contours_lie_where_the_theory_has_their_value() -> None:
     on_cells = {(round(a, 3), round(b, 3)) for a, b in zip(x, y, strict=True)}
     assert {(1.0, 8.0)} <= on_cells  # (10)³
     exponent = np.log10(10 * x) * np.log2(y)
-    assert (
-        np.nanmax(np.abs(exponent - 3)) < 0.3
-    )  # between cells it is linear on the axes, the product is not
+    # between cells it is linear on the axes, the product is not
+    assert np.nanmax(np.abs(exponent - 3)) < 0.3
     assert "1,000" in found["theory's values"].text
 
 

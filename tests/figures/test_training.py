@@ -280,9 +280,8 @@ def test_heads_and_matrices_are_told_by_their_median():
 
 
 def test_a_map_by_position_has_the_last_layers_tokens():
-    found = {
-        ("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]
-    }  # [layer, token]
+    # [layer, token]
+    found = {("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]}
     drawn, figure = heat("attention_received", 0, track(history=recorded(found=found)))
     np.testing.assert_allclose(drawn.y, [1, 2, 3, 4])
     np.testing.assert_allclose(drawn.customdata[:, 0], [0.4, 0.3, 0.2, 0.1], rtol=1e-6)

@@ -95,9 +95,8 @@ def test_an_exploded_stack_is_computed_to_where_it_exploded_and_once_at_its_end(
     config = Config(**HUGE, n_layers=40, norm_placement="none", init_variance=1e3, mlp_variance=1e3)
     found, calls = both(config)
     same(found)
-    first = (
-        int(np.isnan(found[1]["second_moment", "resid_post"]).argmax()) + 1
-    )  # with some entry that is no number
+    # with some entry that is no number
+    first = int(np.isnan(found[1]["second_moment", "resid_post"]).argmax()) + 1
     assert first < 10
     assert first + 1 <= calls[0] <= first + 2
     assert calls[1] == 40

@@ -216,9 +216,8 @@ def test_no_hook_and_no_tensor_survives(kept: str, monkeypatch: pytest.MonkeyPat
 
 def test_progress_goes_from_nothing_to_all() -> None:
     reached: list[float] = []
-    measure(
-        SMALL.replace(d_model=128), progress=reached.append
-    )  # too wide for seeds to share a pass
+    # too wide for seeds to share a pass
+    measure(SMALL.replace(d_model=128), progress=reached.append)
     assert reached == sorted(reached)
     assert 0 < reached[0] < 0.1
     assert reached[-1] == 1
@@ -363,9 +362,8 @@ def test_without_a_norm_the_signal_explodes_and_the_site_is_named() -> None:
     )
     place = beyond.first_nonfinite
     assert place is not None
-    assert (
-        place.site == "attn_scores"
-    )  # a product of two: it leaves the numbers before its factors do
+    # a product of two: it leaves the numbers before its factors do
+    assert place.site == "attn_scores"
     q = beyond.stream("second_moment")[1][0]
     assert np.isfinite(q[: 2 * place.layer - 1]).all()
     assert not np.isfinite(q[-1])

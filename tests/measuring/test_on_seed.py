@@ -44,9 +44,8 @@ class Awaited:
 
     def stop(self) -> bool:
         with self._changed:
-            done = int(
-                self._fraction * self._config.n_seeds * (1 - 1e-9)
-            )  # while a seed's last layer says so
+            # while a seed's last layer says so
+            done = int(self._fraction * self._config.n_seeds * (1 - 1e-9))
             assert self._changed.wait_for(lambda: len(self.profiles) >= done, WAIT)
         return False
 

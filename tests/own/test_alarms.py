@@ -91,9 +91,8 @@ def trained(
             stepper.zero_grad()
             logits = model(codes[:, :-1])
             F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten()).backward()  # type: ignore[no-untyped-call]
-            if (
-                now == "overflow"
-            ):  # a gradient that float16 cannot hold, as a wrong loss scale gives it
+            # a gradient that float16 cannot hold, as a wrong loss scale gives it
+            if now == "overflow":
                 for weight in model.parameters():
                     weight.grad = (
                         None

@@ -31,9 +31,8 @@ class Attention(nn.Module):
         super().__init__()
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
         size, least = width // HEADS, BASE // HEADS
-        self.divisor = (
-            math.sqrt(size) if root else size / math.sqrt(least)
-        )  # the same at the base width
+        # the same at the base width
+        self.divisor = math.sqrt(size) if root else size / math.sqrt(least)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (
@@ -530,9 +529,8 @@ def test_gpt2_reads_its_logits_in_the_fused_kernel() -> None:
         "mlp.c_proj": "matrix",
     }
     assert {row.head for row in check.sizes if row.kind == "attention"} == {16, 32, 64}
-    assert any(
-        "attention logits" in finding.meaning for finding in check.findings
-    )  # it divides by √d
+    # it divides by √d
+    assert any("attention logits" in finding.meaning for finding in check.findings)
 
 
 CONFIG = ex.Config(
@@ -576,9 +574,8 @@ def test_the_slope_is_that_of_least_squares() -> None:
     )
     power, error = fitted([1, math.e, math.e**2], np.exp([0.0, 1.0, 1.0]))
     assert power == pytest.approx(0.5)
-    assert error == pytest.approx(
-        math.sqrt((1 / 6) / 1 / 2)
-    )  # residuals −1/6, 1/3, −1/6; Σ (x − x̄)² = 2
+    # residuals −1/6, 1/3, −1/6; Σ (x − x̄)² = 2
+    assert error == pytest.approx(math.sqrt((1 / 6) / 1 / 2))
     assert math.isnan(fitted(x, np.array([1, 2, 0, 4]))[0])
 
 

@@ -80,9 +80,8 @@ def test_a_matrix_of_zeros_has_no_rank_in_its_layer_alone() -> None:
     assert profile["spectral_norm", "W_out"][0, 1] == 0
     assert np.isnan(profile["stable_rank", "W_out"][0]).tolist() == [False, True, False]
     assert profile.absent["stable_rank", "W_out"] == (2,)
-    known = {
-        key: value for key, value in profile.values.items() if key[0] != "weight_likeness"
-    }  # nan of zeros, too
+    # nan of zeros, too
+    known = {key: value for key, value in profile.values.items() if key[0] != "weight_likeness"}
     assert replace(profile, values=known).first_nonfinite is None
 
 

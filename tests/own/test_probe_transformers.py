@@ -67,9 +67,8 @@ def test_a_model_that_others_wrote(name: str) -> None:
     profile, read = probed(
         theirs, {"input_ids": ids}, lambda out: (out.last_hidden_state * found.direction).sum()
     )
-    inner = (
-        {"attn_out", "mlp_out"} if name == "gptj" else {"attn_out", "resid_mid", "mlp_out"}
-    )  # one sum of both there
+    # one sum of both there
+    inner = {"attn_out", "mlp_out"} if name == "gptj" else {"attn_out", "resid_mid", "mlp_out"}
     assert {site for statistic, site in profile if statistic == "second_moment"} == {
         "embed",
         "resid_post",
@@ -255,9 +254,8 @@ def published(name: str) -> nn.Module:
 
 def given(name: str) -> dict[str, Tensor]:
     ids = tokens()
-    labels = (
-        ids.roll(1, -1) if name.startswith("T5") else ids
-    )  # a loss that does not shift them itself
+    # a loss that does not shift them itself
+    labels = ids.roll(1, -1) if name.startswith("T5") else ids
     return {"input_ids": ids, "labels": labels} | (
         {"decoder_input_ids": ids} if name.startswith("T5") else {}
     )

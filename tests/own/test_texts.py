@@ -62,9 +62,8 @@ def test_each_call_gives_what_its_text_asks_for() -> None:
             continue
         table, key = (arg.value for arg in call.args if isinstance(arg, ast.Constant))
         given = {word.arg for word in call.keywords}
-        given = (
-            (given - {None}) | {"layer", "more"} if None in given else given
-        )  # of `stack._first`
+        # of `stack._first`
+        given = (given - {None}) | {"layer", "more"} if None in given else given
         asked = {
             field
             for ending in ("", "_more")

@@ -176,9 +176,8 @@ def test_a_stop_is_seen_inside_a_cell(pool: Pool) -> None:
     deep = Sweep(
         SMALL.replace(n_layers=1000, d_model=64), {"alpha": [0.1, 0.2]}, origins="measured"
     )
-    run(
-        [(cells(seed=9), Outside())], lambda: False, lambda *_: None
-    )  # a worker that was killed is replaced here
+    # a worker that was killed is replaced here
+    run([(cells(seed=9), Outside())], lambda: False, lambda *_: None)
     first, before = list(pool.workers), pool.computed
     engine = Engine(
         [point.cell for point in deep.grid.points.values() if point.cell],

@@ -180,9 +180,8 @@ def holds(config: Config) -> None:
     for name, matrix in config.design.matrices.items():
         assert matrix.variance > 0
         for statistic in ("spectral_norm", "stable_rank"):
-            ratios = (
-                measured[statistic, name] / predicted[statistic, name]
-            )  # of each layer to its own law
+            # of each layer to its own law
+            ratios = measured[statistic, name] / predicted[statistic, name]
             draws, law = ratios.reshape(-1, 1), np.ones(1)
             assert np.abs(ratios - 1).max() < FAR, (statistic, name, ratios)
             assert agrees(draws, law, 0.01), (statistic, name, draws.mean())

@@ -60,7 +60,6 @@ def test_chance_is_given_two_standard_errors_and_no_more() -> None:
     near, far = 2 + 2 * draws.std(0, ddof=1)[0] / 8**0.5, 6.0
     assert factors(draws, np.array([near])) == pytest.approx(1.0)
     assert factors(draws, np.array([far])) == pytest.approx(far / near)
-    assert (
-        factors(np.full((8, 1), np.nan), np.array([1.0])) == np.inf
-    )  # measured is not finite, predicted is
+    # measured is not finite, predicted is
+    assert factors(np.full((8, 1), np.nan), np.array([1.0])) == np.inf
     assert factors(draws, np.array([np.nan])) == 1.0  # withdrawn

@@ -17,11 +17,12 @@ TABLE = {  # E f, E f², E f′² under N(0, 1)
     "relu": (0.3989422804, 0.5, 0.5),
     "relu2": (0.5, 1.5, 2.0),
     "gelu": (0.2820947918, 1 / 3 + 1 / (2 * math.pi * math.sqrt(3)), 0.4558508656),
+    # by an adaptive quadrature of the formula
     "gelu_tanh": (
         0.2820385881,
         0.4251937110,
         0.4558178460,
-    ),  # by an adaptive quadrature of the formula
+    ),
     "quick": (0.2823305528, 0.4219528069, 0.4495492005),
     "silu": (0.2066209641, 0.3557755198, 0.3794823516),
     "elu": (0.1605205723, 0.6449454175, 0.6681020012),
@@ -76,9 +77,8 @@ def test_elu_slopes_against_bivariate_normal_probabilities(rho: float) -> None:
 
     both_above = 0.25 + math.asin(rho) / (2 * math.pi)
     expected = both_above + 2 * mixed() + quarter(1, 1)
-    assert overlaps("elu", 1.0, rho).slope == pytest.approx(
-        expected, abs=1e-6
-    )  # scipy's bivariate cdf is the limit
+    # scipy's bivariate cdf is the limit
+    assert overlaps("elu", 1.0, rho).slope == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -177,9 +177,8 @@ def test_owens_t_gives_the_gelu_gate() -> None:
     """E Φ(x)Φ(y), the core of gelu's closed form, against an independent special function."""
     rho, q = 0.6, 1.0
     r = rho * q / (1 + q)
-    expected = 0.5 - 2 * owens_t(
-        0, math.sqrt((1 - r) / (1 + r))
-    )  # P(both below 0) of correlation r
+    # P(both below 0) of correlation r
+    expected = 0.5 - 2 * owens_t(0, math.sqrt((1 - r) / (1 + r)))
     assert 0.25 + math.asin(r) / (2 * math.pi) == pytest.approx(expected, abs=1e-12)
 
 

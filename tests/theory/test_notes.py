@@ -188,9 +188,8 @@ def test_draws_without_norms_scatter_by_the_factor_in_the_note() -> None:
     )
     stated = float(predicted.notes["second_moment"].rpartition("×")[2])
     found = np.log(measured["second_moment", "resid_post"][:, -1]).std(ddof=1)
-    assert (
-        abs(found / math.log(stated) - 1) < 0.35
-    )  # of 48 draws a standard deviation is known to a tenth
+    # of 48 draws a standard deviation is known to a tenth
+    assert abs(found / math.log(stated) - 1) < 0.35
 
 
 def test_few_near_ties_carry_the_gradient_and_many_are_near_their_mean() -> None:

@@ -155,10 +155,11 @@ def test_narrow_models_are_called_rough_and_still_predicted() -> None:
                 "attention_max",
             },
         ),
+        # every weight is 1/n, and the slopes are averaged over
         (
             {"logit_cap": 0.1, "attention_scale": "none"},
             set(),
-        ),  # every weight is 1/n, and the slopes are averaged over
+        ),
         (
             {"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4},
             {"activation_gradient", "parameter_gradient"},
@@ -182,9 +183,8 @@ def test_a_few_near_ties_are_rough_and_many_are_not() -> None:
     assert "near ties" in few["activation_gradient"]
     assert "near ties" in few["parameter_gradient"]
     assert many == {}
-    assert (
-        predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}
-    )  # no gradient passes a branch
+    # no gradient passes a branch
+    assert predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}
 
 
 def test_gradients_of_almost_equal_tokens_are_rough() -> None:

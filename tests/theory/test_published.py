@@ -237,9 +237,8 @@ def test_torchs_encoder_is_one_layer_twelve_times_and_its_transformer_is_not(who
     )
     found = np.array([stack_of_torch(True, whole, seed) for seed in range(12)])
     error = found.std(0, ddof=1) / math.sqrt(len(found))
-    left_out = (
-        (0.02, 0.02) if whole else (0.0, 0.005)
-    )  # of equal biases in layers that are drawn anew; chance of width
+    # of equal biases in layers that are drawn anew; chance of width
+    left_out = (0.02, 0.02) if whole else (0.0, 0.005)
     allowed = SIGMAS * error + np.array(left_out) * told
     assert (np.abs(found.mean(0) - told) <= allowed).all(), (found.mean(0), told, error)
     other = predict(design.replace(layer_weights="copied" if whole else "independent"))

@@ -173,9 +173,8 @@ def test_branches_of_zero_and_their_alpha(rule: str) -> None:
     assert np.ptp(predicted["activation_gradient", "resid_post"]) == 0
     found, expected = by_layer(measured, predicted, "parameter_gradient", "alpha")
     assert agrees(found, expected, 0.02)
-    assert not agrees(
-        found, 2 * expected, 0.02
-    )  # the square of one Gaussian number: 32 of them know it to a quarter
+    # the square of one Gaussian number: 32 of them know it to a quarter
+    assert not agrees(found, 2 * expected, 0.02)
 
 
 def test_no_norm_and_no_divisor_runs_away_and_theory_says_so() -> None:

@@ -82,9 +82,8 @@ def test_pairs_against_sampling(n: int, s: float, rho: float) -> None:
 def test_limits(n: int) -> None:
     for s in (0.3, 3.0):
         one = row(s, n)
-        assert pair(s, 0.0, n).overlap == pytest.approx(
-            1 / n, rel=1e-6
-        )  # rows that know nothing of each other
+        # rows that know nothing of each other
+        assert pair(s, 0.0, n).overlap == pytest.approx(1 / n, rel=1e-6)
         assert pair(s, 1.0, n) == pytest.approx((one.square, one.jacobian))
         assert pair(s, 1 - 1e-7, n).overlap == pytest.approx(one.square, rel=1e-3)
     assert row(0.0, n)[:3] == pytest.approx((math.log(n), 1 / n, 1 / n))
@@ -154,9 +153,8 @@ def test_finite_heads_fluctuate() -> None:
         float(table.pairs(np.array([s]), np.array([rho]))[0][0]),
         sigmas=6,
     )
-    assert not close(
-        (p[:, 0] ** 2).sum(-1), row(s, n).square
-    )  # without the average it would be seen
+    # without the average it would be seen
+    assert not close((p[:, 0] ** 2).sum(-1), row(s, n).square)
 
 
 # spread, that of the rows' means, cap: hardly bent, bent, and far beyond a small, a middle and a
@@ -217,9 +215,8 @@ def test_positions_sum_over_tokens() -> None:
     assert list(place.t[:4]) == [1, 2, 3, 4]
     assert place.t[-1] == 50
     assert place.mean.sum() == pytest.approx(1)
-    assert place.mean @ np.log(place.t) == pytest.approx(
-        np.log(every).mean(), rel=1e-9
-    )  # linear in ln t: exact
+    # linear in ln t: exact
+    assert place.mean @ np.log(place.t) == pytest.approx(np.log(every).mean(), rel=1e-9)
     assert place.prefix[-1] @ place.t == pytest.approx(every.mean(), rel=0.02)
     assert place.suffix[0].sum() == pytest.approx((1 / every).sum())
     assert place.suffix_2[3].sum() == pytest.approx((1.0 / every[3:] ** 2).sum())
@@ -248,9 +245,8 @@ def test_tables_of_positions_are_the_single_ones(causal: bool) -> None:
         table.jacobian(s, rho),
     )
     if causal:
-        assert np.array(rows)[:3, 0] == pytest.approx(
-            (0, 1, 1)
-        )  # the first token sees itself alone
+        # the first token sees itself alone
+        assert np.array(rows)[:3, 0] == pytest.approx((0, 1, 1))
     for i in {min(3, len(s) - 1), len(s) - 1}:
         one = softmax(int(place.t[i]), 32).rows(s[i : i + 1])
         assert (rows.square[i], rows.entropy[i]) == pytest.approx(

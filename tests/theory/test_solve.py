@@ -195,9 +195,8 @@ def test_branches_all_but_switched_off_are_a_trivial_answer_with_a_better_one(
 ) -> None:
     config = Config(**choices)
     found = solve(config, vary=vary, target="flat_signal")
-    if (
-        vary == "init_variance" and config.norm_placement == "peri"
-    ):  # its branches have the size that the norm gives
+    # its branches have the size that the norm gives
+    if vary == "init_variance" and config.norm_placement == "peri":
         assert not found.trivial
         return
     assert found.exact
@@ -246,10 +245,11 @@ def test_branch_share_in_closed_form() -> None:
         Config(norm_placement="post", attention="none", activation="identity", scale_rule="lecun")
     )
     assert 1 - branch_share(alone) == pytest.approx(2**-12, rel=1e-2)
+    # ω_i² / (ω_i² + F_i) = (1 + Σ_(j<i) F_j) / (1 + Σ_(j≤i) F_j)
     for choices in (
         {},
         {"attention": "none"},
-    ):  # ω_i² / (ω_i² + F_i) = (1 + Σ_(j<i) F_j) / (1 + Σ_(j≤i) F_j)
+    ):
         profiled = predict(Config(norm_placement="post", residual="admin_profiled", **choices))
         added = sum(
             float(value.sum())

@@ -136,9 +136,8 @@ class Drawing:
                 continue
             hidden = self._asking.figure(name)
             row = FIGURES[name] if hidden else rows[name]
-            alone = (
-                name == "attention_pattern"
-            )  # of one design: the last, which is that of the controls
+            # of one design: the last, which is that of the controls
+            alone = name == "attention_pattern"
             with together():  # a chart by itself: the browser draws it while the next one is made
                 chart.title = row.title
                 config = _config_of(predicted, measured)

@@ -79,9 +79,8 @@ class Explore(Live[Job, Profile]):
         solve: Solve | None = None,
     ) -> None:
         self._measure = measure
-        self._theory_of = lru_cache(KEPT)(
-            partial(theory_of, predict)
-        )  # a slider that is dragged comes by again
+        # a slider that is dragged comes by again
+        self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))
         self._predicted: Profile | None = None  # of the newest job
         self._outcomes: dict[
             Config, Profile | str
@@ -207,9 +206,8 @@ class Explore(Live[Job, Profile]):
         self.side.hidden = not (view.shows(DESIGN) or self.controls.sections)
         if self.remedies:
             self.remedies.show()
-        (self._grid.remove_class if view.charts else self._grid.add_class)(
-            "ex-pictures"
-        )  # the chosen ones are large
+        # the chosen ones are large
+        (self._grid.remove_class if view.charts else self._grid.add_class)("ex-pictures")
         for name, cell in self.cells.items():
             cell.hidden = not (view.charts is None or name in view.charts)
 
@@ -217,9 +215,8 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal or self.layer.refusal
 
     def _next(self) -> Job:
-        self._dragging = (
-            self.phase is Phase.COMPUTING and not self._measured
-        )  # or its verdict alone was to come
+        # or its verdict alone was to come
+        self._dragging = self.phase is Phase.COMPUTING and not self._measured
         self._held = (self._dragging or self._held) and self._moving
         if self._result is None:
             self._some = None  # nothing on the charts is stale yet
@@ -228,9 +225,8 @@ class Explore(Live[Job, Profile]):
         self.home.forget()
         if self.remedies:
             self.remedies.follow(self.controls.config)
-        if (
-            not self._held
-        ):  # the browser makes its controls anew, which a dragged slider would wait for
+        # the browser makes its controls anew, which a dragged slider would wait for
+        if not self._held:
             self._fit()
         return Job(self.controls.config, self.pattern.within(self.controls.config))
 
@@ -372,9 +368,8 @@ class Explore(Live[Job, Profile]):
         self._outcomes = {
             config: outcome for config, outcome in self._outcomes.items() if config in wanted
         }
-        self._outcomes[job.config] = replace(
-            result, pattern=None, pattern_of=None
-        )  # shown of one design
+        # shown of one design
+        self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)
         super()._receive(job, result)
         self._ended(job != self._job)
 

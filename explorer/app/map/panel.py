@@ -323,9 +323,8 @@ class Clock:
         """'120 of 480 cells · about 40 s left': at first by what such cells cost, then by those
         that are done."""
         done = self._sweep.done
-        if done <= max(
-            self._first, self._predicted
-        ):  # processes start, and theory is another matter
+        # processes start, and theory is another matter
+        if done <= max(self._first, self._predicted):
             self._begun, self._first = time.monotonic(), done
         if done < self._first + ENOUGH:
             left = 60 * minutes(self._sweep) / process_count()

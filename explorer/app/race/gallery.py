@@ -33,9 +33,8 @@ class Gallery:
     def __init__(self) -> None:
         self._course: Course | None = None
         self._legend: list[dict[str, str]] = []
-        self._wanted = list(
-            range(COUNT)
-        )  # positions of the contenders whose maps are shown, where there are so many
+        # positions of the contenders whose maps are shown, where there are so many
+        self._wanted = list(range(COUNT))
         self.verdict, self.standings = Verdict(), Standings()
         self.curves = {
             row.name: Chart(title=row.title, caption=row.caption).explain(row.why) for row in CURVES

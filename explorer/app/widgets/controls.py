@@ -207,9 +207,8 @@ class Controls(ControlBox, Generic[Chosen]):
                 self.config = config
                 self._exclude()
             if self.values != config.model_dump():
-                self.values = (
-                    config.model_dump()
-                )  # a number that was written as "1_000"; which is read in turn
+                # a number that was written as "1_000"; which is read in turn
+                self.values = config.model_dump()
                 return
         self.remedy = remedy_in_words(self.config, self._fix)
         self._explain()

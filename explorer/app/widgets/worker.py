@@ -152,9 +152,8 @@ class Worker(Generic[Job, Result]):
                 self._on_result(job, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is shown and the next job is served
             if not stop():
-                with suppress(
-                    Exception
-                ):  # a page that closes meanwhile must not take the thread along
+                # a page that closes meanwhile must not take the thread along
+                with suppress(Exception):
                     self._on_failure(job, in_words(error))
 
     def _compute(self, job: Job, stop: Stop) -> Result:

@@ -70,13 +70,14 @@ def heat_map(
         if not lines
         else contours(other := cells(dataset, lines, x, y), _theory(other))
     )
+    # words last
     traces = [
         *_heats(grid, scaled(grid)),
         reasons(grid),
         *over[:-1],
         *signs(grid, now),
         *over[-1:],
-    ]  # words last
+    ]
     data = [trace for trace in traces if trace]
     entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
     above: dict[str, Any] = (
