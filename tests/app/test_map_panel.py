@@ -29,6 +29,7 @@ from explorer.app.widgets.slider_steps import sliders
 from explorer.config import Config
 from explorer.ends import endings
 from explorer.limits import process_count
+from explorer.numbers import number
 from explorer.sweeping.workers import Here, Outside, Workers
 
 TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
@@ -310,7 +311,9 @@ def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
     page.until("idle", "Trained 2 cells")
     assert "predicted" not in page.traces
     drop = page.numbers.loss_drop.sel(origin="trained").values
-    np.testing.assert_allclose(plain(page.traces["trained"]["customdata"])[:, 2], drop)
+    below = page.traces["trained, below the axis"]["hovertext"]
+    for words, value in zip(below, drop, strict=True):
+        assert words.endswith(f"trained: {number(value)}")
     assert page.panel.picture.chart.caption == ""
 
 
