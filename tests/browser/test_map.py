@@ -201,6 +201,7 @@ def test_a_button_beside_a_slider_opens_a_map_of_one_axis(browser: Browser, voil
     expect(visit.entry("alpha").first).to_have_value("0")
     page.get_by_role("tab", name="Map", exact=True).click()
     select = page.locator(".ex-map [data-field=y] select")
+    expect(select).to_be_visible()  # the panel is shown when the kernel has answered
     select.focus()
     select.select_option("n_layers")
     expect(page.locator(".ex-map [data-field=y_to]")).to_be_visible()

@@ -65,9 +65,12 @@ function tabBar(model, el, titles) {
   };
   const bar = make("div", { class: "ex-tabs", role: "tablist", "aria-label": "Panels", onkeydown }, ...tabs);
   el.append(bar);
+  let shown = model.get("selected");
   /** Whatever has the focus within a panel is hidden with it when another one is opened. */
   const keepFocus = () => {
-    if (document.activeElement?.closest(".ex-panel")) tabs[model.get("selected")].focus();
+    const isOther = model.get("selected") !== shown;
+    shown = model.get("selected");
+    if (isOther && document.activeElement?.closest(".ex-panel")) tabs[shown].focus();
   };
   return follow(model, "selected hidden_tabs", () => {
     tabs.forEach((tab, index) => {
