@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 from urllib.parse import quote_plus
 
 from explorer.app.link.links import SAFE
+from explorer.app.link.state import text_of
 
 
-def state(**panels: object) -> str:
+def state(**panels: Any) -> str:
     """The last part of a link: `&state=…`."""
-    text = json.dumps(panels, ensure_ascii=False, separators=(",", ":"))
-    return f"&state={quote_plus(text, safe=SAFE)}"
+    return f"&state={quote_plus(text_of(panels), safe=SAFE)}"

@@ -11,7 +11,7 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 from explorer import text
-from explorer.config import Config, matching
+from explorer.config import SETTING, Config, matching
 from explorer.display import must_be
 from explorer.export.layers import carried, classes, differs, named_factors
 from explorer.export.written import Written, number, text_of
@@ -39,8 +39,6 @@ ALWAYS = {
     "distribution",
 }
 """Choices that the file always names; others where they differ from their default."""
-ELSEWHERE = ("Size", "Input and loss")
-"""Groups of fields that are no part of a design."""
 
 
 def torch_code(config: Config) -> str:
@@ -206,7 +204,7 @@ def title(config: Config) -> list[str]:
 
 def choices(config: Config) -> list[str]:
     """Lines with each choice of the design."""
-    names = [name for name, spec in Config.specs().items() if spec.about.group not in ELSEWHERE]
+    names = [name for name, spec in Config.specs().items() if spec.about.group not in SETTING]
     lines = []
     for name in names:
         lines += wrap(words(config, name), 112, initial_indent="    ", subsequent_indent="        ")

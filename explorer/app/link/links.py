@@ -7,7 +7,6 @@ with a notice. Here everything is checked: a page's record is valid."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, urlencode
@@ -15,13 +14,13 @@ from urllib.parse import quote_plus, urlencode
 from explorer.app import view
 from explorer.app.explore.pins import Pins
 from explorer.app.link import state
-from explorer.app.link.params import Fields, Params, write_design, write_value
+from explorer.app.link.params import Fields, Params, named_fields, write_design, write_value
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
 from explorer.choices import ConfigError
-from explorer.config import Config, preset
+from explorer.config import SETTING, Config, preset
 from explorer.display import shown
 from explorer.schemes.preset import PRESETS
 
@@ -29,8 +28,6 @@ SAFE = ",:()"
 """Characters that are not percent-encoded in a value, beside letters, digits and _.-~."""
 STORY, MOST_STEPS = ("story", "step"), 100
 LONGEST_SENTENCE, MOST_SENTENCES = 120, 3
-SHARED = ("Size", "Input and loss")
-"""Groups of fields that say what a design is tried with: its pins are tried with the same."""
 FIRST = ExplorePart()
 
 
@@ -68,7 +65,7 @@ class Links:
                 parts["explore"] = explore._replace(pins=FIRST.pins)
         changed = state.write(parts)
         if changed:
-            yield "state", json.dumps(changed, ensure_ascii=False, separators=(",", ":"))
+            yield "state", state.text_of(changed)
 
     def parse(self, text: object) -> tuple[Page, list[str]]:
         """The page that a link stands for, and a sentence for each part that was not understood.
@@ -142,7 +139,7 @@ def _read_explore(params: Params, part: ExplorePart) -> ExplorePart:
 def _pin(name: str, fields: Fields, params: Params) -> Entry | None:
     """A named design, tried with what the link's is; None, with a sentence, where there is none."""
     if name not in PRESETS:
-        params.named(name or "nothing", "pin")
+        params.refuse_name(name, "pin")
         return None
     try:
         return Entry(preset(name, **_shared(fields)))
@@ -152,24 +149,33 @@ def _pin(name: str, fields: Fields, params: Params) -> Entry | None:
 
 
 def _shared(fields: Mapping[str, object]) -> Any:
-    """Of some fields those that a design's pins share."""
+    """Of some fields those that say what a design is tried with: its pins are tried with the
+    same."""
     return {
-        name: value for name, value in fields.items() if Config.specs()[name].about.group in SHARED
+        name: value for name, value in fields.items() if Config.specs()[name].about.group in SETTING
     }
 
 
 def _named_pins(pins: tuple[Entry, ...], fields: Fields) -> list[str]:
     """The pins as names of designs, beside a design of these fields; none where one is more than
     that."""
-    sized = {}
-    for name in PRESETS if pins else ():
-        try:
-            sized[preset(name, **_shared(fields))] = name
-        except ConfigError:
-            continue  # a named design may exclude a size
-    names = [sized[pin.config] for pin in pins if pin.config in sized]
-    said = tuple(Entry(preset(name, **_shared(fields))) for name in names)
+    names = [_name_among(fields, pin.config) for pin in pins]
+    if not all(names):
+        return []
+    said = tuple(Entry(pin.config) for pin in pins)  # with the names and hues that they get
     return names if state.seated(said, Pins())[0] == pins else []
+
+
+def _name_among(fields: Fields, config: Config) -> str:
+    """The named design that a config is, beside a design of these fields; empty where it is none.
+
+    Fields are compared, and no design is made: a page asks after every message."""
+    specs, wanted = Config.specs(), config.changed
+    for name in reversed(PRESETS):
+        beside = {**named_fields(name), **_shared(fields)}
+        if {key: value for key, value in beside.items() if value != specs[key].default} == wanted:
+            return name
+    return ""
 
 
 def in_a_sentence(sentences: Sequence[str]) -> str:

@@ -112,11 +112,13 @@ class Params:
         if name in PRESETS:
             return dict(named_fields(name))
         if name:
-            some = next(iter(PRESETS))
-            self.sentences.append(
-                f"{key} must be a named design, such as {some}; got {shown(name)}"
-            )
+            self.refuse_name(name, key)
         return {}
+
+    def refuse_name(self, name: str, key: str) -> None:
+        """Says that there is no named design of this name."""
+        some = next(iter(PRESETS))
+        self.sentences.append(f"{key} must be a named design, such as {some}; got {shown(name)}")
 
     def has(self, key: str) -> bool:
         """Whether a key is given and was not taken."""

@@ -30,6 +30,7 @@ PARTS: Mapping[str, type] = {"explore": ExplorePart, "map": MapPart, "race": Rac
 """The class of a panel's part, for each panel that has one."""
 DESIGN = ("explore", "design")
 """The setting that a link says by fields of its own."""
+USUAL = Config()
 State = dict[str, dict[str, Any]]
 
 
@@ -53,12 +54,17 @@ def write(parts: Mapping[str, Any]) -> State:
     return state
 
 
+def text_of(state: State) -> str:
+    """A state as it stands in a link."""
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+
+
 def plain(value: Any) -> Any:
     """A setting as JSON has it: of choices and entries what differs from their defaults."""
     if isinstance(value, Choices):
         return value.changed
     if isinstance(value, Entry):
-        usual = type(value)(Config())
+        usual = type(value)(USUAL)
         return {
             name: plain(of_entry)
             for name, of_entry in vars(value).items()
