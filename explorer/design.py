@@ -61,8 +61,7 @@ class Design:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    # --- norms, stream and branches
-    # ---------------------------------------------------------------------------
+    # --- norms, stream and branches ---------------------------------------------------------------
 
     @cached_property
     def sublayers(self) -> tuple[Placement, ...]:
@@ -172,8 +171,7 @@ class Design:
         heads, keys = asked.n_heads * asked.d_head, asked.kv_heads * asked.d_head
         return {"d_model": asked.d_model, "heads": heads, "keys": keys, "d_mlp": asked.d_mlp}
 
-    # --- matrices
-    # ---------------------------------------------------------------------------------------------
+    # --- matrices ---------------------------------------------------------------------------------
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -281,8 +279,7 @@ class Design:
         """Whether layers that start alike are one set of parameters."""
         return LAYER_WEIGHTS[self.settings.layer_weights].shared
 
-    # --- MLP
-    # ----------------------------------------------------------------------------------------------
+    # --- MLP --------------------------------------------------------------------------------------
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -294,8 +291,7 @@ class Design:
         """Power of its input with which the MLP's output grows, about: the factors' degrees add."""
         return ACTIVATIONS[self.settings.activation].degree + len(self.readers) - 1
 
-    # --- attention
-    # --------------------------------------------------------------------------------------------
+    # --- attention --------------------------------------------------------------------------------
 
     @property
     def attends(self) -> bool:
@@ -343,8 +339,7 @@ class Design:
         per_head = ATTENTION_GATES[self.settings.attention_gate].per_head
         return self.settings.n_heads * per_head(self.settings.d_head) if self.attends else 0
 
-    # --- positions, input and loss
-    # ----------------------------------------------------------------------------
+    # --- positions, input and loss ----------------------------------------------------------------
 
     @property
     def rotates(self) -> bool:

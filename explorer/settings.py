@@ -29,8 +29,7 @@ from explorer.schemes.scale import BIASES, SCALE_RULES
 class Settings(Choices):
     """The choices of one experiment, each valid by itself."""
 
-    # --- size
-    # ----------------------------------------------------------------------------------------------
+    # --- size -------------------------------------------------------------------------------------
     n_layers: int = setting(
         12,
         "Depth",
@@ -108,8 +107,7 @@ class Settings(Choices):
         usual="1–8: more only narrows the bands",
     )
 
-    # --- initialization
-    # -------------------------------------------------------------------------------------
+    # --- initialization ---------------------------------------------------------------------------
     init_variance: float = setting(
         1.0,
         "Init variance",
@@ -258,8 +256,7 @@ class Settings(Choices):
         usual="off: published models; on keeps q = 1 at the scale rule",
     )
 
-    # --- normalization
-    # --------------------------------------------------------------------------------------
+    # --- normalization ----------------------------------------------------------------------------
     norm_placement: str = setting(
         "pre",
         "Norm placement",
@@ -310,8 +307,7 @@ class Settings(Choices):
         usual="0.5: Dynamic Tanh and Derf at their start",
     )
 
-    # --- residual
-    # -------------------------------------------------------------------------------------------
+    # --- residual ---------------------------------------------------------------------------------
     alpha: float = setting(
         1.0,
         "Residual α",
@@ -353,8 +349,7 @@ class Settings(Choices):
         usual="4: hyper-connections, mHC",
     )
 
-    # --- attention
-    # ------------------------------------------------------------------------------------------
+    # --- attention --------------------------------------------------------------------------------
     attention: str = setting(
         "softmax",
         "Attention",
@@ -521,8 +516,7 @@ class Settings(Choices):
         usual="1: Llama; 0.25 is GPT-J's",
     )
 
-    # --- input and loss
-    # -------------------------------------------------------------------------------------
+    # --- input and loss ---------------------------------------------------------------------------
     input: str = setting(
         "gaussian",
         "Input",

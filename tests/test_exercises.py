@@ -325,8 +325,7 @@ def test_a_solution_is_right_and_typical_mistakes_are_not(number: str) -> None:
         assert repr(checked).startswith("Not yet: ")
 
 
-# --- texts
-# --------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", TEXTS)
@@ -379,8 +378,7 @@ def _like(function: Any, other: Any) -> Any:
     return other
 
 
-# --- tolerance
-# --------------------------------------------------------------------------------------------------
+# --- tolerance ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -445,8 +443,7 @@ def test_a_design_without_branches_is_told_so() -> None:
         assert "without branches the layers compute nothing" in repr(checked)
 
 
-# --- answers that are none
-# ----------------------------------------------------------------------------------------
+# --- answers that are none ------------------------------------------------------------------------
 
 
 def nothing(n: int, m: int) -> None:

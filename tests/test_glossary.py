@@ -176,8 +176,7 @@ def test_rows_name_lessons_and_fields_that_there_are() -> None:
     )
 
 
-# --- why, papers
-# ------------------------------------------------------------------------------------------------
+# --- why, papers ----------------------------------------------------------------------------------
 
 
 def test_every_figure_of_the_page_says_why_and_where_to_go_on() -> None:
@@ -263,8 +262,7 @@ def test_no_text_becomes_markup(hostile: str) -> None:
     assert all(not name.startswith("on") for _, attributes in found.tags for name in attributes)
 
 
-# --- usual values
-# ---------------------------------------------------------------------------------------------
+# --- usual values ---------------------------------------------------------------------------------
 
 EVERY = {name: spec for name, spec in SPECS.items() if name.split(".")[0] in ("Config", "Recipe")}
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")

@@ -84,8 +84,7 @@ def ys(figure: LiveFigure) -> list[list[float]]:
     return [plain(trace["y"]) for trace in figure.panel.charts["figure"].figure["data"]]
 
 
-# --- controls
-# --------------------------------------------------------------------------------------------------
+# --- controls -------------------------------------------------------------------------------------
 
 
 def test_type_hints_with_defaults_become_controls(live) -> None:
@@ -205,8 +204,7 @@ def test_a_figure_is_no_function() -> None:
         ex.live(3)
 
 
-# --- what is drawn
-# ----------------------------------------------------------------------------------------------
+# --- what is drawn --------------------------------------------------------------------------------
 
 
 def test_the_figure_follows_its_controls(live) -> None:
@@ -338,8 +336,7 @@ def test_work_runs_on_a_thread_reports_and_ends_for_newer_settings(live) -> None
     assert ys(figure) == [[3]]
 
 
-# --- stills
-# --------------------------------------------------------------------------------------------------
+# --- stills ---------------------------------------------------------------------------------------
 
 PATH = "{http://www.w3.org/2000/svg}path"
 SOURCE = """import explorer as ex, plotly.graph_objects as go

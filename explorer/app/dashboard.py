@@ -149,8 +149,7 @@ class Dashboard(PageWidget):
         explore = self.panels.get("explore")
         return still.page(explore.controls.config if isinstance(explore, Explore) else self._start)
 
-    # --- panels
-    # ----------------------------------------------------------------------------------------------
+    # --- panels -----------------------------------------------------------------------------------
 
     def show(self, name: str) -> Part:
         """Shows a panel, and hides the others: they keep what they show.
@@ -204,8 +203,7 @@ class Dashboard(PageWidget):
         part = MapPart(config, over(field, config))
         self.restore(replace(page, open="map", panels={**page.panels, "map": part}))
 
-    # --- the page as a record
-    # ---------------------------------------------------------------------------------
+    # --- the page as a record ---------------------------------------------------------------------
 
     @property
     def link(self) -> str:

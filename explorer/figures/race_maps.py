@@ -143,8 +143,7 @@ def _rows(grid: Grid) -> tuple[float, float]:
     return float(depth[0] - half), float(depth[-1] + half)
 
 
-# --- what can be shown
-# ----------------------------------------------------------------------------------------
+# --- what can be shown ----------------------------------------------------------------------------
 
 
 def along_stream(history: History, statistic: str) -> tuple[Array, Array]:

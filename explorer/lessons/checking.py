@@ -210,8 +210,7 @@ def _exercise(number: str) -> Exercise:
     return EXERCISES[number]
 
 
-# --- from an answer to numbers
-# ----------------------------------------------------------------------------------
+# --- from an answer to numbers --------------------------------------------------------------------
 
 
 def _values(number: str, exercise: Exercise, answer: Any) -> list[Array]:
@@ -302,8 +301,7 @@ def _kind(value: Any) -> str:
     return f"{shown(value)} of type {type(value).__name__}"
 
 
-# --- comparing
-# --------------------------------------------------------------------------------------------------
+# --- comparing ------------------------------------------------------------------------------------
 
 
 def _faults(

@@ -94,7 +94,8 @@ What they are for:
 - JupyterLab asks its makers for news, updates and extensions, and a person for leave to do so; here
   it asks nobody.
 - Notebook servers, too, send plotly.js, which a browser then keeps (`jupyter_server_config.d/`,
-  installed where any of the environment looks). """
+  installed where any of the environment looks).
+"""
 
 
 class ServeError(RuntimeError):

@@ -110,8 +110,7 @@ class Kernels(AsyncMappingKernelManager):
         """Kernels that run a lesson's cells: their pages show the text already, and the next kernel
         may start."""
 
-    # --- how many there may be
-    # --------------------------------------------------------------------------------
+    # --- how many there may be --------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
@@ -250,8 +249,7 @@ class Kernels(AsyncMappingKernelManager):
                     kernel_id, f"This page took more memory than a visitor may have here ({most})."
                 )
 
-    # --- which are fit for a visitor
-    # --------------------------------------------------------------------------
+    # --- which are fit for a visitor --------------------------------------------------------------
 
     def give(self, kernel_id: str) -> None:
         """Notes that a kernel which waited is a visitor's from now on: it may be slow, and must not
@@ -309,8 +307,7 @@ class Kernels(AsyncMappingKernelManager):
             stream.close(linger=0)
         return True
 
-    # --- when each ends
-    # ---------------------------------------------------------------------------------------
+    # --- when each ends ---------------------------------------------------------------------------
 
     def notify_connect(self, kernel_id: str) -> None:
         """Notes that a page has come, or come back."""
@@ -402,8 +399,7 @@ class Kernels(AsyncMappingKernelManager):
             left -= GLANCE
         await self.shutdown_all()
 
-    # --- messages for a page that is out of reach
-    # -------------------------------------------------------------
+    # --- messages for a page that is out of reach -------------------------------------------------
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
         """Keeps messages for a page whose connection broke, up to `UNSENT` bytes; beyond, its

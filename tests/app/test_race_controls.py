@@ -25,8 +25,7 @@ def open_race() -> Iterator[Open]:
     yield from opened()
 
 
-# --- text
-# --------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
@@ -99,8 +98,7 @@ def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
     assert file.text is None
 
 
-# --- heat maps
-# ------------------------------------------------------------------------------------------------
+# --- heat maps ------------------------------------------------------------------------------------
 
 
 def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> None:
@@ -158,8 +156,7 @@ def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_h
     assert "spectra" not in race_script(page.panel._shown())
 
 
-# --- the lineup
-# -----------------------------------------------------------------------------------------------
+# --- the lineup -----------------------------------------------------------------------------------
 
 
 def test_the_page_starts_with_post_ln_with_and_without_warmup_beside_two_others() -> None:
@@ -317,8 +314,7 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
     page.close()
 
 
-# --- as a record
-# ----------------------------------------------------------------------------------------------
+# --- as a record ----------------------------------------------------------------------------------
 
 
 def test_the_choices_come_back_from_their_part(open_race: Open) -> None:

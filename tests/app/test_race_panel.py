@@ -226,8 +226,7 @@ def test_all_that_diverge_end_the_race(open_race: Open) -> None:
     assert (finding["severity"], finding["meaning"]) == ("bad", "Every contender diverged.")
 
 
-# --- refusals
-# -------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:

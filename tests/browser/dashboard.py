@@ -105,8 +105,7 @@ class Dashboard:
         complaints, self.complaints = self.complaints, []
         assert not complaints, "\n".join(complaints)
 
-    # --- reading
-    # ----------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     @property
     def state(self) -> str | None:
@@ -126,8 +125,7 @@ class Dashboard:
         found: dict[str, Any] = self.page.evaluate(DOTS, title)
         return found
 
-    # --- waiting
-    # ----------------------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------
 
     def wait_until_drawn(self) -> None:
         """Until every chart shows the first measurement."""
@@ -145,8 +143,7 @@ class Dashboard:
     def wait_for_state(self, state: str) -> None:
         self.page.wait_for_selector(f".ex-status[data-state={state}]")
 
-    # --- touching
-    # ----------------------------------------------------------------------------------------------
+    # --- touching ---------------------------------------------------------------------------------
 
     def control(self, field: str) -> Locator:
         return self.page.locator(f"[data-field={field}]")

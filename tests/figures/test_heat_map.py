@@ -178,8 +178,7 @@ def test_dots_are_on_measured_cells_only_and_what_is_to_come_is_blank() -> None:
     assert blank.layout.annotations[0].text == "Nothing has been computed yet."
 
 
-# --- contour lines
-# ----------------------------------------------------------------------------------------------
+# --- contour lines --------------------------------------------------------------------------------
 
 
 def test_contours_lie_where_the_theory_has_their_value() -> None:
@@ -227,8 +226,7 @@ def test_contours_stop_where_a_value_is_not_finite() -> None:
     assert sorted(sorted(line[:, 1].tolist()) for line in lines) == [[0.0, 1.0], [3.0, 4.0]]
 
 
-# --- fields
-# --------------------------------------------------------------------------------------------------
+# --- fields ---------------------------------------------------------------------------------------
 
 
 def test_names_keep_their_order_and_nothing_lies_between_them() -> None:

@@ -225,8 +225,7 @@ def test_names_are_shown_to_the_letter():
     )
 
 
-# --- heat maps
-# ------------------------------------------------------------------------------------------------
+# --- heat maps ------------------------------------------------------------------------------------
 
 
 def heat(row="weight_gradient", chosen=0, *tracks) -> tuple[go.Heatmap, go.Figure]:
@@ -322,8 +321,7 @@ def test_the_scale_leaves_out_the_outermost_hundredths():
     assert extent([grid], log=True) == pytest.approx((-0.15, 0.15))
 
 
-# --- short curves
-# ---------------------------------------------------------------------------------------------
+# --- short curves ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 399, 400, 401, 5000, 100_000])

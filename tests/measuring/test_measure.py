@@ -283,8 +283,7 @@ def test_an_unknown_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure(SMALL).first_nonfinite is None
 
 
-# --- what a person must see
-# ---------------------------------------------------------------------------------------
+# --- what a person must see -----------------------------------------------------------------------
 
 
 def test_without_the_divisor_attention_is_nearly_one_hot() -> None:
@@ -380,8 +379,7 @@ def test_a_thousand_layers_with_small_branches_stay_flat() -> None:
     assert 0.1 < profile["activation_gradient", "embed"][0, 0] < 30
 
 
-# --- any config at all
-# ----------------------------------------------------------------------------------------------
+# --- any config at all ----------------------------------------------------------------------------
 
 
 @st.composite

@@ -192,8 +192,7 @@ def test_a_step_of_all_layers_does_as_much_at_every_size(
     assert slope == pytest.approx(0, abs=0.15), found
 
 
-# --- QK-clip
-# --------------------------------------------------------------------------------------------------
+# --- QK-clip --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("shared", "powers"), [(False, (0.5, 0.5)), (True, (1, 0))])
@@ -314,8 +313,7 @@ def test_qk_clip_counts_weights_that_layers_share_once() -> None:
     assert torch.allclose(model.layers[0].weights["W_K"], before * 3**-0.5)
 
 
-# --- α by layer
-# -----------------------------------------------------------------------------------------------
+# --- α by layer -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("design", ["rezero", "skipinit", "layer_scale"])

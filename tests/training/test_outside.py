@@ -131,8 +131,7 @@ def test_terms_survive_as_plain_values() -> None:
     assert isinstance(again.contenders[0][1], Config)
 
 
-# --- what is new
-# ----------------------------------------------------------------------------------------------
+# --- what is new ----------------------------------------------------------------------------------
 
 
 def grown(readings: int) -> History:

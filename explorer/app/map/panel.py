@@ -104,8 +104,7 @@ class MapPanel(Panel[Job, None]):
         self.controls.apply(part.plan.model_dump())
         self.refresh()
 
-    # --- from the page: any thread
-    # ----------------------------------------------------------------------------
+    # --- from the page: any thread ----------------------------------------------------------------
 
     def refresh(self) -> None:
         """Makes the map that the controls ask for, or says why not; the last good one stays."""
@@ -181,8 +180,7 @@ class MapPanel(Panel[Job, None]):
         if self._put and (config := self.picture.picked(content)):
             self._put(config)
 
-    # --- on the worker's thread
-    # -------------------------------------------------------------------------------
+    # --- on the worker's thread -------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, _: Progress) -> None:
         import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
@@ -223,8 +221,7 @@ class MapPanel(Panel[Job, None]):
             if self.phase is Phase.COMPUTING:
                 self._enter(Phase.FAILED, message, action="Try again")
 
-    # --- what is shown
-    # ----------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------
 
     def _shown(self) -> Shown:
         """The map on the chart: its job, sweep and plan.

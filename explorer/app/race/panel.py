@@ -143,8 +143,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
             self.gallery.stale(False)
         super()._enter(phase, text, *words, **more)
 
-    # --- from the page: any thread
-    # ----------------------------------------------------------------------------
+    # --- from the page: any thread ----------------------------------------------------------------
 
     def _changed(self) -> None:
         """Checks the choices for the next race; a running race is not affected."""
@@ -226,8 +225,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         """All of the race was saved: nothing of it is lost with the page until it goes on."""
         self.bar.losing = self.phase is Phase.COMPUTING
 
-    # --- on the worker's thread
-    # -------------------------------------------------------------------------------
+    # --- on the worker's thread -------------------------------------------------------------------
 
     def _work(self, job: Leg, stop: Stop, progress: Progress) -> Record | ConfigError:
         try:
@@ -267,8 +265,7 @@ class RacePanel(Panel[Leg, Record | ConfigError]):
         if job is self._leg:
             self._enter(Phase.FAILED, f"{message}. {AGAIN}")
 
-    # --- where a race stands
-    # ----------------------------------------------------------------------------------
+    # --- where a race stands ----------------------------------------------------------------------
 
     def _pause(self, race: Record, why: str = "") -> None:
         self._draw(race, final=False)

@@ -54,8 +54,7 @@ class Live(Panel[Job, Result]):
         )
         super().__init__()
 
-    # --- what a panel says of itself
-    # --------------------------------------------------------------------------
+    # --- what a panel says of itself --------------------------------------------------------------
 
     def _refusal(self) -> str:
         """The reason why the controls are refused; empty when they are accepted."""
@@ -100,8 +99,7 @@ class Live(Panel[Job, Result]):
         """Takes a refused choice back."""
         self.controls.apply({})
 
-    # --- from the page: any thread
-    # ----------------------------------------------------------------------------
+    # --- from the page: any thread ----------------------------------------------------------------
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
@@ -167,8 +165,7 @@ class Live(Panel[Job, Result]):
         else:
             self.refresh()
 
-    # --- on the worker's thread
-    # -------------------------------------------------------------------------------
+    # --- on the worker's thread -------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
         if job == self._job and self.phase is Phase.COMPUTING:

@@ -150,8 +150,7 @@ class Panel(Part, Generic[Job, Result]):
         self.worker.close()
         super().close()
 
-    # --- what a panel says of itself
-    # --------------------------------------------------------------------------
+    # --- what a panel says of itself --------------------------------------------------------------
 
     def _act(self) -> None:
         """The button of the status line was pressed."""
