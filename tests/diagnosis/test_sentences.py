@@ -3,32 +3,18 @@ for."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 from string import Formatter
 from typing import Any
+
+from placeholders import code_of, texts_and_names
 
 import explorer.diagnosis
 from explorer.config import Config
 from explorer.diagnosis.finding import VERDICTS
 from explorer.diagnosis.remedies import CURES, STEPS
 
-CODE = [
-    ast.parse(path.read_text(encoding="utf-8"))
-    for path in Path(explorer.diagnosis.__file__).parent.glob("*.py")
-]
-WORDS = {
-    node.value
-    for tree in CODE
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str)
-}
-"""Every text of the rules, among them the keys of the table."""
-NAMES = {
-    node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)
-} | WORDS
-"""Every name that a placeholder may be filled by."""
+WORDS, NAMES = texts_and_names(code_of(explorer.diagnosis))
 RULES = VERDICTS.keys() - {"quantity", "step", "cure"}
 SUFFIXES = ("_evidence", "_after", "_swapped", "_leaves", "_stays", "_many", "_steps")
 """Endings that rules put to a key."""

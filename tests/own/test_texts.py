@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from string import Formatter
 
 import pytest
+from placeholders import code_of, texts_and_names
 
 import explorer.own
 from explorer.own import TEXTS, text
@@ -17,21 +17,8 @@ from explorer.own.twin import _sentence
 from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS, Profile
 from explorer.schemes.placement import PLACEMENTS
 
-CODE = [
-    ast.parse(path.read_text(encoding="utf-8"))
-    for path in Path(explorer.own.__file__).parent.glob("*.py")
-]
-WORDS = {
-    node.value
-    for tree in CODE
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str)
-}
-"""Every text of the code, among them the keys of the tables."""
-NAMES = {
-    node.arg for tree in CODE for node in ast.walk(tree) if isinstance(node, ast.keyword)
-} | WORDS
-"""Every name that a placeholder may be filled by."""
+CODE = code_of(explorer.own)
+WORDS, NAMES = texts_and_names(CODE)
 SUFFIXES = ("_missing", "_extra", "_more", "_zero", "_input", "_step")
 """Endings that the code puts to a key."""
 SITES = ("attn_out", "mlp_out", "attn_scores", "layer")
