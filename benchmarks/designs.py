@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from explorer.config import Config
-from explorer.training.tasks import Task
+from explorer_race.tasks import Task
 
 SIZES: Mapping[str, int] = MappingProxyType(
     {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}

@@ -15,7 +15,7 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.page import QUIET, SHOWN, program, served
-from explorer.serve import notebooks
+from explorer_serve.start import notebooks
 
 # the tests know how to open it
 from tests.browser.conftest import (

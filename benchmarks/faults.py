@@ -24,12 +24,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.own.alarms import WINDOW, course, distances, least
-from explorer.own.findings import _norms, over_time
-from explorer.own.readings import Reading
-from explorer.own.sums import Breakdown
 from explorer.profile import Array
 from explorer.text import prose
+from explorer_models.alarms import WINDOW, course, distances, least
+from explorer_models.findings import _norms, over_time
+from explorer_models.readings import Reading
+from explorer_models.sums import Breakdown
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "faults.csv"
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 import explorer as ex
-from explorer.app.dashboard import PANELS
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
+from explorer.app.tabs import tabs
 from explorer.choices import Choices
 from explorer.figures import BY_CHOICE, FIGURES, row_of
 
@@ -81,7 +81,7 @@ def prediction(config: ex.Config) -> dict[str, list[float]]:
 
 def links() -> dict[str, Any]:
     """Links of random designs, half of them with a pin, and the page's record that each opens."""
-    draw, codec, made = random.Random(1), Links(tuple(PANELS)), {}  # noqa: S311 - not for secrets
+    draw, codec, made = random.Random(1), Links(tabs()), {}  # noqa: S311 - not for secrets
     while len(made) < N_LINKS:
         config = random_design(draw)
         pins = (Entry(draw.choice(PRESETS)),) if draw.random() < 0.5 else ()

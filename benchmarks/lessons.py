@@ -28,8 +28,8 @@ from sphinx_intl.catalog import dump_po
 
 from explorer.glossary import ROWS, Lesson
 from explorer.numbers import listed
-from explorer.serve import notebooks
-from explorer.serve.server import TRAIN
+from explorer_serve.server import TRAIN
+from explorer_serve.start import notebooks
 
 ROOT = Path(__file__).parents[1]
 LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"

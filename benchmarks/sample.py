@@ -15,12 +15,12 @@ import numpy as np
 
 from explorer import __version__
 from explorer.app.link.state import plain
-from explorer.app.race.lineup import Lineup, Plan, first_lineup
-from explorer.app.race.preparation import Start
-from explorer.app.race.racefile import SAMPLE
 from explorer.profile import MATRICES, STREAM, Array
-from explorer.training.history import History
-from explorer.training.race import Race, race_of
+from explorer_race.history import History
+from explorer_race.page.lineup import Lineup, Plan, first_lineup
+from explorer_race.page.preparation import Start
+from explorer_race.page.racefile import SAMPLE
+from explorer_race.race import Race, race_of
 
 EVERY = 20
 """Steps between readings: as many as fit into a small file."""
@@ -48,7 +48,7 @@ def say(race: Race) -> None:
 
 def packed(race: Race, lineup: Lineup, plan: Plan, version: str) -> dict[str, Any]:
     """A race as plain values, with the line-up and the plan that it was started from."""
-    from explorer.training.telling import line
+    from explorer_race.telling import line
 
     return {
         "version": version,

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from explorer.app.dashboard import PANELS
 from explorer.app.explore.comparison import Column, Comparison, groups
 from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.pins import Known
@@ -16,6 +15,7 @@ from explorer.app.explore.selections import LayerSelection, matrix_list, statist
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
 from explorer.app.roster import Entry
+from explorer.app.tabs import tabs
 from explorer.app.widgets.chart import Chart
 from explorer.config import Config
 from explorer.diagnosis import diagnose
@@ -122,7 +122,7 @@ def table(configs: Configs) -> Ready:
 def link(configs: Configs) -> Ready:
     entries = tuple(Entry(config, f"design {index}") for index, config in enumerate(configs[1:]))
     links, page = (
-        Links(tuple(PANELS)),
+        Links(tabs()),
         Page("explore", {"explore": ExplorePart(configs[0], entries)}),
     )
     return lambda _: void(links.write(page))

@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
-from explorer.training.recipe import Recipe
-from explorer.training.tasks import Data, Task
+from explorer_race.recipe import Recipe
+from explorer_race.tasks import Data, Task
 
 if TYPE_CHECKING:
-    from explorer.training.runner import Runner
+    from explorer_race.runner import Runner
 
 SIZES: dict[str, int] = {"d_model": 32, "n_heads": 2, "mlp_ratio": 2, "n_ctx": 32, "batch_size": 8}
 STEPS, WARMUP, RATE = 200, 100, 3e-3
@@ -136,8 +136,8 @@ def trained(config: Config, case: Case) -> tuple[Runner, float]:
     inf if retired."""
     import torch
 
-    from explorer.training.race import Contender
-    from explorer.training.runner import Runner
+    from explorer_race.race import Contender
+    from explorer_race.runner import Runner
 
     torch.set_num_threads(1)
     data, recipe = text(case.seed), Recipe(learning_rate=RATE, warmup=case.warmup)

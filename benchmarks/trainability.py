@@ -39,10 +39,11 @@ from benchmarks.designs import choices, random_design
 from benchmarks.verdicts import balanced
 from explorer import Config, measure
 from explorer.diagnosis import RULES, diagnose
-from explorer.sweeping.cell import Cell, Found, Training
+from explorer.sweeping.cell import Cell, Found
 from explorer.sweeping.workers import Outside, run
-from explorer.training.recipe import Recipe
-from explorer.training.tasks import Task
+from explorer_race.cells import Training
+from explorer_race.recipe import Recipe
+from explorer_race.tasks import Task
 
 TABLE = Path(__file__).with_name("trials.csv")
 COUNT = 320

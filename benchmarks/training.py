@@ -13,10 +13,10 @@ from explorer import Config
 from explorer.measuring.sharing import torch_threads
 from explorer.model import Transformer
 from explorer.model.batch import Batch
-from explorer.training.race import Contender
-from explorer.training.recipe import LONGEST, Recipe
-from explorer.training.runner import Runner
-from explorer.training.tasks import Data, Task
+from explorer_race.race import Contender
+from explorer_race.recipe import LONGEST, Recipe
+from explorer_race.runner import Runner
+from explorer_race.tasks import Data, Task
 
 SIZES = {
     "(12, 64)": Config(n_layers=12, d_model=64, n_ctx=64, batch_size=16),

@@ -35,7 +35,7 @@ from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP, Case, text, tra
 from explorer import Config, Profile, measure, predict
 from explorer.config import preset
 from explorer.diagnosis import LEAST_DIFFERENCE, RULES, alike, diagnose, token_difference
-from explorer.training.tasks import Task
+from explorer_race.tasks import Task
 
 LEAVES = 0.3
 """Nats below the unigram level: what one calls to train."""

@@ -13,16 +13,15 @@ never waits for torch."""
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from explorer import plugins
 from explorer.display import DRAWERS, GLANCES
 
 # Records show themselves, but the figures stand above them: only here are they connected.
 DRAWERS.update(
     Comparison=lambda: import_module("explorer.figures").plot_comparison,
     Profile=lambda: import_module("explorer.figures").plot,
-    Race=lambda: import_module("explorer.figures.race").plot,
-    CoordCheck=lambda: import_module("explorer.figures.coordinates").plot,
 )
 GLANCES.update(
     Comparison=lambda: import_module("explorer.figures.pages").glance_at_comparison,
@@ -39,39 +38,25 @@ if TYPE_CHECKING:
     from explorer.lessons.live import live
     from explorer.lessons.settings import slider
     from explorer.measuring import measure
-    from explorer.own.coordinates import CoordCheck, coord_check
-    from explorer.own.probe import probe, twin
-    from explorer.own.twin import Twin
-    from explorer.own.watch import Watch, watch
     from explorer.profile import Profile
     from explorer.schemes.preset import PRESETS
     from explorer.stopping import Stopped
     from explorer.sweeping.sweeps import Sweep, sweep
-    from explorer.theory import Solution, predict, solve
-    from explorer.training.race import Contender, Race, race
-    from explorer.training.recipe import Recipe
-    from explorer.training.tasks import Task
+    from explorer.theory.predict import predict
+    from explorer.theory.solve import Solution, solve
 
 __all__ = [
     "PRESETS",
     "Comparison",
     "Config",
     "ConfigError",
-    "Contender",
-    "CoordCheck",
     "Finding",
     "Profile",
-    "Race",
-    "Recipe",
     "Solution",
     "Stopped",
     "Sweep",
-    "Task",
-    "Twin",
-    "Watch",
     "check",
     "compare",
-    "coord_check",
     "dashboard",
     "diagnose",
     "hint",
@@ -79,15 +64,11 @@ __all__ = [
     "measure",
     "predict",
     "preset",
-    "probe",
-    "race",
     "slider",
     "solution",
     "solve",
     "sweep",
     "torch_code",
-    "twin",
-    "watch",
 ]
 
 _MODULES = {
@@ -100,34 +81,31 @@ _MODULES = {
     "lessons.live": ("live",),
     "lessons.settings": ("slider",),
     "measuring": ("measure",),
-    "own.coordinates": ("CoordCheck", "coord_check"),
-    "own.probe": ("probe", "twin"),
-    "own.twin": ("Twin",),
-    "own.watch": ("Watch", "watch"),
     "profile": ("Profile",),
     "schemes.preset": ("PRESETS",),
     "stopping": ("Stopped",),
     "sweeping.sweeps": ("Sweep", "sweep"),
     "theory": ("Solution", "predict", "solve"),
-    "training.race": ("Contender", "Race", "race"),
-    "training.recipe": ("Recipe",),
-    "training.tasks": ("Task",),
 }
 _HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Loads a public name from the module it lives in; the version is the installed
     distribution's."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("transformer-signal-explorer")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    # importlib.metadata takes some milliseconds: names with underscores are Python's questions
+    references = {} if name.startswith("_") else plugins.references("names")
+    if name in references:
+        return plugins.load(references[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{plugins.absence(name)}")
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion."""
-    return __all__
+    """The public names, for completion: these, and those of the plug-ins that are there."""
+    return [*__all__, *plugins.references("names")]

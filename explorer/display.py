@@ -13,6 +13,8 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from explorer import plugins
+
 DRAWERS: dict[str, Callable[[], Callable[..., Any]]] = {}
 """A record's class name to what loads the function that draws it; filled by
 `explorer/__init__.py`."""
@@ -20,8 +22,11 @@ Kind = TypeVar("Kind")
 
 
 def draw(record: object, *arguments: Any, **options: Any) -> Any:
-    """The figure of a record, drawn by the function in `DRAWERS`."""
-    return DRAWERS[type(record).__name__]()(record, *arguments, **options)
+    """The figure of a record, drawn by the function in `DRAWERS`, or by a plug-in's."""
+    name = type(record).__name__
+    if name in DRAWERS:
+        return DRAWERS[name]()(record, *arguments, **options)
+    return plugins.load(plugins.references("drawers")[name])(record, *arguments, **options)
 
 
 GLANCES: dict[str, Callable[[], Callable[..., dict[str, Any]]]] = {}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 LONGER = {
     "notebooks": "a cell may train, and waits for a kernel; nbval has a limit of its own",
     "tests/browser": "the first test of a file starts a server and a browser, and each wait there has a limit",
-    "tests/own/test_processes.py": "waits up to two minutes for processes that train together",
+    "tests/models/test_processes.py": "waits up to two minutes for processes that train together",
     "tests/test_packaging.py": "builds a wheel",
 }
 """Folders and files whose tests may take longer than `timeout` in pyproject.toml, each with the

@@ -1,5 +1,6 @@
 """The house has floors: a module imports only from floors below its own, and some rooms keep out
-some guests.
+some guests. Plug-ins stand beside it: it knows nothing of them, and they use a documented part of
+it.
 
 Every file of the package is read as a syntax tree, so imports inside functions count, and nothing
 is executed."""
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +19,11 @@ from pathlib import Path
 import pytest
 
 import explorer
+from explorer.plugins import KNOWN
 
 PACKAGE = Path(explorer.__file__).parent
+ROOT = Path(__file__).parents[1]
+PLUGINS = tuple(sorted(path for path in ROOT.glob("plugins/*/explorer_*") if path.is_dir()))
 
 FLOORS = {
     "fields": 0,
@@ -41,17 +46,14 @@ FLOORS = {
     "model": 9,
     "measuring": 10,
     "diagnosis": 10,
-    "training": 11,
-    "own": 12,
     "ends": 7,
-    "sweeping": 12,
-    "example": 13,
+    "plugins": -1,
+    "sweeping": 11,
     "glossary": 0,
     "figures": 12,
     "export": 13,
     "app": 14,
     "lessons": 15,
-    "serve": 15,
     "command": 16,
     "__main__": 17,
 }
@@ -72,19 +74,24 @@ THEORY_MAY_IMPORT = {
 GUESTS = {
     "anywidget": {"app"},
     "plotly": {"figures", "lessons", "app"},
-    "voila": {"serve"},
-    "jupyterlab": {"serve"},
     "jinja2": {"export"},
 }
-"""Libraries that only some rooms may use."""
+"""Libraries that only some rooms may use; Voilà and JupyterLab are for plug-ins."""
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def modules_of(package: Path) -> dict[str, Path]:
+    """The modules of a package, by full name."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+CORE = modules_of(PACKAGE)
+OUTSIDE = {name: path for package in PLUGINS for name, path in modules_of(package).items()}
+"""The modules of plug-ins."""
+MODULES = CORE | OUTSIDE
 
 
 def room(module: str) -> str:
@@ -140,8 +147,8 @@ def reachable(module: str) -> dict[str, str]:
     return found
 
 
-INSIDE = sorted(set(MODULES) - {"explorer"})
-"""All modules but the public face."""
+INSIDE = sorted(set(CORE) - {"explorer"})
+"""All modules of the package but its public face."""
 
 
 def test_every_module_has_a_floor() -> None:
@@ -186,8 +193,39 @@ def test_guests_stay_in_their_rooms() -> None:
     assert {name.split(".")[0] for _, name in guests} == {*GUESTS}, "each guest is in its room"
 
 
+SURFACE = set(
+    re.findall(r"`(explorer[\w.]*)`", (ROOT / "docs/plugins.md").read_text(encoding="utf-8"))
+)
+"""Modules that plug-ins may import, as the guide lists them."""
+
+
+def test_the_package_names_no_plug_in_in_an_import() -> None:
+    """Not even for types: it works, and is checked, where none is installed."""
+    names = {package.name for package in PLUGINS}
+    assert names == {"explorer_models", "explorer_race", "explorer_serve"}
+    found = []
+    for module, path in CORE.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            found += [(module, name) for name in targets(node, module) if name[:9] == "explorer_"]
+    assert found == []
+
+
+@pytest.mark.parametrize("module", sorted(OUTSIDE))
+def test_a_plug_in_uses_itself_and_what_the_guide_lists(module: str) -> None:
+    package = module.split(".")[0]
+    of_project = {name for name in imports(module) if name.startswith("explorer")}
+    own = {name for name in of_project if name.split(".")[0] == package}
+    assert of_project - own - SURFACE == set()
+
+
+def test_the_guide_lists_modules_that_there_are_and_that_are_used() -> None:
+    used = {name for module in OUTSIDE for name in imports(module)}
+    assert SURFACE - set(CORE) == set()
+    assert SURFACE - used == set()
+
+
 THEORY = [module for module in MODULES if room(module) == "theory"]
-COMPARED = ("torch", "explorer.model", "explorer.measuring", "explorer.own")
+COMPARED = ("torch", "explorer.model", "explorer.measuring", "explorer_models")
 """What theory is compared with, which it must not reach."""
 
 
@@ -289,6 +327,7 @@ def test_public_face() -> None:
         "Stopped",
         "Sweep",
         "Task",
+        "Training",
         "Twin",
         "Watch",
         "check",
@@ -311,8 +350,11 @@ def test_public_face() -> None:
         "twin",
         "watch",
     }
-    assert set(explorer.__all__) == documented
-    for name in explorer.__all__:
+    assert set(dir(explorer)) == documented
+    assert set(explorer.__all__) == documented - {
+        name for names in KNOWN.values() for name in names
+    }
+    for name in documented:
         assert getattr(explorer, name).__doc__, f"explorer.{name} has no docstring"
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         explorer.nothing  # noqa: B018

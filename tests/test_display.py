@@ -15,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config as Settings
 
 import explorer as ex
+from explorer import plugins
 from explorer.display import DRAWERS, table
 
 SMALL = {"n_layers": 3, "d_model": 16, "n_heads": 2, "n_ctx": 8, "n_seeds": 2}
@@ -152,7 +153,8 @@ def test_a_table_escapes_every_part_of_it() -> None:
 
 
 def test_whoever_draws_a_record_is_known_from_the_start() -> None:
-    assert set(DRAWERS) == {"Comparison", "CoordCheck", "Profile", "Race"}
+    assert set(DRAWERS) == {"Comparison", "Profile"}
+    assert set(plugins.references("drawers")) == {"CoordCheck", "Race"}
 
 
 @pytest.mark.parametrize(

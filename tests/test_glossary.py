@@ -15,16 +15,16 @@ import pytest
 import explorer
 from explorer.config import Config, preset
 from explorer.figures import BY_CHOICE, FIGURES, row_of
-from explorer.figures.race import CURVES
-from explorer.figures.race_maps import MAPS
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import NOTATION, linked
 from explorer.glossary import HOSTS, LESSONS, PAPERS, ROWS, TERMS, cited, marks, term_of
 from explorer.profile import VOCABULARY
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
-from explorer.training.history import TRAINING
-from explorer.training.recipe import Recipe
+from explorer_race.figures import CURVES
+from explorer_race.history import TRAINING
+from explorer_race.maps import MAPS
+from explorer_race.recipe import Recipe
 
 PACKAGE = Path(explorer.__file__).parent
 RECORDS = (Config, Recipe)

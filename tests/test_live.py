@@ -24,7 +24,7 @@ from explorer.app.widgets.parts import LOCK
 from explorer.choices import ConfigError
 from explorer.lessons.live import LiveFigure, drawn
 from explorer.lessons.settings import settings_of
-from explorer.serve import ServeError, _page, notebooks
+from explorer_serve.start import ServeError, _page, notebooks
 
 WAIT = 60.0
 

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-import explorer.serve
+import explorer_serve.start
 from explorer import plotlyjs
 from explorer.__main__ import main
 from explorer.config import Config
@@ -130,7 +130,7 @@ def test_a_missing_notebook_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(explorer.serve, "PACKAGE", tmp_path / "explorer")
+    monkeypatch.setattr(explorer_serve.start, "PACKAGE", tmp_path / "explorer")
     code, out, err = answer(capsys, command, "--no-browser")
     assert (code, out) == (1, "")
     assert err == (
@@ -245,15 +245,15 @@ def imports_lark(statement: str) -> bool:
 
 def test_servers_start_without_compiling_a_grammar() -> None:
     assert not imports_lark(
-        "import explorer.serve; explorer.serve._prepare(); import explorer.serve.server"
+        "import explorer_serve.start; explorer_serve.start._prepare(); import explorer_serve.server"
     )
     assert not imports_lark(
-        "import explorer.serve; explorer.serve._prepare(); import jupyterlab.labapp"
+        "import explorer_serve.start; explorer_serve.start._prepare(); import jupyterlab.labapp"
     )
 
 
 def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None:
-    """When this fails, `explorer.serve` need not keep it from it any longer."""
+    """When this fails, `explorer_serve.start` need not keep it from it any longer."""
     assert imports_lark("import nbformat")
 
 

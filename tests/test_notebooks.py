@@ -16,12 +16,12 @@ import pytest
 
 from benchmarks.lessons import EXERCISES as HOW_TO_ANSWER
 from benchmarks.lessons import FOLDER, HOW, NAMED, first, way
-from explorer.app.dashboard import PANELS
 from explorer.app.link.links import Links
+from explorer.app.tabs import tabs
 from explorer.glossary import LESSONS as GLOSSARY
 from explorer.glossary import ROWS
 from explorer.lessons.exercises import EXERCISES
-from explorer.serve.server import TRAIN
+from explorer_serve.server import TRAIN
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LESSONS = sorted((NOTEBOOKS[0].parent / "lessons").glob("*.ipynb"))
@@ -179,7 +179,7 @@ def test_each_relative_link_of_a_lesson_leads_to_a_notebook(lesson: Path) -> Non
         target for target in relative if not (lesson.parent / target.partition("#")[0]).is_file()
     ] == []
     (page,) = [target for target in relative if "explorer.ipynb" in target]
-    assert Links(tuple(PANELS)).parse(f"?{page.partition('#')[2]}")[1] == [], (
+    assert Links(tabs()).parse(f"?{page.partition('#')[2]}")[1] == [], (
         "the page understands its link"
     )
 

@@ -116,7 +116,9 @@ def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
     (installed,) = unpacked.glob(f"*.data/data/{extensions}")
     assert (
         installed.read_bytes()
-        == (ROOT / "explorer/jupyter" / extensions.removeprefix("etc/jupyter/")).read_bytes()
+        == (
+            ROOT / "plugins/serve/explorer_serve/jupyter" / extensions.removeprefix("etc/jupyter/")
+        ).read_bytes()
     )
 
 
@@ -130,7 +132,7 @@ def test_the_version_is_that_of_the_project() -> None:
 
 
 def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:
-    code = "import explorer.serve; print(explorer.serve.notebooks())"
+    code = "import explorer_serve.start; print(explorer_serve.start.notebooks())"
     found = subprocess.check_output([sys.executable, "-c", code], cwd=unpacked, text=True)
     assert Path(found.strip()) == unpacked / "explorer" / "notebooks"
     original = (ROOT / "notebooks" / "explorer.ipynb").read_bytes()

@@ -14,8 +14,8 @@ from explorer.measuring.observe import Pass
 from explorer.model import MixingLayer, Transformer, batch
 from explorer.model.streams import Stacked, sinkhorn
 from explorer.schemes.residual import STREAMS
-from explorer.training.race import Contender, race
-from explorer.training.tasks import Task
+from explorer_race.race import Contender, race
+from explorer_race.tasks import Task
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=1)
 MIXING = [name for name, row in STREAMS.items() if row.mixes]

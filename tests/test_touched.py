@@ -18,7 +18,7 @@ TESTS = [path.relative_to(ROOT) for path in sorted((ROOT / "tests").rglob("test_
         ("explorer/figures/why.toml", "tests/figures/test_why.py"),
         ("explorer/diagnosis/verdicts.toml", "tests/test_verdicts.py"),
         ("explorer/diagnosis/__init__.py", "tests/diagnosis/test_sentences.py"),
-        ("explorer/serve/kernels.py", "tests/test_kernels.py"),
+        ("plugins/serve/explorer_serve/kernels.py", "tests/serve/test_kernels.py"),
         ("tests/test_config.py", "tests/test_config.py"),
     ],
 )

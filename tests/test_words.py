@@ -15,7 +15,8 @@ from pathlib import Path
 
 import explorer
 
-HOUSE = Path(explorer.__file__).parent
+HOUSES = (Path(explorer.__file__).parent, Path(__file__).parents[1] / "plugins")
+"""The package and its plug-ins."""
 NAMES = ("one", "those", "found", "told", "seen", "read", "what")
 """Names of variables, arguments, functions and fields that say nothing."""
 SCRIPT_NAMES = (*NAMES, "said", "asked", "held", "taken", "backs", "known", "ahead", "ours")
@@ -93,10 +94,16 @@ def comments(text: str) -> Iterator[str]:
         yield match[1] or match[2] or ""
 
 
+def sources(suffix: str) -> Iterator[Path]:
+    """The files of package and plug-ins with a suffix."""
+    for house in HOUSES:
+        yield from house.rglob(f"*{suffix}")
+
+
 def counted() -> dict[str, int]:
     """How often each stands in the package."""
     counts: Counter[str] = Counter()
-    for path in HOUSE.rglob("*.js"):
+    for path in sources(".js"):
         text = path.read_text(encoding="utf-8")
         counts.update(
             f"script's name {name}" for name in script_names(text) if name in SCRIPT_NAMES
@@ -107,7 +114,7 @@ def counted() -> dict[str, int]:
             for title, pattern in OPENINGS.items()
             if re.match(pattern, comment)
         )
-    for path in HOUSE.rglob("*.py"):
+    for path in sources(".py"):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         counts.update(f"name {name}" for name in names(tree) if name in NAMES)

@@ -16,7 +16,7 @@ ALWAYS = ("test_goldens", "test_house", "test_words", "test_architecture")
 """What any change may break."""
 NOT_QUICK = (
     "browser",
-    "own/test_processes",
+    "models/test_processes",
     "test_packaging",
     "test_lessons",
     "test_live",
@@ -46,12 +46,15 @@ def mirrors(file: Path, tests: list[Path]) -> list[Path]:
     Path("tests/test_config.py")]) [PosixPath('tests/theory/test_sink.py')]"""
     if file in tests:
         return [file]
-    if file.parts[0] != "explorer":
+    parts = file.parts
+    if parts[0] == "plugins":
+        parts = parts[2:]  # plugins/race/explorer_race/race.py is explorer_race.race
+    elif parts[0] != "explorer":
         return []
     named = [test for test in tests if test.stem == f"test_{file.stem}"]
     if named:
         return named
-    module = ".".join(file.with_suffix("").parts)
+    module = ".".join(Path(*parts).with_suffix("").parts)
     package, _, name = module.rpartition(".")
     statements = (f"from {module} import", f"from {package} import {name}\n", f"import {module}")
     importing = []
@@ -61,7 +64,8 @@ def mirrors(file: Path, tests: list[Path]) -> list[Path]:
             importing.append(test)
     if importing:
         return importing
-    return [test for test in tests if test.parent.name == file.parts[1]]
+    room = file.parts[1]  # of a plug-in, its folder
+    return [test for test in tests if test.parent.name == room]
 
 
 def is_quick(test: Path) -> bool:

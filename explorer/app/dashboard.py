@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import html
 import os
-import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from comm import get_comm_manager
 
-from explorer import tasks
 from explorer.app import still
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links, in_a_sentence
 from explorer.app.map.panel import MapPanel
 from explorer.app.map.plan import MapPart, over
-from explorer.app.page import HasPart, Page, Undo
-from explorer.app.race.panel import RacePanel
+from explorer.app.page import HasPart, Page, Tab, Undo
 from explorer.app.stories.telling import Telling
+from explorer.app.tabs import tabs
 from explorer.app.view import WHOLE, View, parts
 from explorer.app.widgets.header import Header
-from explorer.app.widgets.parts import LOCK, PageWidget, Part, prose
-from explorer.app.yours import YourModel
+from explorer.app.widgets.parts import LOCK, PageWidget, Part
 from explorer.config import Config
-from explorer.diagnosis import diagnose
 from explorer.display import must_be
-from explorer.figures.words import linked
-from explorer.glossary import LESSONS, Lesson
-from explorer.measuring.outside import measure
-from explorer.numbers import listed
-from explorer.profile import Profile
-from explorer.tasks.pool import Order, Task
-from explorer.theory import predict
-from explorer.theory.solve import solve
 
 STAY = "explorer.stay"
 """Target of a comm that a browser opens to say that somebody is there; see `page.js`."""
-
-
-class Tab(NamedTuple):
-    """One tab: its title, and the function that builds its panel when it is first opened."""
-
-    title: str
-    build: Callable[[Config], Part]
 
 
 @runtime_checkable
@@ -57,58 +36,12 @@ class Hiding(Protocol):
         """Shows what a view has of it, and hides the rest."""
 
 
-def example() -> Profile:
-    """`explorer.example.encoder`, measured by a worker."""
-    ((_, answer),) = tasks.answers([Task("example", "", Order.OTHER_SEEDS)], lambda: False)
-    profile: Profile = pickle.loads(answer.result or b"")  # noqa: S301 - a worker's
-    return profile
+@runtime_checkable
+class Welcoming(Protocol):
+    """A panel that takes over designs of the Explore panel."""
 
-
-LESSONS_LEAD = (
-    "A lesson takes a question from the first broken line of code to exercises that check themselves, and "
-    "opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which "
-    "<code>explorer lab</code> opens."
-)
-
-
-def lessons() -> Part:
-    """The panel of the lessons: a card for each, which opens it as a page of its own, beside this
-    one."""
-    head = prose(f"<h2>Lessons</h2><p>{LESSONS_LEAD}</p>", "ex-lead")
-    cards = prose(
-        f'<ol class="ex-lesson-cards">{"".join(map(_card, LESSONS.values()))}</ol>', "ex-lessons"
-    )
-    return Part([head, cards]).add_class("ex-panel")
-
-
-def _card(row: Lesson) -> str:
-    """Number, title, question, minutes, the lessons that it needs, essay and translation; the title
-    is the link."""
-    number = f"{row.number} · " if row.minutes else ""
-    lessons = "lesson" if len(row.needs) == 1 else "lessons"
-    needs = f"after {lessons} {listed(row.needs)}" if row.needs else ""
-    chinese = (
-        f'<a href="{row.chinese_file}" lang="zh-CN" target="_blank">中文</a>' if row.chinese else ""
-    )
-    minutes = f"{row.minutes} minutes" if row.minutes else ""
-    about = " · ".join(filter(None, (minutes, needs, linked(row.essay), chinese)))
-    return (
-        f'<li><a href="{html.escape(row.file)}" target="_blank"><b>{number}{html.escape(row.title)}</b></a>'
-        f"<p>{html.escape(row.question)}</p><small>{about}</small></li>"
-    )
-
-
-PANELS: Mapping[str, Tab] = MappingProxyType(
-    {
-        "explore": Tab(
-            "Explore", lambda config: Explore(config, measure, predict, diagnose, solve)
-        ),
-        "map": Tab("Map", lambda _: MapPanel()),
-        "race": Tab("Race", lambda _: RacePanel()),
-        "lessons": Tab("Learn", lambda _: lessons()),
-        "yours": Tab("Your model", lambda _: YourModel(example, predict, diagnose)),
-    }
-)
+    def welcome(self, designs: list[tuple[str, Config]]) -> None:
+        """Offers designs, by name, beside its own."""
 
 
 class Dashboard(PageWidget):
@@ -117,15 +50,17 @@ class Dashboard(PageWidget):
 
     Args:
         config: the design that the page starts with.
-        panels: rows of `PANELS`.
+        panels: some of `tabs()`; None is all of them.
     """
 
-    def __init__(self, config: Config, panels: Mapping[str, Tab] = PANELS) -> None:
+    def __init__(self, config: Config, panels: Mapping[str, Tab] | None = None) -> None:
+        if panels is None:
+            panels = tabs()
         self._start, self._rows = config, dict(panels)
         self.panels: dict[str, Part] = {}
         """The panels that are built, by name."""
         self.view = WHOLE
-        self._links, self._start_link = Links(tuple(panels), stories=set(panels) >= set(PANELS)), ""
+        self._links, self._start_link = Links(panels), ""
         self._opening = self._links.parse("")[0].panels
         self._unopened: dict[str, object] = {}
         """Parts of panels that are not built yet."""
@@ -154,7 +89,7 @@ class Dashboard(PageWidget):
     def show(self, name: str) -> Part:
         """Shows a panel, and hides the others: they keep what they show.
 
-        A race and a map are offered the designs that the Explore panel has at that moment.
+        It is offered the designs that the Explore panel has at that moment, if it takes any.
         """
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
@@ -167,8 +102,8 @@ class Dashboard(PageWidget):
         self.header.selected = list(self._rows).index(name)
         self._hide_all_but(name)
         panel, explore = self.panels[name], self.panels.get("explore")
-        if isinstance(panel, RacePanel) and isinstance(explore, Explore):
-            panel.preparation.welcome(designs(explore))
+        if isinstance(panel, Welcoming) and isinstance(explore, Explore):
+            panel.welcome(designs(explore))
         if isinstance(panel, MapPanel) and isinstance(explore, Explore):
             panel.meet(lambda: explore.controls.config, self.explore)
         return panel

@@ -16,13 +16,13 @@ from explorer.export import snippet
 from explorer.export.bibtex import bibliography
 from explorer.export.module import torch_code
 from explorer.profile import Profile
+from explorer.sweeping.cell import origins
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
     from explorer.app.map.plan import Job
-    from explorer.app.race.preparation import Start
     from explorer.app.roster import Entry
 
 FORMULA = tuple("=+-@＝＋－＠")
@@ -141,53 +141,8 @@ def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iter
 
 def map_script(job: Job) -> str:
     """The map as Python."""
-    trained = "trained" in job.origins
-    return snippet.sweep(
-        job.config,
-        job.fields,
-        () if trained else job.statistics,
-        job.origins,
-        job.steps if trained else None,
-    )
-
-
-def race_files(start: Callable[[], Start]) -> Iterator[File]:
-    """The files of the Race panel beside the race itself; `start` gives everything that a race
-    starts with."""
-
-    def papers() -> str:
-        race = start()
-        return sources(
-            *(design.config for design in race.designs if design.config),
-            *race.recipes,
-            race.plan.task,
-        )
-
-    yield File(
-        "Python",
-        "A script that runs this race from its first step.",
-        "race.py",
-        PYTHON,
-        lambda: race_script(start()),
-    )
-    yield File(
-        "BibTeX",
-        "This tool, and the papers of what designs and recipes use.",
-        "race.bib",
-        TEXT,
-        papers,
-    )
-
-
-def race_script(start: Start) -> str:
-    """The race as Python."""
-    contenders, task, steps, every, text, spectra, positions = start.terms
-    return snippet.race(
-        contenders,
-        task,
-        steps,
-        every,
-        own_text=text is not None,
-        spectra=spectra,
-        positions=positions,
-    )
+    kind = origins()[job.origins[-1]].settings
+    if kind is None:
+        return snippet.sweep(job.config, job.fields, job.statistics, job.origins)
+    settings = snippet.call(f"ex.{kind.__name__}", {"steps": job.steps})
+    return snippet.sweep(job.config, job.fields, (), job.origins, settings)

@@ -3,7 +3,7 @@ widgets.
 
 A link says the record, and each panel shows its part of it. The parts are records, too, and are
 valid as soon as they are made: `link` checks whatever comes from outside. The Map's part is
-`map.plan.MapPart`, the Race's `race.lineup.RacePart`."""
+`map.plan.MapPart`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,22 @@ class ExplorePart(NamedTuple):
     """The statistic on the first chart."""
     tokens_of: int = 0
     """The layer, from 1, that charts by token position have; 0 is the last."""
+
+
+class Tab(NamedTuple):
+    """One tab of the page."""
+
+    title: str
+    build: Callable[[Config], Any]
+    """Builds its panel, a `Part`, when it is first opened: of the design that the page starts
+    with."""
+    part: type | None = None
+    """The class of the panel's part of the page's record, a NamedTuple; None where it has none."""
+    check: Callable[[Any], tuple[Any, list[str]]] | None = None
+    """Makes a part that a link says one that the panel can have, by the rules that types do not
+    say; and a sentence for each entry that it refuses. A `ConfigError` refuses the whole."""
+    after: str = ""
+    """Name of the tab that it stands behind; empty for the last place."""
 
 
 @dataclass(frozen=True)

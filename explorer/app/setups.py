@@ -1,13 +1,16 @@
-"""`SETUPS`: choices of the Map or the Race that a button makes; a table each of `setups.toml`."""
+"""`setups`: choices of a panel that a button makes; a table each of `setups.toml`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from explorer import plugins
 from explorer.app.link.state import part_of
+from explorer.app.tabs import tabs
 from explorer.app.widgets.buttons import ButtonRow, button
 from explorer.glossary import rows
 
@@ -25,20 +28,15 @@ class Setup(NamedTuple):
     @property
     def part(self) -> Any:
         """The panel's part of a page's record."""
-        part, _ = part_of(self.panel, dict(self.state))
+        part, _ = part_of(self.panel, dict(self.state), tabs()[self.panel])
         return part
 
 
-SETUPS: Mapping[str, Mapping[str, Setup]] = MappingProxyType(
-    {
-        panel: {
-            row["name"]: Setup(panel, **row)
-            for row in rows(Path(__file__).with_suffix(".toml"), panel)
-        }
-        for panel in ("map", "race")
-    }
-)
-"""By panel and name, in the order of their buttons."""
+@cache
+def setups(panel: str) -> Mapping[str, Setup]:
+    """The set-ups of a panel by name, in the order of their buttons; those of plug-ins are last."""
+    files = [Path(__file__).with_suffix(".toml"), *plugins.rows("setups").values()]
+    return {row["name"]: Setup(panel, **row) for file in files for row in rows(file, panel)}
 
 
 class SetupRow(ButtonRow):
@@ -52,7 +50,7 @@ class SetupRow(ButtonRow):
 
     def __init__(self, label: str, panel: str, restore: Callable[[Any], object]) -> None:
         super().__init__(label, self._press, links=True)
-        self._setups, self._restore = SETUPS[panel], restore
+        self._setups, self._restore = setups(panel), restore
         self.buttons = [
             button(row.name, row.title, enabled=True, title=row.words)
             for row in self._setups.values()

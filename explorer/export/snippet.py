@@ -11,8 +11,6 @@ from textwrap import indent
 from explorer.config import Config, preset
 from explorer.profile import STATISTICS
 from explorer.schemes.preset import PRESETS
-from explorer.training.recipe import Recipe
-from explorer.training.tasks import Task
 
 LONGEST = 100
 """Letters of a line; a call that is longer has an argument a line."""
@@ -93,73 +91,20 @@ def explore(
     )
 
 
-def race(
-    contenders: Sequence[tuple[str, Config, Recipe]],
-    task: Task,
-    steps: int,
-    every: int,
-    *,
-    own_text: bool = False,
-    spectra: bool = False,
-    positions: bool = False,
-) -> str:
-    """The script of a race, from its first step.
-
-    Args:
-        contenders: name, design and recipe of each.
-        own_text: whether it learns a file of a person's own, whose place only they know.
-        spectra: whether singular values of the updates are read, too.
-        positions: whether statistics by token position are read, too.
-    """
-    runs = [
-        listed(
-            "ex.Contender(",
-            [written(name), design(config), call("ex.Recipe", recipe.changed)],
-            ")",
-        )
-        for name, config, recipe in contenders
-    ]
-    rest = [
-        f"task={call('ex.Task', task.changed)}",
-        f"steps={steps}",
-        f"every={every}",
-        *(["text=text"] * own_text),
-        *(["spectra=True"] * spectra),
-        *(["positions=True"] * positions),
-    ]
-    text = (
-        ["from explorer.text import load", "", 'text = load("the file that was learned.txt")']
-        if own_text
-        else [""]
-    )
-    whole = listed("race = ex.race(", [listed("[", runs, "]"), *rest], ")")
-    return "\n".join(
-        [
-            "import explorer as ex",
-            *text,
-            whole,
-            "for outcome in race.verdict():",
-            "    print(outcome)",
-            'race.plot("held_out_loss").show()',
-            "",
-        ]
-    )
-
-
 def sweep(
     config: Config,
     over: Mapping[str, Sequence[float]],
     statistics: Sequence[str],
     origins: Sequence[str],
-    steps: int | None = None,
+    settings: str = "",
 ) -> str:
     """The script of a map.
 
     Args:
         over: field to its values.
-        statistics: end values; none where those of a training are asked for.
+        statistics: end values; none where all of an origin's are asked for.
         origins: where the cells' numbers come from.
-        steps: of training; None where nothing is trained.
+        settings: of the origin, a call; empty where it has none.
     """
     axes = listed(
         "{",
@@ -172,7 +117,7 @@ def sweep(
     rest = [
         *([f"statistics={listed('[', [*map(written, statistics)], ']')}"] if statistics else []),
         f"origins={listed('[', [*map(written, origins)], ']')}",
-        *([] if steps is None else [f"steps={steps}"]),
+        *([f"settings={settings}"] if settings else []),
     ]
     whole = listed("cells = ex.sweep(", [design(config), f"over={axes}", *rest], ")")
     return "\n".join(["import explorer as ex", "", whole, "print(cells)", ""])

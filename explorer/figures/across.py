@@ -45,7 +45,7 @@ def across(
     Args:
         dataset: as `explorer.sweep` gives it, with one field; of several, choose values of the
             others by `dataset.sel`.
-        statistic: a row of `SCALES`.
+        statistic: a name of `scales()`.
         x: the field, one of numbers.
         now: values of fields; an upright marks that of `x`, where it is among them.
         noted: whether the theory is unreliable somewhere: its line is dotted.

@@ -14,10 +14,10 @@ FOLDER = Path(__file__).parent
 
 
 def rows(table: Path, name: str) -> list[dict[str, Any]]:
-    """The tables of a name in a TOML file, whose lists become tuples."""
+    """The tables of a name in a TOML file, whose lists become tuples; none where there are none."""
     return [
         {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-        for row in tomllib.loads(table.read_text(encoding="utf-8"))[name]
+        for row in tomllib.loads(table.read_text(encoding="utf-8")).get(name, ())
     ]
 
 

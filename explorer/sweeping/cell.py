@@ -7,53 +7,62 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from explorer import plugins
+from explorer.choices import Choices
 from explorer.config import Config
 from explorer.ends import ENDS, endings
+from explorer.fields import Spec
 from explorer.profile import STATISTICS, Profile
-from explorer.stopping import Stop, Stopped
+from explorer.stopping import Stop
 from explorer.tasks.pool import Call
-from explorer.training.recipe import Recipe
-from explorer.training.tasks import Task
 
 Numbers = dict[str, float | list[float]]
 
 
-class Training(NamedTuple):
-    """How a cell is trained."""
+class Settings(Protocol):
+    """The way in which an origin of a plug-in computes its cells: a record of its own.
 
-    recipe: Recipe = Recipe()
-    task: Task = Task()
-    steps: int = 200
+    Any of its values may be left out when it is made; `steps` is one where an origin has steps."""
 
-    def plain(self) -> tuple[str, str, int]:
-        """As plain values, for `of`."""
-        return self.recipe.to_json(), self.task.to_json(), self.steps
+    def __init__(self, **values: Any) -> None: ...
+
+    varied: ClassVar[type[Choices]]
+    """The record whose fields a sweep may vary, beside those of a design."""
+
+    def vary(self, values: Mapping[str, Any]) -> Settings:
+        """Settings with other values of some varied fields; a `ConfigError` where one is wrong."""
+
+    def plain(self) -> tuple[Any, ...]:
+        """All of it as JSON has it, for `of`."""
 
     @classmethod
-    def of(cls, recipe: str, task: str, steps: int) -> Training:
-        """The training that is so as plain values."""
-        return cls(Recipe.from_json(recipe), Task.from_json(task), steps)
+    def of(cls, *plain: Any) -> Settings:
+        """The settings that are so in JSON."""
+
+    def record(self) -> dict[str, Any]:
+        """All that decides the numbers, by name, for the file of a sweep."""
 
 
 class Cell(NamedTuple):
     """The request of a sweep at one point; equal cells have equal numbers.
 
     Args:
-        origin: a row of `ORIGINS`.
+        origin: a name of `origins()`.
         config: the design there.
         statistics: rows of `ENDS`, and "statistic@site" for every layer of a site.
-        training: of a trained cell; None of the others.
+        settings: of an origin that has some; None of the others.
     """
 
     origin: str
     config: Config
     statistics: tuple[str, ...]
-    training: Training | None = None
+    settings: Settings | None = None
 
     @property
     def backward(self) -> bool:
@@ -64,12 +73,12 @@ class Cell(NamedTuple):
     @property
     def memory(self) -> float:
         """Bytes that it takes, about."""
-        return ORIGINS[self.origin].memory(self)
+        return origins()[self.origin].memory(self)
 
     @property
     def seconds(self) -> float:
         """Seconds of one processor that it takes, right to a factor of three or so."""
-        return ORIGINS[self.origin].seconds(self)
+        return origins()[self.origin].seconds(self)
 
 
 class Found(NamedTuple):
@@ -100,6 +109,23 @@ class Origin:
     batch: int = 1
     """Cells that are handed out together: what is found within milliseconds is not worth a message
     of its own."""
+    numbers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Numbers that are no end of a statistic: name to label and unit."""
+    settings: type[Settings] | None = None
+    """The class of its settings, where it has some."""
+    doing: str = "Measuring"
+    """The word for a map whose cells are being computed."""
+    words: str = ""
+    """The choice of this origin on the Map, in words; empty for those that the Map has anyway."""
+    first: str = "second_moment"
+    """The statistic that a map of it shows first."""
+    usual: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Ends of an axis of its varied fields, where they are not the whole range."""
+
+    @property
+    def varied(self) -> type[Choices] | None:
+        """The record whose fields a sweep may vary, beside those of a design."""
+        return self.settings.varied if self.settings else None
 
 
 def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
@@ -144,51 +170,13 @@ def _measured(cell: Cell, stop: Stop) -> Found:
         return _reduced(measure(cell.config, stop, backward=cell.backward), cell.statistics)
 
 
-def _trained(cell: Cell, stop: Stop) -> Found:
-    from explorer.training.race import Contender, Race
-
-    recipe, task, steps = cell.training or Training()
-    race = Race([Contender("cell", task.fit(cell.config), recipe)], task, steps, every=steps)
-    (runner,) = race.runners
-    held_out = runner.tensors(runner.data.held_out)
-    before = runner.features(held_out)
-    if not race.run(stop).finished:
-        raise Stopped
-    loss, change = race.verdict()[0], runner.features(held_out) - before
-    return Found(
-        {
-            "held_out_loss": loss.final_loss,
-            "loss_drop": race.levels.unigram - loss.final_loss,
-            "feature_change": float(change.square().mean().sqrt()),
-            "steps": float(loss.steps),
-        },
-        f"training ended at step {loss.retired_at}: {loss.reason}" if loss.reason else "",
-    )
-
-
-def _training_seconds(cell: Cell) -> float:
-    config, sizes = cell.config, cell.config.sizes
-    work = config.n_seeds * (
-        sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes
-    )
-    steps = cell.training.steps if cell.training else 1
-    return steps * (0.01 + 0.005 * config.n_layers + 1e-10 * work)
-
-
-def _taken_by_training(cell: Cell) -> float:
-    from explorer.training.race import Contender, memory
-
-    recipe, task, _ = cell.training or Training()
-    return memory([Contender("cell", task.fit(cell.config), recipe)])
-
-
-TRAINED = ("held_out_loss", "loss_drop", "feature_change", "steps")
-ORIGINS: Mapping[str, Origin] = {
+OWN: Mapping[str, Origin] = {
     "predicted": Origin(
         find=_predicted,
         names=names_of,
         batch=32,
         seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers,
+        doing="Predicting",
     ),
     "measured": Origin(
         find=_measured,
@@ -196,13 +184,22 @@ ORIGINS: Mapping[str, Origin] = {
         memory=lambda cell: cell.config.sizes.memory_bytes,
         seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds,
     ),
-    "trained": Origin(
-        find=_trained,
-        names=lambda _: list(TRAINED),
-        seconds=_training_seconds,
-        memory=_taken_by_training,
-    ),
 }
+
+
+@cache
+def origins() -> Mapping[str, Origin]:
+    """Where cells' numbers may come from, by name; what plug-ins bring is last."""
+    return {**OWN, **plugins.rows("origins")}
+
+
+@cache
+def varied_specs() -> Mapping[str, Spec]:
+    """Every field that a sweep can vary; where a design and settings have one of a name it is the
+    design's."""
+    records: list[type[Choices]] = [row.varied for row in origins().values() if row.varied]
+    records.append(Config)
+    return {name: spec for record in records for name, spec in record.specs().items()}
 
 
 def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: False) -> list[Found]:
@@ -227,7 +224,7 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
 def _find(cell: Cell, stop: Stop) -> Found:
     start = time.perf_counter()
     try:
-        result = ORIGINS[cell.origin].find(cell, stop)
+        result = origins()[cell.origin].find(cell, stop)
     except Exception as error:
         if stop():
             raise
@@ -248,7 +245,7 @@ def body_of(cells: Sequence[Cell], threads: int | None) -> str:
                     cell.origin,
                     cell.config.to_json(),
                     cell.statistics,
-                    cell.training and cell.training.plain(),
+                    cell.settings and cell.settings.plain(),
                 ]
                 for cell in cells
             ],
@@ -259,13 +256,19 @@ def body_of(cells: Sequence[Cell], threads: int | None) -> str:
 def compute(call: Call) -> bytes:
     """Computes cells, one after the other, in a worker."""
     threads, asked = json.loads(call.body)
-    cells = [
-        Cell(
-            origin, Config.from_json(config), tuple(statistics), training and Training.of(*training)
-        )
-        for origin, config, statistics, training in asked
-    ]
+    cells = [_cell(*row) for row in asked]
     return json.dumps([result._asdict() for result in find(cells, threads, call.stop)]).encode()
+
+
+def _cell(origin: str, config: str, statistics: list[str], settings: list[Any] | None) -> Cell:
+    """A cell from its plain data."""
+    cell = Cell(origin, Config.from_json(config), tuple(statistics))
+    if settings is None:
+        return cell
+    kind = origins()[origin].settings
+    if kind is None:
+        raise ValueError(f"settings must be left out of {origin} cells; got {settings}")
+    return cell._replace(settings=kind.of(*settings))
 
 
 def result_of(result: bytes) -> list[Found]:

@@ -18,8 +18,7 @@ from explorer.display import must_be, shown
 from explorer.ends import ENDS
 from explorer.fields import Spec
 from explorer.profile import STATISTICS
-from explorer.sweeping.cell import ORIGINS, Cell, Training
-from explorer.training.recipe import Recipe
+from explorer.sweeping.cell import Cell, Settings, origins, varied_specs
 
 MOST_AXES = 3
 MOST_CELLS = 1_000_000
@@ -43,11 +42,11 @@ class Grid:
 
     Args:
         config: the design that is varied.
-        over: one to three fields of `Config`, or of `Recipe` where cells are trained, each with
-            distinct values.
-        origins: rows of `ORIGINS`.
+        over: one to three fields of `Config`, or of the settings of an origin, each with distinct
+            values.
+        names: the origins, of `origins()`.
         statistics: see `Cell`; None is every end value.
-        training: how cells are trained.
+        settings: of the origin that has some; None is as they are by default.
     Raises:
         TypeError: the config is none.
         ConfigError: no such field, origin or statistic, no values, twice the same, or too many;
@@ -58,19 +57,38 @@ class Grid:
         self,
         config: Config,
         over: Mapping[str, Sequence[Any]],
-        origins: Sequence[str],
+        names: Sequence[str],
         statistics: Sequence[str] | None,
-        training: Training,
+        settings: Settings | None = None,
     ) -> None:
-        self.config, self.training = must_be(Config, "config", config), training
-        self.origins = (origins,) if isinstance(origins, str) else tuple(origins)
-        names = tuple(ENDS) if statistics is None else statistics
-        self.statistics = (names,) if isinstance(names, str) else tuple(names)
+        self.config = must_be(Config, "config", config)
+        self.origins = (names,) if isinstance(names, str) else tuple(names)
+        wanted = tuple(ENDS) if statistics is None else statistics
+        self.statistics = (wanted,) if isinstance(wanted, str) else tuple(wanted)
         self.over = {name: plain(values) for name, values in dict(over).items()}
         self._check()
+        self.settings = self._settings(settings)
+
+    def _settings(self, given: Settings | None) -> Settings | None:
+        """The settings of the origin that has some.
+
+        Raises:
+            TypeError: they are another origin's.
+            ConfigError: no origin has any.
+        """
+        for name in self.origins:
+            kind = origins()[name].settings
+            if kind is not None:
+                return kind() if given is None else must_be(kind, "settings", given)
+        if given is not None:
+            raise ConfigError(
+                f"settings must be left out where no origin has any; got {shown(given)} for "
+                f"{', '.join(self.origins)}"
+            )
+        return None
 
     def _check(self) -> None:
-        _distinct("origins", self.origins, ORIGINS)
+        _distinct("origins", self.origins, origins())
         known = {
             **dict.fromkeys(ENDS),
             **{
@@ -86,13 +104,8 @@ class Grid:
         if len(self) > MOST_CELLS:
             raise ConfigError(f"over must have at most {MOST_CELLS:,} cells; got {len(self):,}")
         for name, values in self.over.items():
-            if name not in self.specs:
-                raise ConfigError(f"over must have fields of Config or Recipe; got {shown(name)}")
-            if name not in Config.specs() and "trained" not in self.origins:
-                raise ConfigError(
-                    f"origins must have trained to vary {name}, a field of Recipe; got "
-                    f"{', '.join(self.origins)}"
-                )
+            if name not in Config.specs():
+                self._check_setting(name)
             if not values:
                 raise ConfigError(f"over must have at least one value of {name}; got none")
             if (twice := _repeated(values)) is not None:
@@ -100,11 +113,23 @@ class Grid:
                     f"over must have distinct values of {name}; got {shown(twice)} twice"
                 )
 
+    def _check_setting(self, name: str) -> None:
+        """Raises ConfigError unless a field is one of the settings of an origin of this sweep."""
+        records = {origin: row.varied for origin, row in origins().items() if row.varied}
+        having = [origin for origin, record in records.items() if name in record.specs()]
+        if not having:
+            kinds = [Config.__name__, *(record.__name__ for record in records.values())]
+            raise ConfigError(f"over must have fields of {' or '.join(kinds)}; got {shown(name)}")
+        if not set(having) & set(self.origins):
+            raise ConfigError(
+                f"origins must have {having[0]} to vary {name}, a field of "
+                f"{records[having[0]].__name__}; got {', '.join(self.origins)}"
+            )
+
     @property
-    def specs(self) -> dict[str, Spec]:
-        """Every field that can be varied; where both records have one of a name it is the
-        design's."""
-        return {**Recipe.specs(), **Config.specs()}
+    def specs(self) -> Mapping[str, Spec]:
+        """Every field that can be varied."""
+        return varied_specs()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,37 +158,38 @@ class Grid:
                 [level[index] for level, index in zip(levels, place, strict=True)]
             ),
         )
-        origins = sorted(
-            range(len(self.origins)), key=lambda index: list(ORIGINS).index(self.origins[index])
+        order = list(origins())
+        numbers = sorted(
+            range(len(self.origins)), key=lambda number: order.index(self.origins[number])
         )
         designs = {place: self._design(self.at((0, *place))) for place in places}
         return {
-            (origin, *place): self._point((origin, *place), designs[place])
-            for origin in origins
+            (number, *place): self._point((number, *place), designs[place])
+            for number in numbers
             for place in places
         }
 
-    def _design(self, values: Mapping[str, Any]) -> tuple[Config, Recipe] | ConfigError:
-        """The design with some values, and its recipe, or the refusal of the rules."""
+    def _design(self, values: Mapping[str, Any]) -> tuple[Config, Settings | None] | ConfigError:
+        """The design with some values, and the settings, or the refusal of the rules."""
         fields = Config.specs()
         try:
             config = self.config.replace(
                 **{name: value for name, value in values.items() if name in fields}
             )
-            recipe = self.training.recipe.replace(
-                **{name: value for name, value in values.items() if name not in fields}
+            settings = self.settings and self.settings.vary(
+                {name: value for name, value in values.items() if name not in fields}
             )
         except ConfigError as error:
             return error
-        return config, recipe
+        return config, settings
 
-    def _point(self, place: Place, design: tuple[Config, Recipe] | ConfigError) -> Point:
+    def _point(self, place: Place, design: tuple[Config, Settings | None] | ConfigError) -> Point:
         origin = self.origins[place[0]]
         if isinstance(design, ConfigError):
             return Point(place, None, design)
-        config, recipe = design
-        training = self.training._replace(recipe=recipe) if origin == "trained" else None
-        return Point(place, Cell(origin, config, self.statistics, training))
+        config, settings = design
+        own = settings if origins()[origin].settings else None
+        return Point(place, Cell(origin, config, self.statistics, own))
 
     def spec(self) -> dict[str, Any]:
         """All that decides the numbers but the version, as JSON has it."""
@@ -173,9 +199,8 @@ class Grid:
             "origins": list(self.origins),
             "statistics": list(self.statistics),
         }
-        if "trained" in self.origins:
-            recipe, task, steps = self.training
-            record |= {"recipe": recipe.model_dump(), "task": task.model_dump(), "steps": steps}
+        if self.settings:
+            record |= self.settings.record()
         return dict(json.loads(json.dumps(record)))
 
     def keys(self, version: str) -> np.ndarray[Any, np.dtype[np.str_]]:

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.ends import ENDS
 from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
-from explorer.sweeping.cell import ORIGINS, Cell, Found, Training
+from explorer.sweeping.cell import Cell, Found, Settings
+from explorer.sweeping.cell import origins as known_origins
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
-from explorer.training.recipe import LONGEST, Recipe
-from explorer.training.tasks import Task
 
 # `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset
 # that they make.
@@ -32,14 +30,8 @@ from explorer.training.tasks import Task
 if TYPE_CHECKING:
     import xarray as xr
 
-OTHERS = {
-    "held_out_loss": ("Held-out loss", "nats"),
-    "loss_drop": ("Unigram level − held-out loss", "nats"),
-    "feature_change": ("RMS change of what the readout reads of held-out text", "1"),
-    "steps": ("Steps that were trained", "steps"),
-    "seconds": ("Time", "s"),
-}
-"""Numbers that are no statistic: label and unit."""
+SECONDS = ("Time", "s")
+"""Label and unit of what a cell took."""
 
 
 class Layout:
@@ -52,7 +44,9 @@ class Layout:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         variables = dict.fromkeys(
-            name for origin in grid.origins for name in ORIGINS[origin].names(grid.statistics)
+            name
+            for origin in grid.origins
+            for name in known_origins()[origin].names(grid.statistics)
         )
         self.variables = (*variables, "seconds")
         designs = [point.cell.config.n_layers for point in grid.points.values() if point.cell]
@@ -123,8 +117,11 @@ class Layout:
 
 def described(name: str) -> dict[str, str]:
     """Label and unit of a variable."""
-    if name in OTHERS:
-        return _attributes(*OTHERS[name])
+    if name == "seconds":
+        return _attributes(*SECONDS)
+    for origin in known_origins().values():
+        if name in origin.numbers:
+            return _attributes(*origin.numbers[name])
     bare = name.removesuffix("_low").removesuffix("_high")
     row = STATISTICS[bare.split("@")[0]]
     title = ENDS[bare].title if bare in ENDS else row.label
@@ -173,21 +170,12 @@ class Sweep:
         store: Any = None,
         *,
         origins: Sequence[str] = ("predicted", "measured"),
-        recipe: Recipe | None = None,
-        steps: int = 200,
-        task: Task | None = None,
+        settings: Settings | None = None,
         retry_failed: bool = False,
     ) -> None:
-        training = Training(
-            must_be(Recipe, "recipe", Recipe() if recipe is None else recipe),
-            must_be(Task, "task", Task() if task is None else task),
-            steps,
-        )
-        if not 1 <= must_be(int, "steps", steps) <= LONGEST:
-            raise ConfigError(f"steps must be between 1 and {LONGEST:,}; got {steps:,}")
         if not (executor is None or isinstance(executor, Workers) or is_cluster(executor)):
             must_be(Executor, "executor", executor)
-        self.grid = Grid(config, over, origins, statistics, training)
+        self.grid = Grid(config, over, origins, statistics, settings)
         self.layout = Layout(self.grid)
         self.executor, self.retry_failed = executor, retry_failed
         self.numbers = np.full((*self.grid.shape, self.layout.size), np.nan)
@@ -255,8 +243,8 @@ class Sweep:
         executor for it."""
         if self.executor is not None:
             return [(cells, workers_of(self.executor))] if cells else []
-        quick = [cell for cell in cells if ORIGINS[cell.origin].batch > 1]
-        slow = [cell for cell in cells if ORIGINS[cell.origin].batch == 1]
+        quick = [cell for cell in cells if known_origins()[cell.origin].batch > 1]
+        slow = [cell for cell in cells if known_origins()[cell.origin].batch == 1]
         parts = [(quick, workers_of(Here()))]
         return [*parts, (slow, Outside(max(cell.memory for cell in slow)))] if slow else parts
 
@@ -304,19 +292,16 @@ def sweep(
     on_cell: OnCell | None = None,
     *,
     origins: Sequence[str] = ("predicted", "measured"),
-    recipe: Recipe | None = None,
-    steps: int = 200,
-    task: Task | None = None,
+    settings: Settings | None = None,
     retry_failed: bool = False,
 ) -> xr.Dataset:
-    """Predicts, measures or trains a design over the values of one to three fields.
+    """Predicts or measures a design over the values of one to three fields.
 
         ex.sweep(ex.Config(), over={"alpha": [0.1, 0.3, 1], "n_layers": [6, 12, 24]})
 
     Args:
         config: the design that is varied.
-        over: field of `Config` to its values, one to three of them; of `Recipe` too where cells are
-            trained.
+        over: field of `Config` to its values, one to three of them; or of what `settings` varies.
         statistics: end values (rows of `explorer.ends.ENDS`), and "statistic@site" for every layer
             of a site; None is every end value.
         executor: computes the cells: any executor of `concurrent.futures`, or a Dask cluster, by
@@ -326,18 +311,15 @@ def sweep(
             and those that are there are not computed again.
         stop: asked ten times a second; once it says true, what there is is returned.
         on_cell: called with each `CellResult` as it is done, in the calling thread.
-        origins: some of predicted, measured, trained.
-        recipe: how cells are trained; None is `Recipe()`.
-        steps: how long.
-        task: what is learned; None is the next character.
+        origins: predicted, measured, or both; or what a plug-in adds, such as trained.
+        settings: of the origin of a plug-in, such as `ex.Training`, where trained cells are asked
+            for; None is as they are by default.
         retry_failed: computes again what failed.
     Returns:
         `[origin, *over]`, as coordinates have it. Each end value (mean over seeds, or median over
         seeds and heads), its `_low` and `_high` (the lowest and the highest seed); `[origin, *over,
-        layer]` for "statistic@site"; of trained cells `held_out_loss` and `loss_drop` (nats a
-        character; the drop is from the unigram level), `feature_change` (root mean square change of
-        what the readout reads of held-out text), and `steps`; `seconds`; nan where there is none.
-        `failure` has the reason of a cell that failed.
+        layer]` for "statistic@site"; the numbers of a plug-in's origin; `seconds`; nan where there
+        is none. `failure` has the reason of a cell that failed.
     Raises:
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, a store of another sweep, or
@@ -354,9 +336,7 @@ def sweep(
             executor,
             store,
             origins=origins,
-            recipe=recipe,
-            steps=steps,
-            task=task,
+            settings=settings,
             retry_failed=retry_failed,
         )
         .run(stop or (lambda: False), on_cell or (lambda cell: None))

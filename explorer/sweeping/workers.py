@@ -20,7 +20,7 @@ from explorer import tasks
 from explorer.limits import process_count, processors
 from explorer.memory import machine_memory
 from explorer.stopping import Stop
-from explorer.sweeping.cell import ORIGINS, Cell, Found, body_of, find, result_of
+from explorer.sweeping.cell import Cell, Found, body_of, find, origins, result_of
 from explorer.tasks.cluster import Cluster
 from explorer.tasks.pool import LOST, Answer, Order, Task, TaskError
 
@@ -285,5 +285,5 @@ class Engine:
 def _batches(cells: Sequence[Cell], *, together: bool) -> Iterator[Batch]:
     """Cells in order, in batches; each alone unless they are handed out `together`."""
     for origin, group in groupby(cells, lambda cell: cell.origin):
-        row, size = list(group), ORIGINS[origin].batch if together else 1
+        row, size = list(group), origins()[origin].batch if together else 1
         yield from (row[start : start + size] for start in range(0, len(row), size))

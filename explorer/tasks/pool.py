@@ -57,7 +57,7 @@ class Task(NamedTuple):
     """A request to compute something.
 
     Args:
-        kind: a row of `worker.KINDS`.
+        kind: a row of `worker.KINDS`, or a plug-in's.
         body: what to compute, a text in JSON.
         order: how urgent it is. One that takes minutes is `LONG`: it has a process of its own and
             delays nobody.

@@ -20,7 +20,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from explorer import log
+from explorer import log, plugins
 from explorer.limits import settle
 from explorer.memory import WORKER
 from explorer.stopping import Stopped
@@ -29,14 +29,12 @@ from explorer.tasks.pool import Call
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "run": "explorer.measuring.outside",
-        "cells": "explorer.sweeping.cell",
-        "example": "explorer.example",
-        "race": "explorer.training.telling",
+        "run": "explorer.measuring.outside:compute",
+        "cells": "explorer.sweeping.cell:compute",
     }
 )
-"""Kinds of tasks, each with the module whose `compute` takes a `Call` and gives the bytes of a
-result."""
+"""Kinds of tasks of this package, each with the function that takes a `Call` and gives the bytes of
+a result."""
 EVERY = 0.05
 """Seconds between two reports of progress, at least."""
 
@@ -111,9 +109,10 @@ class Worker:
 def outcome(kind: str, call: Call) -> tuple[dict[str, Any], bytes]:
     """Computes one task: its last message, with the result or the reason why there is none."""
     try:
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
-        return {"done": True}, import_module(KINDS[kind]).compute(call)
+        kinds = {**KINDS, **plugins.references("kinds")}
+        if kind not in kinds:
+            raise ValueError(f"kind must be one of {', '.join(kinds)}; got {kind!r}")
+        return {"done": True}, plugins.load(kinds[kind])(call)
     except Stopped:
         return {"stopped": True}, b""
     except Exception as error:  # noqa: BLE001 - it is the task's result, whoever asked for it shows it

@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from explorer import plotlyjs
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.parts import PageWidget
-from explorer.app.widgets.runtime import STYLE, Runtime, page_script
+from explorer.app.widgets.runtime import FOLDERS, STYLE, Runtime, page_script
 from explorer.figures.why import Why
 from explorer.glossary import TERMS
 
@@ -165,7 +165,8 @@ def test_where_the_server_has_plotly_the_kernel_sends_it_only_when_asked(monkeyp
 
 
 def test_the_script_has_the_view_of_every_part_and_no_other():
-    sources = [path.read_text() for path in SOURCE.parent.rglob("*.py")]
+    folders = (SOURCE.parent, *FOLDERS)
+    sources = [path.read_text() for folder in folders for path in folder.rglob("*.py")]
     views = {view for text in sources for view in re.findall(r'^    view = "(\w+)"$', text, re.M)}
     assert sorted(views) == sorted(re.findall(r"^views\.(\w+) = \1;$", page_script(), re.M))
     assert page_script().count("export ") == 1

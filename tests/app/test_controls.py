@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pydantic import model_validator
 
-from explorer.app.race.lineup import Plan
 from explorer.app.widgets import controls as controls_module
 from explorer.app.widgets.controls import DRAG, HELD, Controls, sections
 from explorer.app.widgets.slider_steps import FINEST, slider_steps, thinned
@@ -20,7 +19,8 @@ from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, optio
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting
-from explorer.training.recipe import Recipe
+from explorer_race.page.lineup import Plan
+from explorer_race.recipe import Recipe
 
 SPECS = Config.specs()
 RECORDS = (Config, Recipe, Plan)

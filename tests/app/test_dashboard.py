@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.app.dashboard import PANELS, Dashboard, Tab, dashboard
+from explorer.app.dashboard import Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
+from explorer.app.tabs import tabs
 from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.glossary import LESSONS
-from explorer.serve import notebooks
+from explorer_serve.start import notebooks
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
 WAIT = 60.0
@@ -48,7 +49,7 @@ def test_page_is_one_widget_that_a_notebook_can_show(page: Dashboard) -> None:
 
 
 def test_header_shows_only_what_exists(page: Dashboard) -> None:
-    assert page.header.tabs == [panel.title for panel in PANELS.values()]
+    assert page.header.tabs == [panel.title for panel in tabs().values()]
 
 
 def test_close_ends_the_thread(page: Dashboard) -> None:
@@ -119,7 +120,7 @@ def test_the_lines_are_drawn_at_once_and_dots_and_a_race_come_without_torch() ->
 def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> None:
     page.header.handle(["lab", "04_normalization"], [])  # a browser may send anything
     assert page.opened == "explore"
-    page.header.set_state({"selected": list(PANELS).index("lessons")})
+    page.header.set_state({"selected": list(tabs()).index("lessons")})
     cards = page.panels["lessons"].children[1].value  # type: ignore[attr-defined]
     files = re.findall(r'<a href="([^"]+)" target="_blank"><b>', cards)
     assert files == [row.file for row in LESSONS.values()]

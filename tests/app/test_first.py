@@ -59,7 +59,7 @@ def test_its_layer_is_the_one_that_the_live_page_draws() -> None:
 
 def test_a_server_draws_it_without_torch() -> None:
     code = (
-        "import sys; from explorer.serve.zygote import picture; "
+        "import sys; from explorer_serve.zygote import picture; "
         "sys.stdout.buffer.write(picture().encode()); assert 'torch' not in sys.modules"
     )
     done = subprocess.run(

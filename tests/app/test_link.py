@@ -12,18 +12,19 @@ from linked import state
 from test_page import set_everything
 
 from benchmarks.goldens import random_design
-from explorer.app.dashboard import PANELS, Dashboard, dashboard
+from explorer.app.dashboard import Dashboard, dashboard
 from explorer.app.explore.selections import MATRIX_WORDS
 from explorer.app.link.links import LONGEST_SENTENCE, Links, in_a_sentence
 from explorer.app.link.params import LONGEST, MOST
 from explorer.app.map.plan import NOTHING, MapPart, Plan, over
 from explorer.app.page import ExplorePart, Page
-from explorer.app.race.lineup import RacePart
 from explorer.app.roster import Entry
+from explorer.app.tabs import tabs
 from explorer.config import Config, preset
 from explorer.schemes.preset import PRESETS
+from explorer_race.page.lineup import RacePart
 
-LINKS = Links(tuple(PANELS))
+LINKS = Links(tabs())
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
 
 
@@ -108,7 +109,7 @@ def test_a_whole_page_comes_back_from_its_link() -> None:
     set_everything(first)
     assert second.open_link(first.link) == []
     assert second.link == first.link
-    for name in PANELS:
+    for name in tabs():
         second.show(name)
     second.show(first.opened)
     assert second.link == first.link
@@ -317,7 +318,7 @@ def test_five_hundred_broken_links() -> None:
     """Whatever a link holds, the record is valid, and its own link says it again."""
     for text in fuzzed(500):
         page, sentences = LINKS.parse(text)
-        assert page.open in PANELS
+        assert page.open in tabs()
         assert len(in_a_sentence(sentences)) < 4 * LONGEST_SENTENCE
         assert LINKS.parse(LINKS.write(page)) == (page, []), text
 

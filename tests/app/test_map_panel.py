@@ -18,11 +18,12 @@ from linked import state
 from watched import Watched
 
 import explorer as ex
-from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.dashboard import Dashboard
 from explorer.app.map import panel as map_panel
 from explorer.app.map.panel import MapPanel, minutes
 from explorer.app.map.plan import NOTHING, MapPart, Plan
-from explorer.app.setups import SETUPS
+from explorer.app.setups import setups
+from explorer.app.tabs import tabs
 from explorer.app.view import View
 from explorer.app.widgets.panel import Phase
 from explorer.app.widgets.slider_steps import sliders
@@ -357,7 +358,7 @@ def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) ->
 @pytest.fixture
 def whole() -> Iterator[Dashboard]:
     """Explore and the map, of small designs."""
-    whole = Dashboard(TINY.replace(n_layers=2), {name: PANELS[name] for name in ("explore", "map")})
+    whole = Dashboard(TINY.replace(n_layers=2), {name: tabs()[name] for name in ("explore", "map")})
     whole.open_link(
         "?tab=map&n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2&norm_placement=none"
         + state(
@@ -432,7 +433,7 @@ def test_there_is_no_button_where_the_page_has_no_map(whole: Dashboard) -> None:
     assert whole.panels["explore"].controls.maps == []
     whole.look(View(panels=("explore", "map")))
     assert whole.panels["explore"].controls.maps == list(sliders(Config))
-    alone = Dashboard(TINY, {"explore": PANELS["explore"]})
+    alone = Dashboard(TINY, {"explore": tabs()["explore"]})
     assert alone.panels["explore"].controls.maps == []
     alone.close()
 
@@ -445,7 +446,7 @@ def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
     assert panel.take.note.endswith("4 layers of width 16.")
     panel.named_designs.set_state({"values": {"preset": "post_ln"}})
     assert (panel.design.norm_placement, panel.design.d_model) == ("post", 16)
-    for name, row in SETUPS["map"].items():
+    for name, row in setups("map").items():
         panel.maps.handle(name, [])
         assert panel.part == row.part
         assert panel.maps.note == row.words

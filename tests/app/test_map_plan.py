@@ -17,27 +17,28 @@ from explorer.app.map.plan import (
     axis_fields,
     axis_values,
     fitted,
-    is_training,
+    origin_of,
     over,
     place_of,
     title,
     together,
     usual,
 )
-from explorer.app.setups import SETUPS
+from explorer.app.setups import setups
 from explorer.app.widgets.slider_steps import sliders
 from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.ends import ENDS
-from explorer.own.coordinates import GRID
 from explorer.sweeping.sweeps import sweep
 from explorer.sweeping.workers import Here
-from explorer.training.recipe import Recipe
+from explorer_models.coordinates import GRID
+from explorer_race.cells import Training
+from explorer_race.recipe import Recipe
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_the_values_of_an_axis_rise_from_end_to_end_and_are_accepted(name: str) -> None:
-    spec, kind = axis_fields()[name], Recipe if is_training(name) else Config
+    spec, kind = axis_fields()[name], Recipe if origin_of(name) else Config
     for first, last in (usual(name), (spec.low, spec.high)):
         for count in (2, 7, MOST_VALUES):
             values = axis_values(name, first, last, count)
@@ -166,7 +167,7 @@ def test_a_design_has_a_place_on_its_map_or_none() -> None:
 
 
 def test_the_maps_of_the_buttons_are_plans() -> None:
-    for name, row in SETUPS["map"].items():
+    for name, row in setups("map").items():
         design, plan = row.part
         job = plan.job(design)
         assert (row.name, len(job.over)) == (name, 2)
@@ -178,7 +179,7 @@ def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(
 ) -> None:
     """Where steps are small. A power is a multiple of ½: another one is two standard errors or more
     away."""
-    design, plan = SETUPS["map"][name].part
+    design, plan = setups("map")[name].part
     assert (plan.statistic, plan.y) == ("feature_change", "d_model")
     found = [
         sweep(
@@ -187,8 +188,7 @@ def test_features_change_with_the_width_as_the_words_of_a_coordinate_check_say(
             "second_moment",
             Here(),
             origins="trained",
-            recipe=Recipe(learning_rate=3e-5),
-            steps=plan.steps,
+            settings=Training(Recipe(learning_rate=3e-5), steps=plan.steps),
         )["feature_change"].values.ravel()
         for seed in range(3)
     ]

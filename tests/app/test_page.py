@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from explored import SMALL, Open, Page, opened
 
-from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.dashboard import Dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.link.params import Params
 from explorer.app.map.plan import MapPart, Plan
 from explorer.app.page import ExplorePart
 from explorer.app.page import Page as Record
+from explorer.app.tabs import tabs
 from explorer.config import Config
 from explorer.figures import BY_CHOICE
 from explorer.theory import predict
@@ -95,7 +96,7 @@ def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:
 
 @pytest.fixture
 def page() -> Iterator[Dashboard]:
-    page = Dashboard(SMALL, {name: PANELS[name] for name in ("explore", "map")})
+    page = Dashboard(SMALL, {name: tabs()[name] for name in ("explore", "map")})
     yield page
     page.close()
 
@@ -152,7 +153,7 @@ def test_all_tabs_come_back_from_the_record() -> None:
     record = first.page
     second.restore(record)
     assert second.page == record, "parts of tabs that are not built are part of the record"
-    for name in PANELS:
+    for name in tabs():
         second.show(name)
     second.show(first.opened)
     assert second.link == first.link

@@ -9,7 +9,8 @@ import pytest
 import traitlets
 from explored import SMALL
 
-from explorer.app.dashboard import PANELS, Dashboard
+from explorer.app.dashboard import Dashboard
+from explorer.app.tabs import tabs
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.parts import PageWidget, Part, prose, together
 
@@ -48,7 +49,7 @@ def two(monkeypatch):
 
 
 def test_a_browser_has_all_of_the_page_after_each_move_by_one_message(monkeypatch):
-    page = Dashboard(SMALL, {"explore": PANELS["explore"]})
+    page = Dashboard(SMALL, {"explore": tabs()["explore"]})
     panel, browser = page.panels["explore"], Browser(page, monkeypatch)
     panel.worker.close()  # from here on, nothing changes but by this test
     for value in (1.5, 2.0):

@@ -10,16 +10,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from explorer.app.dashboard import PANELS
 from explorer.app.explore.question import Choose, Draw
 from explorer.app.link.links import Links
 from explorer.app.stories.story import STORIES, VERDICT, Step
+from explorer.app.tabs import tabs
 from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.measuring import measure
 from explorer.profile import Profile
 
-LINKS = Links(tuple(PANELS))
+LINKS = Links(tabs())
 STEPS = [
     (f"{story.name}-{number}", step)
     for story in STORIES.values()

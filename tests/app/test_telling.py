@@ -13,10 +13,11 @@ import pytest
 from explored import plain
 from linked import state
 
-from explorer.app.dashboard import PANELS, Dashboard, dashboard
+from explorer.app.dashboard import Dashboard, dashboard
 from explorer.app.explore.panel import Explore
 from explorer.app.stories.story import STORIES
 from explorer.app.stories.telling import LARGE, MARK, box_of
+from explorer.app.tabs import tabs
 from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.figures.layers import WITHHELD
@@ -310,7 +311,7 @@ def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visi
 
 
 def test_a_page_without_the_panels_tells_no_stories() -> None:
-    page = Dashboard(Config(), {"race": PANELS["race"]})
+    page = Dashboard(Config(), {"race": tabs()["race"]})
     assert page.telling.strip.cards == []
     assert not page.header.stories
     assert len(page.open_link("?story=root_d&step=2")) == 1

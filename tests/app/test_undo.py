@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.app.page import MOST, QUIET, ExplorePart, Page, Undo, differing
-from explorer.app.race.lineup import RacePart
 from explorer.config import Config
+from explorer_race.page.lineup import RacePart
 
 
 class Clock:

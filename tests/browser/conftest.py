@@ -24,7 +24,7 @@ import pytest
 from filelock import FileLock
 from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 
-from explorer.serve import notebooks
+from explorer_serve.start import notebooks
 
 from .dashboard import PATIENCE, Dashboard
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from explorer.app.dashboard import PANELS
+from explorer.app.tabs import tabs
 
 from .axe import RAW, SHARED, look
 from .dashboard import Dashboard
@@ -39,14 +39,14 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.goto(f"{voila}/{SMALL}")
     visit.wait_until_drawn()
     page.get_by_role("button", name="Pin the current design").click()
-    page.get_by_role("tab", name=PANELS["lessons"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["lessons"].title, exact=True).click()
     page.locator(".ex-lesson-cards a").first.wait_for()
-    page.get_by_role("tab", name=PANELS["map"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["map"].title, exact=True).click()
     page.locator(".ex-map .ex-chart-plot .main-svg").first.wait_for()
     expect(page.locator(".ex-map .ex-status")).to_have_attribute("data-state", "idle")
-    page.get_by_role("tab", name=PANELS["race"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["race"].title, exact=True).click()
     page.get_by_role("button", name="Start", exact=True).wait_for()
-    page.get_by_role("tab", name=PANELS["yours"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["yours"].title, exact=True).click()
     page.get_by_text("This is an example").wait_for()
     page.locator("details").evaluate_all(
         "(folds) => folds.forEach((fold) => { fold.open = true; })"
@@ -59,7 +59,7 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.close()
 
 
-EXPLORE, MAP, RACE, LESSONS, YOURS = ((panel.title,) for panel in PANELS.values())
+EXPLORE, MAP, RACE, LESSONS, YOURS = ((panel.title,) for panel in tabs().values())
 TABS = [EXPLORE, MAP, RACE, LESSONS, YOURS]
 """Which tabs to press to see each part of the page."""
 
@@ -70,7 +70,7 @@ def test_axe_finds_nothing(page: Page, path: tuple[str, ...]) -> None:
 
 
 def test_axe_finds_nothing_in_a_list_that_is_searched(page: Page) -> None:
-    page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["explore"].title, exact=True).click()
     within = "[data-field=preset]"
     search = page.locator(f"{within} input:visible")  # the map has one as well
     search.click()
@@ -95,7 +95,7 @@ def test_every_slider_says_a_number(page: Page) -> None:
 
 
 def test_bands_in_the_dark_stale_dots_and_the_status_in_forced_colors_are_seen(page: Page) -> None:
-    page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
+    page.get_by_role("tab", name=tabs()["explore"].title, exact=True).click()
     light = page.evaluate(CONTRAST)
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(CONTRAST) >= light > 1.3
@@ -126,7 +126,7 @@ def test_no_id_and_no_group_of_radio_buttons_is_there_twice(page: Page) -> None:
 
 def test_formulas_are_typeset(page: Page) -> None:
     for residual in ("t_fixup", "deepnorm", "scaled_init"):  # whose lines have powers and matrices
-        page.get_by_role("tab", name=PANELS["explore"].title, exact=True).click()
+        page.get_by_role("tab", name=tabs()["explore"].title, exact=True).click()
         page.locator("[data-field=residual] select").first.select_option(residual)
         expect(
             page.locator("[data-field=residual] .ex-hint").first.locator("sub, sup")

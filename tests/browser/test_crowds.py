@@ -29,7 +29,7 @@ from websockets.typing import Subprotocol
 
 from explorer import plotlyjs
 from explorer.limits import process_count
-from explorer.serve.kernels import STOPPED
+from explorer_serve.kernels import STOPPED
 
 from .conftest import server
 from .visitor import (
@@ -67,7 +67,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(log: Path) -> Iterator[str]:
     """A server of this file's own, with few pages, which end soon and are looked at often; also
-    `explorer.example`.
+    `explorer_models.example`.
 
     Its neighbours reach it, and a network that is not theirs may read its numbers.
     """
@@ -77,7 +77,7 @@ def address(log: Path) -> Iterator[str]:
         "--preheat",
         "1",
         "--allow-host",
-        "explorer.example",
+        "explorer_models.example",
         "--host",
         "0.0.0.0",  # noqa: S104
         "--metrics-from",
@@ -164,8 +164,8 @@ def test_a_proxy_gets_no_numbers(address: str, header: str) -> None:
 
 
 def test_the_public_name_has_no_numbers(address: str) -> None:
-    assert asked(address, "/health", Host="explorer.example")[0].status == 200
-    assert asked(address, "/metrics", Host="explorer.example")[0].status == 404
+    assert asked(address, "/health", Host="explorer_models.example")[0].status == 200
+    assert asked(address, "/metrics", Host="explorer_models.example")[0].status == 404
 
 
 ANSWERS = {
@@ -426,7 +426,7 @@ def test_programs_are_answered_without_a_kernel(
 
 
 @pytest.mark.parametrize(
-    "host", ["explorer.example", "127.0.0.1:80", "[::1]", "10.1.2.3", "LOCALHOST"]
+    "host", ["explorer_models.example", "127.0.0.1:80", "[::1]", "10.1.2.3", "LOCALHOST"]
 )
 def test_names_of_the_server_are_known(address: str, host: str) -> None:
     assert asked(address, "/health", Host=host)[0].status == 200

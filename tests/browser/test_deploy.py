@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection
 
 from explorer import command, plotlyjs
 from explorer.memory import machine_memory
-from explorer.serve.kernels import GRACE
+from explorer_serve.kernels import GRACE
 
 from .conftest import free_port, server
 from .dashboard import Dashboard

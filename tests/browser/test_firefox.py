@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from explorer.serve.kernels import GRACE
+from explorer_serve.kernels import GRACE
 
 from .dashboard import BEFORE, CHARTS, SETTLED
 from .test_silence import FRESH, MOVED, SHOWN_STALE, stopped

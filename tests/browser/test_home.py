@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import explorer as ex
-from explorer.training.archive import load
+from explorer_race.archive import load
 
 from .dashboard import Dashboard
 from .test_race import SIZES, Track

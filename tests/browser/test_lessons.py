@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from explorer.lessons.exercises import EXERCISES, TEXTS
-from explorer.serve import notebooks
+from explorer_serve.start import notebooks
 
 from .axe import RAW, SHARED, look
 from .conftest import Laboratory

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Locator, WebSocketRoute, expect
 
-from explorer.training.archive import load
+from explorer_race.archive import load
 
 from .dashboard import Dashboard
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
-from explorer.serve.zygote import ForkProvisioner, Zygote
+from explorer_serve.zygote import ForkProvisioner, Zygote
 
 SHAKEN = str(Path(__file__).with_name("shaken"))
 SLIDER = "import ipywidgets; slider = ipywidgets.IntSlider(); print(slider.comm.comm_id)"

@@ -25,7 +25,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 import explorer
-from explorer.serve.server import Cells, Channels, guarded
+from explorer_serve.server import Cells, Channels, guarded
 
 from .conftest import open_in_voila, server
 from .dashboard import Dashboard
@@ -207,13 +207,13 @@ WALK = """
 import asyncio
 from tornado.web import Application
 from tornado.websocket import WebSocketHandler
-import explorer.serve
+import explorer_serve.start
 
-explorer.serve._prepare()  # which keeps a grammar from being compiled
-from explorer.serve.server import Server
+explorer_serve.start._prepare()  # which keeps a grammar from being compiled
+from explorer_serve.server import Server
 
 async def walk(preheat):
-    server, notebooks = Server(config_file_paths=[str(explorer.serve.SETTINGS)]), explorer.serve.notebooks()
+    server, notebooks = Server(config_file_paths=[str(explorer_serve.start.SETTINGS)]), explorer_serve.start.notebooks()
     server.initialize([str(notebooks / "explorer.ipynb"), f"--Voila.root_dir={notebooks}", "--no-browser",
                        "--Voila.base_url=/", f"--preheat_kernel={preheat}", "--pool_size=0"])
     server.app = Application(**server.init_settings())

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, expect
 
-from explorer import example
-from explorer.own.probe import probe
+from explorer_models import example
+from explorer_models.probe import probe
 
 from .conftest import Pages, in_voila
 from .dashboard import Dashboard

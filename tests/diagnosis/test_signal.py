@@ -15,7 +15,7 @@ from explorer.diagnosis.remedies import STEPS, Candidates, Step, remedy
 from explorer.diagnosis.signal import healthy, runs_away
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
-from explorer.training.tasks import Task
+from explorer_race.tasks import Task
 
 BASE = Config(d_model=128, n_heads=2, n_seeds=1)
 

@@ -13,7 +13,7 @@ from explorer.export.bibtex import bibliography, escaped
 from explorer.figures.why import WHYS
 from explorer.glossary import FOLDER, PAPERS, ROWS, TERMS, papers_in
 from explorer.schemes.preset import PRESETS
-from explorer.training.recipe import OPTIMIZERS, Recipe
+from explorer_race.recipe import OPTIMIZERS, Recipe
 
 Entry = tuple[str, dict[str, str]]
 UNESCAPED = re.compile(r"(?<!\\)[&%$#_~^]")

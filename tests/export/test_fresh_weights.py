@@ -21,7 +21,7 @@ from explorer.schemes.data import READOUTS
 from explorer.schemes.distribution import DISTRIBUTIONS
 from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
-from explorer.training.optimize import kind_of
+from explorer_race.optimize import kind_of
 
 SIZES = {"n_layers": 4, "d_model": 64, "n_heads": 4, "n_ctx": 16, "n_seeds": 8}
 TEXT = {"input": "text", "loss": "next_token"}

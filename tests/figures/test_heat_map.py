@@ -14,7 +14,7 @@ from handmade import traces
 from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.figures.map import contour, heat_map
-from explorer.figures.map.cells import SCALES, Side, colors
+from explorer.figures.map.cells import Side, colors, scales
 from explorer.figures.palette import DIVERGING
 from explorer.profile import Array
 
@@ -63,9 +63,9 @@ def drawn(dataset: xr.Dataset, **more: Any) -> go.Figure:
 
 
 def test_each_statistic_of_the_ends_has_a_scale() -> None:
-    assert set(SCALES) == {*ENDS, "held_out_loss", "loss_drop", "feature_change"}
+    assert set(scales()) == {*ENDS, "held_out_loss", "loss_drop", "feature_change"}
     for name in ENDS:
-        assert SCALES[name].log == ENDS[name].row.log
+        assert scales()[name].log == ENDS[name].row.log
 
 
 def test_colors_are_exponents_and_numbers_stand_beside_them() -> None:
@@ -118,7 +118,7 @@ def test_the_scale_says_numbers_and_its_middle_is_healthy() -> None:
 def test_a_side_is_as_long_as_its_values_need(
     statistic: str, values: list[float], ends: tuple[float, float], healthy: float
 ) -> None:
-    found = colors(SCALES[statistic], np.array(values))
+    found = colors(scales()[statistic], np.array(values))
     assert (found.low, found.high) == pytest.approx(ends)
     assert isinstance(found.stops, list)
     share = (healthy - found.low) / (found.high - found.low)
@@ -128,7 +128,7 @@ def test_a_side_is_as_long_as_its_values_need(
 
 
 def test_a_statistic_without_a_healthy_value_has_colors_that_only_rise() -> None:
-    found = colors(SCALES["parameter_gradient"], np.array([0.01, 100.0]))
+    found = colors(scales()["parameter_gradient"], np.array([0.01, 100.0]))
     assert (found.low, found.high, found.stops) == (-2, 2, "Cividis")
 
 
@@ -380,7 +380,7 @@ def test_contours_of_the_colors_own_statistic_need_no_legend() -> None:
 
 
 def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:
-    found = colors(SCALES["loss_drop"], np.array([-1e12, 0.2, 0.4]))
+    found = colors(scales()["loss_drop"], np.array([-1e12, 0.2, 0.4]))
     assert (found.low, found.high, found.beyond) == (-0.1, 0.4, (True, False))
     assert found.bar["ticktext"][0] == "≤ -0.1"
     np.testing.assert_allclose(found.z(np.array([-np.inf, 0.2])), [-0.1, 0.2])

@@ -11,14 +11,13 @@ import pytest
 import xarray as xr
 
 from explorer import Config, ConfigError
-from explorer.sweeping.cell import Training
 from explorer.sweeping.grid import MOST_CELLS, Grid, coarse_to_fine
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, n_seeds=1)
 
 
 def grid(over: Any, origins: Any = ("predicted",), statistics: Any = None) -> Grid:
-    return Grid(SMALL, over, origins, statistics, Training())
+    return Grid(SMALL, over, origins, statistics)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_what_makes_no_sweep_is_refused(arguments: dict[str, Any], message: str)
 
 def test_the_design_must_be_a_config() -> None:
     with pytest.raises(TypeError, match="config must be a Config; got 'gpt2'"):
-        Grid("gpt2", {"alpha": [1]}, ("predicted",), None, Training())  # type: ignore[arg-type]
+        Grid("gpt2", {"alpha": [1]}, ("predicted",), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from small_sweeps import ENVIRONMENT, OVER, REFUSED, SMALL, same
 
 import explorer
 from explorer import ConfigError, Recipe, Sweep, Task, sweep
+from explorer_race.cells import Training
 
 
 def run(code: str, folder: Path, **others: Any) -> subprocess.Popen[str]:
@@ -246,10 +247,13 @@ def test_a_refusal_is_kept_with_its_reason(tmp_path: Path) -> None:
             {"origins": ["predicted", "trained"]},
             "origins[1] is 'measured' there and 'trained' here; ",
         ),
-        ({"origins": ["measured", "trained"], "steps": 7}, "steps is 200 there and 7 here"),
-        ({"recipe": Recipe(warmup=3)}, "recipe.warmup is 1 there and 3 here"),
+        ({"settings": Training(steps=7)}, "steps is 200 there and 7 here"),
         (
-            {"task": Task(kind="masked_character")},
+            {"settings": Training(Recipe(warmup=3))},
+            "recipe.warmup is 1 there and 3 here",
+        ),
+        (
+            {"settings": Training(task=Task(kind="masked_character"))},
             "task.kind is 'next_character' there and 'masked_character' here",
         ),
     ],
@@ -263,7 +267,7 @@ def test_the_store_of_another_sweep_is_refused(
         "statistics": ["second_moment", "token_correlation"],
         "store": tmp_path / "store",
     }
-    if {"steps", "recipe", "task"} & {*other}:
+    if "settings" in other:
         first["origins"] = ["measured", "trained"]
     Sweep(**first)
     with pytest.raises(ConfigError) as refusal:

@@ -10,20 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer import Config, ConfigError, Recipe, Sweep, measure, predict, race, sweep
+from explorer import Config, ConfigError, Sweep, measure, predict, sweep
 from explorer.ends import ENDS, Ending, endings
 from explorer.profile import STATISTICS
 from explorer.sweeping.cell import body_of, compute, result_of
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
 from explorer.tasks.pool import Call
-from explorer.training.race import Contender
-from explorer.training.runner import build
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, n_seeds=2)
 OVER = {"alpha": [0.0, 0.5, 2.0], "n_layers": [1, 3]}
@@ -139,60 +136,6 @@ def test_three_axes() -> None:
     )
 
 
-def test_trained_cells_are_short_races_and_an_end_before_time_is_said() -> None:
-    over = {"learning_rate": [1e-3, 1e-2], "n_layers": [1, 2]}
-    text = SMALL.replace(n_seeds=1, batch_size=4)
-    found = sweep(
-        text,
-        over,
-        executor=Here(),
-        origins=("measured", "trained"),
-        recipe=Recipe(warmup=2),
-        steps=4,
-    )
-    trained = found.sel(origin="trained")
-    one = race(
-        [
-            Contender(
-                "one",
-                text.replace(n_layers=2, input="text", loss="next_token", causal=True),
-                Recipe(learning_rate=1e-2, warmup=2),
-            )
-        ],
-        steps=4,
-    )
-    assert (
-        float(trained["held_out_loss"].sel(learning_rate=1e-2, n_layers=2))
-        == one.verdict()[0].final_loss
-    )
-    np.testing.assert_allclose(trained["loss_drop"] + trained["held_out_loss"], one.levels.unigram)
-    runner = one.runners[0]
-    with torch.no_grad():
-        outputs = [
-            model(model.embed(runner.tensors(one.data.held_out)))
-            for model in (build(runner.config, one.data), runner.model)
-        ]
-    change = float((outputs[1] - outputs[0]).square().mean().sqrt())
-    assert float(trained["feature_change"].sel(learning_rate=1e-2, n_layers=2)) == pytest.approx(
-        change, rel=1e-5
-    )
-    assert np.isnan(trained["second_moment"]).all()
-    assert np.isnan(found.sel(origin="measured")["held_out_loss"]).all()
-    assert (found.sel(origin="measured")["second_moment"].std("learning_rate") == 0).all(), (
-        "measured once"
-    )
-    wild = sweep(
-        text.replace(norm_placement="none", init_variance=1e3),
-        {"n_layers": [64]},
-        executor=Here(),
-        origins="trained",
-        steps=5,
-    ).squeeze()
-    assert np.isnan(wild["held_out_loss"])
-    assert str(wild["failure"].values) == "training ended at step 0: the training loss is nan"
-    assert float(wild["steps"]) == 0
-
-
 def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:
     told: list[CellResult] = []
     whole = Sweep(SMALL, OVER, ["second_moment"], Here())
@@ -286,10 +229,7 @@ def test_any_mix_of_valid_and_invalid_cells_gives_a_full_shape(
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"steps": 0}, ConfigError, "steps must be between 1 and 1,000,000; got 0"),
-        ({"steps": "many"}, TypeError, "steps must be an int; got 'many'"),
-        ({"recipe": 3}, TypeError, "recipe must be a Recipe; got 3"),
-        ({"task": "learn"}, TypeError, "task must be a Task; got 'learn'"),
+        ({"settings": 3}, ConfigError, "settings must be left out where no origin has any; got 3"),
         ({"executor": 2}, TypeError, "executor must be an Executor; got 2"),
     ],
 )

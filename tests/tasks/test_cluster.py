@@ -20,10 +20,10 @@ from explorer import measuring, tasks
 from explorer.measuring.outside import measure
 from explorer.tasks.cluster import Cluster
 from explorer.tasks.pool import KILLED, Answer, Pool
-from explorer.training.archive import from_bytes
-from explorer.training.history import Record, Terms
-from explorer.training.recipe import Recipe
-from explorer.training.tasks import Task as Lesson
+from explorer_race.archive import from_bytes
+from explorer_race.history import Record, Terms
+from explorer_race.recipe import Recipe
+from explorer_race.tasks import Task as Lesson
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from explorer import Config, diagnose, measure, predict
 from explorer.ends import endings
 from explorer.profile import FEW_CARRY
-from explorer.sweeping.cell import ORIGINS, Cell
+from explorer.sweeping.cell import Cell, origins
 from explorer.theory.scatter import APART, parting
 
 SIZES: dict[str, Any] = {"n_heads": 2, "n_ctx": 16, "batch_size": 2, "n_seeds": 16}
@@ -161,9 +161,9 @@ def test_a_number_that_stands_alone_is_no_such_mean() -> None:
     end = endings(predict(DEEP_POST))["activation_gradient"]
     assert end.missing
     cell = Cell("predicted", DEEP_POST, ("activation_gradient",))
-    found = ORIGINS["predicted"].find(cell, lambda: False)
+    found = origins()["predicted"].find(cell, lambda: False)
     assert np.isnan(found.numbers["activation_gradient"])
     wide = Cell("predicted", Config(norm_placement="post"), ("activation_gradient",))
     assert np.isfinite(
-        ORIGINS["predicted"].find(wide, lambda: False).numbers["activation_gradient"]
+        origins()["predicted"].find(wide, lambda: False).numbers["activation_gradient"]
     )

@@ -15,7 +15,7 @@ from explorer.app import view
 from explorer.app.explore.pins import Pins
 from explorer.app.link import state
 from explorer.app.link.params import Fields, Params, named_fields, write_design, write_value
-from explorer.app.page import ExplorePart, Page
+from explorer.app.page import ExplorePart, Page, Tab
 from explorer.app.roster import Entry
 from explorer.app.stories.story import STORIES
 from explorer.app.view import View
@@ -35,12 +35,15 @@ class Links:
     """Links to a page of these panels.
 
     Args:
-        panels: their names; the first is open at the start.
-        stories: whether the page tells stories.
+        tabs: of the page; the first is open at the start.
     """
 
-    def __init__(self, panels: Sequence[str], *, stories: bool = True) -> None:
-        self._panels, self.stories = tuple(panels), STORIES if stories else {}
+    def __init__(self, tabs: Mapping[str, Tab]) -> None:
+        self._tabs, self._panels = tabs, tuple(tabs)
+        self.stories = {
+            name: story for name, story in STORIES.items() if set(self._panels) >= story.tabs
+        }
+        """The stories whose panels the page has."""
 
     def write(self, page: Page) -> str:
         """The link of a page, with its question mark; empty for the page as it opens."""
@@ -52,7 +55,7 @@ class Links:
         yield from zip(STORY, map(str, page.story or ()), strict=False)
         if page.open != self._panels[0]:
             yield "tab", page.open
-        parts = {name: part for name, part in page.panels.items() if name in state.PARTS}
+        parts = {name: part for name, part in page.panels.items() if self._tabs[name].part}
         if "explore" in parts:
             explore = parts["explore"]
             name, fields = write_design(explore.design)
@@ -73,7 +76,7 @@ class Links:
         What a link does not say is as on the page that opens; so is all of it if it is no link.
 
         Example:
-            >>> page, sentences = Links(["explore", "race"]).parse("?n_layers=24&pin=pre_ln")
+            >>> page, sentences = Links(tabs()).parse("?n_layers=24&pin=pre_ln")
             >>> page.panels["explore"].design, sentences
             (Config(n_layers=24), [])
         """
@@ -85,7 +88,7 @@ class Links:
         return page, [*params.sentences, *params.rest()]
 
     def _page(self, params: Params) -> Page:
-        parts, sentences = state.parse(params.take("state"), self._panels)
+        parts, sentences = state.parse(params.take("state"), self._tabs)
         params.sentences += sentences
         if "explore" in parts:
             parts["explore"] = _read_explore(params, parts["explore"])

@@ -8,26 +8,19 @@ sentence."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from explorer.app.explore.pins import Pins
-from explorer.app.explore.selections import ALL, MATRIX_WORDS
-from explorer.app.map.plan import MapPart
-from explorer.app.page import ExplorePart
-from explorer.app.race.lineup import Lineup, RacePart
+from explorer.app.page import ExplorePart, Tab
 from explorer.app.roster import Entry, Roster
 from explorer.app.widgets.wording import refusal_in_words
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.display import shown
-from explorer.figures import BY_CHOICE
 
-PARTS: Mapping[str, type] = {"explore": ExplorePart, "map": MapPart, "race": RacePart}
-"""The class of a panel's part, for each panel that has one."""
 DESIGN = ("explore", "design")
 """The setting that a link says by fields of its own."""
 USUAL = Config()
@@ -38,12 +31,12 @@ def write(parts: Mapping[str, Any]) -> State:
     """The settings of some panels that differ from the page as it opens.
 
     Example:
-        >>> write({"race": RacePart(selected=2)})
-        {'race': {'selected': 2}}
+        >>> write({"explore": ExplorePart(tokens_of=2)})
+        {'explore': {'tokens_of': 2}}
     """
     state: State = {}
     for panel, part in parts.items():
-        first = PARTS[panel]()._asdict()
+        first = type(part)()._asdict()
         changed = {
             name: plain(value)
             for name, value in part._asdict().items()
@@ -73,10 +66,10 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def parse(text: str, panels: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+def parse(text: str, tabs: Mapping[str, Tab]) -> tuple[dict[str, Any], list[str]]:
     """The parts of panels that a state has, and a sentence for each that was refused."""
-    known = [panel for panel in panels if panel in PARTS]
-    parts, sentences = {panel: PARTS[panel]() for panel in known}, list[str]()
+    kinds = {panel: tab.part for panel, tab in tabs.items() if tab.part}
+    parts, sentences = {panel: kind() for panel, kind in kinds.items()}, list[str]()
     try:
         state = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -84,34 +77,36 @@ def parse(text: str, panels: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(state, dict):
         return parts, [f"state must be a JSON object; got {shown(text)}"]
     for panel, settings in state.items():
-        if panel not in known:
-            sentences.append(f"state must be of {', '.join(known)}; got {shown(panel)}")
+        if panel not in kinds:
+            sentences.append(f"state must be of {', '.join(kinds)}; got {shown(panel)}")
             continue
         try:
-            parts[panel], refused = part_of(panel, settings)
+            parts[panel], refused = part_of(panel, settings, tabs[panel])
         except ConfigError as error:
             refused = [str(error)]
         sentences += [f"{panel}: {sentence}" for sentence in refused]
     return parts, sentences
 
 
-def part_of(panel: str, settings: object) -> tuple[Any, list[str]]:
+def part_of(panel: str, settings: object, tab: Tab) -> tuple[Any, list[str]]:
     """A panel's part from its settings, and a sentence for each entry that a roster refused.
 
     Raises:
-        ConfigError: a setting that there is not, or a value that it cannot have.
+        ConfigError: the panel has no part, a setting that there is not, or a value that it cannot
+            have.
     """
+    if tab.part is None:
+        raise ConfigError(f"a state must be of a panel with settings; got {shown(panel)}")
     if not isinstance(settings, dict):
         raise ConfigError(f"its state must be an object; got {shown(settings)}")
-    known = [name for name in PARTS[panel]()._asdict() if (panel, name) != DESIGN]
+    known = [name for name in tab.part()._asdict() if (panel, name) != DESIGN]
     for name in settings:
         one_of("a setting", name, known)
     try:
-        part = _adapter(PARTS[panel]).validate_python(settings)
+        part = _adapter(tab.part).validate_python(settings)
     except ValidationError as error:
         raise ConfigError("; ".join(map(_refusal, error.errors()))) from None
-    check: Callable[[Any], tuple[Any, list[str]]] = CHECKS.get(panel, lambda part: (part, []))
-    return check(part)
+    return tab.check(part) if tab.check else (part, [])
 
 
 @cache
@@ -132,13 +127,6 @@ def _refusal(error: Any) -> str:
 # The rules that types do not say.
 
 
-def _check_explore(part: ExplorePart) -> tuple[ExplorePart, list[str]]:
-    one_of("matrix", part.matrix, (ALL, *MATRIX_WORDS))
-    one_of("statistic", part.statistic, BY_CHOICE)
-    pins, sentences = seated(part.pins, Pins())
-    return part._replace(pins=pins), sentences
-
-
 def fit_design(part: ExplorePart) -> list[str]:
     """A sentence for each layer or head that the part's design does not have."""
     layers, heads = part.design.n_layers, part.design.n_heads
@@ -152,22 +140,6 @@ def fit_design(part: ExplorePart) -> list[str]:
         for name, (value, low, high) in ranges.items()
         if not low <= value <= high
     ]
-
-
-def _check_race(part: RacePart) -> tuple[RacePart, list[str]]:
-    contenders, sentences = seated(part.contenders, Lineup())
-    last = max(0, len(contenders) - 1)
-    if not 0 <= part.selected <= last:
-        raise ConfigError(
-            f"selected must be a whole number between 0 and {last}; got {part.selected}"
-        )
-    return part._replace(contenders=contenders), sentences
-
-
-CHECKS: Mapping[str, Callable[[Any], tuple[Any, list[str]]]] = {
-    "explore": _check_explore,
-    "race": _check_race,
-}
 
 
 def one_of(name: str, value: str, options: Iterable[str]) -> None:

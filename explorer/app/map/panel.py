@@ -1,5 +1,5 @@
-"""The Map panel: a statistic over one or two fields of a design, theory first, then measured or
-trained, coarse to fine.
+"""The Map panel: a statistic over one or two fields of a design, theory first, then measured,
+coarse to fine.
 
 The map follows its controls. Its cells are the least urgent tasks of the workers, so that it delays
 no other panel. A click on a cell puts its design on Explore."""
@@ -14,6 +14,7 @@ from explorer.app import home
 from explorer.app.explore.selections import NamedDesigns
 from explorer.app.map.picture import MapControls, Picture, Shown
 from explorer.app.map.plan import FIRST_DESIGN, Job, MapPart, Plan
+from explorer.app.page import Tab
 from explorer.app.sentences import model_words, name_of
 from explorer.app.setups import SetupRow
 from explorer.app.widgets.buttons import ButtonRow, button
@@ -25,6 +26,7 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.limits import process_count
 from explorer.stopping import Progress, Stop, Stopped, Throttle
+from explorer.sweeping.cell import origins
 from explorer.sweeping.sweeps import Sweep
 from explorer.sweeping.workers import Outside
 
@@ -248,10 +250,7 @@ class MapPanel(Panel[Job, None]):
 
 def _promise(job: Job) -> str:
     """'Measuring 24 × 14 cells'"""
-    verb = {"predicted": "Predicting", "measured": "Measuring", "trained": "Training"}[
-        job.origins[-1]
-    ]
-    return f"{verb} {_size(job)}"
+    return f"{origins()[job.origins[-1]].doing} {_size(job)}"
 
 
 def _summary(shown: Shown) -> tuple[str, str]:
@@ -289,7 +288,9 @@ def begun(job: Job) -> Sweep:
     Raises:
         ConfigError: it would take hours.
     """
-    sweep = Sweep(job.config, job.fields, job.statistics, origins=job.origins, steps=job.steps)
+    kind = origins()[job.origins[-1]].settings
+    settings = kind(steps=job.steps) if kind else None
+    sweep = Sweep(job.config, job.fields, job.statistics, origins=job.origins, settings=settings)
     if (needed := minutes(sweep)) > MOST_MINUTES:
         raise ConfigError(
             f"the map must take at most about {MOST_MINUTES} minutes of one processor; got about "
@@ -343,3 +344,6 @@ class Clock:
 def cells(sweep: Sweep) -> str:
     """'120 of 480 cells'"""
     return f"{sweep.done:,} of {sweep.total:,} cells"
+
+
+TAB = Tab("Map", lambda _: MapPanel(), part=MapPart)

@@ -66,8 +66,9 @@ class MapControls(Controls[Plan]):
 CAPTIONS = {
     "predicted": "Cells: predicted.",
     "measured": "Dots: measured; cells without one: predicted.",
-    "trained": "Dots: trained; cells without one are still to come.",
 }
+OTHER_CAPTION = "Dots: {origin}; cells without one are still to come."
+"""Of an origin that a plug-in brings, which no prediction goes before."""
 LINES = "Lines: theory."
 PICKS = "A click puts a cell's design on Explore."
 BARS = "Bars: lowest to highest seed."
@@ -146,7 +147,7 @@ class Picture:
             if origin == "measured" and sweep.grid.config.n_seeds > 1:
                 words.append(BARS)
         else:
-            words.append(CAPTIONS[origin])
+            words.append(CAPTIONS.get(origin, OTHER_CAPTION.format(origin=origin)))
             if any(trace.mode == "lines" for trace in figure.select_traces({"type": "scatter"})):
                 words.append(LINES)
         if self.chart.picks:

@@ -17,9 +17,9 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.ends import ENDS
 from explorer.fields import Option, Spec, setting
-from explorer.figures.map.cells import SCALES
+from explorer.figures.map.cells import scales
 from explorer.numbers import listed
-from explorer.training.recipe import Recipe
+from explorer.sweeping.cell import Origin, origins
 
 # The fields that a map may have on its axes, their usual ranges, and the values between two ends.
 # Pure functions.
@@ -40,11 +40,7 @@ USUAL: Mapping[str, tuple[float, float]] = MappingProxyType(
         "alpha": (0, 1.5),
         "input_second_moment": (1e-4, 1e4),
         "bias_variance": (0, 2),
-        "learning_rate": (1e-4, 0.1),
-        "warmup": (1, 1000),
-        "clip": (0, 10),
-        "qk_clip": (0, 100),
-        "alpha_steps": (1, 1000),
+        **{name: ends for row in origins().values() for name, ends in row.usual.items()},
     }
 )
 """First and last value where it is not the whole range: what is of interest, and does not take
@@ -53,8 +49,9 @@ hours."""
 
 @cache
 def axis_fields() -> Mapping[str, Spec]:
-    """The fields with a slider: the design's, then those of a recipe."""
-    return {**sliders(Config), **sliders(Recipe)}
+    """The fields with a slider: the design's, then those of the settings of origins."""
+    records = [row.varied for row in origins().values() if row.varied]
+    return {name: spec for record in (Config, *records) for name, spec in sliders(record).items()}
 
 
 def field_options() -> dict[str, Option]:
@@ -68,12 +65,17 @@ def field_options() -> dict[str, Option]:
 
 
 def _label(name: str, spec: Spec) -> str:
-    return f"{spec.about.label} (training)" if is_training(name) else spec.about.label
+    origin = origin_of(name)
+    return f"{spec.about.label} ({origin})" if origin else spec.about.label
 
 
-def is_training(name: str) -> bool:
-    """Whether a field says how a design is trained."""
-    return name not in Config.specs()
+def origin_of(field: str) -> str:
+    """The origin whose settings have a field; empty where the field is one of a design."""
+    if field in Config.specs():
+        return ""
+    return next(
+        name for name, row in origins().items() if row.varied and field in row.varied.specs()
+    )
 
 
 def usual(name: str) -> tuple[float, float]:
@@ -109,6 +111,8 @@ class Compute(Option):
     """A computation of every cell, with the origins of its values."""
 
     origins: tuple[str, ...]
+    shows: str = "measured"
+    """The origin of the statistics that a map of it can have: see `Scale.origin`."""
 
 
 COMPUTE: dict[str, Compute] = {
@@ -118,12 +122,11 @@ COMPUTE: dict[str, Compute] = {
         label="and measured",
         origins=("predicted", "measured"),
     ),
-    "trained": Compute(
-        "each cell is trained on text for some steps",
-        label="trained",
-        origins=("trained",),
-        uses=("steps",),
-    ),
+    **{
+        name: Compute(row.words, label=name, origins=(name,), shows=name, uses=("steps",))
+        for name, row in origins().items()
+        if row.words
+    },
 }
 FIELDS = field_options()
 NOTHING = "none"
@@ -131,10 +134,8 @@ NOTHING = "none"
 UPWARDS = {NOTHING: Option("one axis: a line and dots", label="nothing"), **FIELDS}
 STATISTICS = {
     name: Option(f"healthy: {row.words}" if row.words else "", label=row.title)
-    for name, row in SCALES.items()
+    for name, row in scales().items()
 }
-FIRST = {"trained": "loss_drop", "measured": "second_moment"}
-"""The statistic shown first, by where its numbers come from."""
 SIDES = {"x": "across", "y": "up"}
 
 
@@ -146,7 +147,8 @@ class Job(NamedTuple):
     over: tuple[tuple[str, tuple[float, ...]], ...]
     """Field and values: across, then up if there is a second axis."""
     origins: tuple[str, ...]
-    steps: int
+    steps: int | None
+    """Of each cell; None where cells take no steps."""
     statistics: tuple[str, ...]
 
     @property
@@ -164,7 +166,7 @@ class Plan(Choices):
     """
 
     statistic: str = setting(
-        FIRST["measured"],
+        Origin.first,
         "Statistic",
         "Map",
         "Number that is drawn of each cell.",
@@ -211,9 +213,9 @@ class Plan(Choices):
     )
     steps: int = setting(
         100,
-        "Training steps",
+        "Steps",
         "Map",
-        "Steps for which each cell is trained.",
+        "Steps of each cell, where cells take steps.",
         1,
         1000,
         pinned=True,
@@ -233,18 +235,18 @@ class Plan(Choices):
             )
         for side in self.sides:
             self._check_side(side)
-        origin = SCALES[self.statistic].origin
-        if (origin == "trained") != (self.compute == "trained"):
-            wanted = "trained" if self.compute == "trained" else "measured"
-            raise self.refusal(f"{{statistic}} must be one of {wanted} cells; got {{statistic=}}")
+        shows = COMPUTE[self.compute].shows
+        if scales()[self.statistic].origin != shows:
+            raise self.refusal(f"{{statistic}} must be one of {shows} cells; got {{statistic=}}")
         return self
 
     def _check_side(self, side: str) -> None:
         name, first, last = (getattr(self, f"{side}{part}") for part in ("", "_from", "_to"))
         spec = axis_fields()[name]
-        if is_training(name) and self.compute != "trained":
+        origin = origin_of(name)
+        if origin and self.compute != origin:
             raise self.refusal(
-                f"{{{side}}} must be a field of the design unless cells are trained; got "
+                f"{{{side}}} must be a field of the design unless cells are {origin}; got "
                 f"{spec.about.label}"
             )
         for part, value in (("from", first), ("to", last)):
@@ -269,12 +271,12 @@ class Plan(Choices):
             )
             for side in self.sides
         )
-        trained = self.compute == "trained"
+        compute = COMPUTE[self.compute]
         return Job(
             config,
             over,
-            COMPUTE[self.compute].origins,
-            self.steps if trained else 1,
+            compute.origins,
+            self.steps if "steps" in compute.uses else None,
             together(self.statistic),
         )
 
@@ -303,24 +305,22 @@ def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
                 )
         else:
             chosen[f"{side}_from"], chosen[f"{side}_to"] = usual(str(name))
-            if is_training(str(name)):
-                chosen["compute"] = "trained"
+            chosen["compute"] = origin_of(str(name)) or chosen.get("compute")
     return _with_cells(before, chosen)
 
 
 def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
-    origin = SCALES[chosen["statistic"]].origin if chosen.get("statistic") in STATISTICS else ""
-    if chosen.get("statistic") != before.statistic and origin:
-        trained = chosen.get("compute") == "trained"
-        chosen["compute"] = (
-            "trained" if origin == "trained" else "measured" if trained else chosen.get("compute")
-        )
-    elif (
-        origin
-        and chosen.get("compute") in COMPUTE
-        and (origin == "trained") != (chosen["compute"] == "trained")
-    ):
-        chosen["statistic"] = FIRST["trained" if chosen["compute"] == "trained" else "measured"]
+    """Choices whose statistic and computation belong together; what was not changed gives way."""
+    statistic, compute = chosen.get("statistic"), chosen.get("compute")
+    if statistic not in STATISTICS or compute not in COMPUTE:
+        return chosen
+    origin = scales()[statistic].origin
+    if COMPUTE[compute].shows == origin:
+        return chosen
+    if statistic != before.statistic:
+        chosen["compute"] = origin
+    else:
+        chosen["statistic"] = origins()[COMPUTE[compute].shows].first
     return chosen
 
 
@@ -337,13 +337,15 @@ def place_of(config: Config, plan: Plan) -> dict[str, float] | None:
 
 
 def _value(name: str, config: Config) -> float:
-    return float(getattr(Recipe() if is_training(name) else config, name))
+    if origin_of(name):
+        return float(axis_fields()[name].default)
+    return float(getattr(config, name))
 
 
 def title(plan: Plan) -> str:
     """Title of the map's card."""
     fields = [axis_fields()[getattr(plan, side)].about.label for side in plan.sides]
-    return f"{SCALES[plan.statistic].title} over {listed(map(lowered, fields))}"
+    return f"{scales()[plan.statistic].title} over {listed(map(lowered, fields))}"
 
 
 def over(field: str, config: Config) -> Plan:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 from explorer.app.explore.question import Choose, Draw, Question
 from explorer.glossary import rows
 from explorer.profile import Profile
 
+FIRST_TAB = "explore"
+"""The panel that a link opens which names none."""
 VERDICT = "verdict"
 """Stands for the verdict, where a step says what to look at."""
 OFFER = (
@@ -38,6 +41,12 @@ class Story(NamedTuple):
     title: str
     words: str
     steps: tuple[Step, ...]
+
+    @property
+    def tabs(self) -> set[str]:
+        """Names of the panels that its steps open."""
+        queries = [dict(parse_qsl(step.link.lstrip("?"))) for step in self.steps]
+        return {query.get("tab", FIRST_TAB) for query in queries}
 
 
 def _growth(measured: Profile) -> int:

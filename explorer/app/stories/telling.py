@@ -9,7 +9,7 @@ import traitlets
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
-from explorer.app.stories.story import OFFER, STORIES, VERDICT, Step, Story
+from explorer.app.stories.story import OFFER, VERDICT, Step, Story
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.parts import Part
@@ -98,14 +98,14 @@ class Telling:
         if place is None:
             self.leave()
         elif place != self.place:
-            self._tell(STORIES[place[0]], place[1])
+            self._tell(self._links.stories[place[0]], place[1])
 
     def act(self, message: object) -> None:
         """Handles a message of the strip, or of the chart that a question is about; believes none
         of them."""
         match message:
-            case ["tell", str() as name] if name in STORIES and self.strip.cards:
-                self._go(STORIES[name], 1)
+            case ["tell", str() as name] if name in self._links.stories:
+                self._go(self._links.stories[name], 1)
             case ["next"] if self.story and self.number < len(self.story.steps):
                 self._go(self.story, self.number + 1)
             case ["back"] if self.story and self.number > 1:

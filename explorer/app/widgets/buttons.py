@@ -1,4 +1,4 @@
-"""Rows of buttons, those that run a race and those that make choices among them."""
+"""Rows of buttons."""
 
 from __future__ import annotations
 
@@ -44,20 +44,3 @@ class ButtonRow(Part):
     def offers(self, verb: str) -> bool:
         """Whether this can be done now: a press in a browser may come late, and say anything."""
         return any(button["verb"] == verb and button["enabled"] for button in self.buttons)
-
-
-class RaceButtons(ButtonRow):
-    """Start, pause or resume, and stop."""
-
-    def __init__(self, on_press: Callable[[str], None]) -> None:
-        super().__init__("The race", on_press)
-
-    def offer(self, *verbs: str) -> None:
-        """Enables what can be done now."""
-        paused = "resume" in verbs
-        middle = ("resume", "Resume") if paused else ("pause", "Pause")
-        self.buttons = [
-            button("start", "Start", enabled="start" in verbs, primary=True),
-            button(*middle, enabled=middle[0] in verbs, primary=paused),
-            button("stop", "Stop", enabled="stop" in verbs),
-        ]

@@ -1,8 +1,8 @@
 """`Runtime`: script, style and plotly.js of the page, in one widget per kernel for all its pages.
 
 A page brings no more than a stub, which waits for the script. That is put together from the `.js`
-files of this package: those in `SHARED` are seen by all others. An exported function of any is the
-view of its name."""
+files of this package and of plug-ins: those in `SHARED` are seen by all others. An exported
+function of any is the view of its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from explorer import plotlyjs
+from explorer import plotlyjs, plugins
 from explorer.glossary import HOSTS, LESSONS, TERMS, cited, marks
 
 APP = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ SHARED = (
     "update",
 )
 STYLES = tuple(
-    f"{name}.css"
+    APP / f"{name}.css"
     for name in (
         "widgets/style",
         "widgets/controls",
@@ -43,12 +43,13 @@ STYLES = tuple(
         "widgets/chart",
         "widgets/glossary",
         "widgets/answer",
-        "race/race",
         "explore/explore",
         "stories/stories",
     )
 )
 VIEW = re.compile(r"^export function (\w+)", re.M)
+FOLDERS: tuple[Path, ...] = tuple(plugins.rows("page").values())
+"""Folders of plug-ins with scripts and style sheets of their own."""
 _creating = threading.Lock()
 
 
@@ -57,14 +58,16 @@ def page_script() -> str:
     what starts it."""
     files = {
         path.stem: VIEW.sub(r"views.\1 = \1;\nfunction \1", path.read_text(encoding="utf-8"))
-        for path in sorted(APP.rglob("*.js"))
+        for folder in (APP, *FOLDERS)
+        for path in sorted(folder.rglob("*.js"))
     }
     shared, start = [files.pop(name) for name in SHARED], files.pop("runtime")
     return "\n".join([*shared, *(f"{{\n{text}}}" for text in files.values()), start])
 
 
 SCRIPT = page_script()
-STYLE = "\n".join((APP / name).read_text(encoding="utf-8") for name in STYLES)
+OTHER_STYLES = tuple(path for folder in FOLDERS for path in sorted(folder.rglob("*.css")))
+STYLE = "\n".join(path.read_text(encoding="utf-8") for path in (*STYLES, *OTHER_STYLES))
 KEY = "v" + hashlib.sha256(f"{SCRIPT}{STYLE}{plotlyjs.digest()}".encode()).hexdigest()[:12]
 """Pages of several kernels in one window share a script only if it is the same."""
 LATE = 30

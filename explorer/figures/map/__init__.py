@@ -53,7 +53,7 @@ def heat_map(
     Args:
         dataset: as `explorer.sweep` gives it, with two fields; of three, choose a value of one by
             `dataset.sel`.
-        statistic: a row of `SCALES`.
+        statistic: a name of `scales()`.
         x: the field across, logarithmic where its slider is.
         y: the field upwards.
         lines: a statistic whose predicted values are the contour lines, where it is another: of

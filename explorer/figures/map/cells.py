@@ -1,20 +1,20 @@
 """Cells of a map: its fields and where their cells lie, what a dataset of `explorer.sweep` has in
 them, and colors.
 
-A row of `SCALES` says the healthy value of a statistic, and the scale around it.
+A row of `scales()` says the healthy value of a statistic, and the scale around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.config import Config
+from explorer import plugins
 from explorer.ends import ENDS, End
 from explorer.fields import Spec
 from explorer.figures.kit import SLACK, Axis, colorbar, drawable, field_title, round_values
@@ -22,7 +22,7 @@ from explorer.figures.palette import DIVERGING, SEQUENTIAL
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
-from explorer.training.recipe import Recipe
+from explorer.sweeping.cell import varied_specs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -138,12 +138,12 @@ class Cells:
     scale: Scale
     predicted: Array
     observed: Array
-    """Measured, or trained."""
+    """Measured, or of another origin than theory."""
     low: Array
     high: Array
     """Lowest and highest value of the seeds."""
     asked: tuple[bool, bool]
-    """Whether the map has predictions, and whether it has anything measured or trained."""
+    """Whether the map has predictions, and whether it has anything else."""
     theory_done: Mask
     done: Mask
     """Whether a cell was computed; one that failed was."""
@@ -176,13 +176,13 @@ def cells(dataset: xr.Dataset, statistic: str, *fields: str) -> Cells:
 
     Args:
         dataset: as `explorer.sweep` gives it.
-        statistic: a row of `SCALES`.
+        statistic: a name of `scales()`.
         fields: the field across, and the one upwards; one alone for a map of one axis.
     Raises:
         ValueError: there is no such statistic or field, or the dataset has other fields as well.
     """
     _check(dataset, statistic, fields)
-    specs = {**Recipe.specs(), **Config.specs()}
+    specs = varied_specs()
     # numbers rise, names keep their order
     rising = [name for name in fields if _side(dataset, specs[name]).numeric]
     dataset = dataset.sortby(rising) if rising else dataset
@@ -190,7 +190,7 @@ def cells(dataset: xr.Dataset, statistic: str, *fields: str) -> Cells:
     upwards = fields[::-1]
     shape = [len(side.values) for side in sides[::-1]]
     origins = [str(name) for name in dataset["origin"].values]
-    scale = SCALES[statistic]
+    scale = scales()[statistic]
 
     def values(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
         if variable not in dataset or origin not in origins:
@@ -228,8 +228,8 @@ def _side(dataset: xr.Dataset, spec: Spec) -> Side:
 
 
 def _check(dataset: xr.Dataset, statistic: str, fields: tuple[str, ...]) -> None:
-    if statistic not in SCALES or statistic not in dataset:
-        known = ", ".join(name for name in SCALES if name in dataset)
+    if statistic not in scales() or statistic not in dataset:
+        known = ", ".join(name for name in scales() if name in dataset)
         raise ValueError(f"statistic must be one of {known}; got {statistic!r}")
     there = [str(name) for name in dataset[statistic].dims if name != "origin"]
     for name, value in zip("xy", fields, strict=False):
@@ -276,7 +276,7 @@ class Scale(NamedTuple):
     levels: tuple[float, ...] = ()
     """Contour lines; empty: at decades, or at the color bar's ticks."""
     origin: str = "measured"
-    """Origin of the values that theory is compared with: "measured" or "trained"."""
+    """Origin of the values that theory is compared with: "measured", or a plug-in's."""
 
 
 def _end(end: End) -> Scale:
@@ -293,26 +293,10 @@ def _end(end: End) -> Scale:
     )
 
 
-SCALES: Mapping[str, Scale] = MappingProxyType(
-    {
-        **{name: _end(end) for name, end in ENDS.items()},
-        # ln 103: as likely as each other are all characters of the task's text
-        "held_out_loss": Scale(
-            "Held-out loss", "loss (nats/character)", clip=(0.0, 4.6), origin="trained"
-        ),
-        "loss_drop": Scale(
-            "Loss below the unigram's",
-            "drop (nats/character)",
-            clip=(-0.1, np.inf),
-            origin="trained",
-        ),
-        # the coordinate check of Yang et al. 2022, appendix D.1, on text that no step has seen
-        "feature_change": Scale(
-            "Change of features", "RMS of Δx before the readout", log=True, origin="trained"
-        ),
-    }
-)
-"""The statistics of a map."""
+@cache
+def scales() -> Mapping[str, Scale]:
+    """The statistics of a map, by name: ends of statistics, then what plug-ins add."""
+    return {**{name: _end(end) for name, end in ENDS.items()}, **plugins.rows("scales")}
 
 
 class Colors(NamedTuple):

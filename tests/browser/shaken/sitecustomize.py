@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-KERNELS = ("ipykernel_launcher", "explorer.serve.zygote")
+KERNELS = ("ipykernel_launcher", "explorer_serve.zygote")
 """Words in the command of a process that is a kernel, or of which kernels are forks."""
 
 if (most := os.environ.get("EXPLORER_SHAKE")) and any(

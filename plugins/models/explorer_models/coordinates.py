@@ -1,0 +1,745 @@
+"""`coord_check`: growth of a model's activations, and of their changes in the first steps, with
+width and depth."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from scipy.stats import linregress
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from explorer import plugins
+from explorer.config import Config
+from explorer.diagnosis import Finding, Findings
+from explorer.display import Copied, draw, must_be, shown, table
+from explorer.profile import Array
+from explorer.schemes.parametrization import PARAMETRIZATIONS
+from explorer_models.attention import logits, visible
+from explorer_models.model import (
+    Batch,
+    Block,
+    Loss,
+    called,
+    find_stacks,
+    is_compiled,
+    loss_of,
+    output_of,
+    unwrapped,
+)
+from explorer_models.nodes import (
+    FACTOR,
+    FUSED,
+    MATRIX,
+    NORMS,
+    REDUCTION,
+    SOFTMAX,
+    first_floating,
+    named_arguments,
+    tensors_in,
+)
+from explorer_models.probe import run_eagerly
+from explorer_models.sums import HALF, wide_on
+from explorer_models.texts import text
+from explorer_models.window import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+Axis = Literal["width", "depth", "head"]
+Factory = Callable[[int, int], Any]
+Optimize = Callable[[nn.Module], Optimizer | Sequence[Optimizer]]
+
+INPUT, STREAM = "input of the layers", "stream after the last layer"
+POOLED: Mapping[str, str] = MappingProxyType(
+    {
+        INPUT: "embedding",
+        "biases": "bias",
+        "gains": "bias",
+        STREAM: "stream",
+        "attention logits": "attention",
+        "readout": "readout",
+    }
+)
+"""Quantities that have one name in every model, and their kinds; others are matrices and embeddings
+by their names."""
+KINDS = ("embedding", "bias", "matrix", "attention", "stream", "readout")
+"""In the order of findings: a cause before what follows from it."""
+CAUSES: Mapping[str, str] = MappingProxyType({"width": "matrix", "depth": "stream"})
+"""By axis, the kind of quantity from whose growth that of others may follow."""
+STEPPED: Mapping[tuple[Axis, str], tuple[float | None, ...]] = MappingProxyType(
+    {
+        **{("depth", kind): (None, None, None, 0) for kind in KINDS},
+        **dict.fromkeys(
+            [("depth", "bias"), ("width", "bias"), ("width", "embedding")], (0, 0, 0, 0)
+        ),
+        **dict.fromkeys([("width", "matrix"), ("width", "readout")], (1, 0.5, 0, 0)),
+        **dict.fromkeys([("width", "attention"), ("width", "stream")], (None, None, 0, 0)),
+        ("head", "attention"): (0, 0, -0.5, -0.5),
+    }
+)
+"""Powers in the changes, and of logits at step 0 over the head's width, under Adam, by
+parametrization.
+
+μP: all activations move by Θ(1) at every width (Yang et al. 2022, table 3 and appendix D.1);
+CompleteP: at every depth, too (Dey et al. 2025: stable initialization, and maximal update of the
+residual stream). q·k is divided by d, so that logits are Θ(1) when q and k align, and d^−½ at
+initialization, where they are independent (definition 4.1).
+
+The others follow from one step of a parameter, its input Θ(1): each entry moves by η, along the
+input, so a product of fan_in = width moves by η · width, one with a row of a table or a bias by η.
+NTK's factor 1/√width comes on top. What also depends on norms or heads is None. """
+HIDDEN = ("embedding", "matrix", "stream")
+"""Kinds whose size at step 0 is Θ(1) at every width under μP: the coordinates of activations are,
+those of the output at most (Yang et al. 2022, desiderata J.1). At step 0 no kind may grow;
+attention logits, readout and biases may fall, and so may all over the depth."""
+GRID = 0.5
+"""Powers of a parametrization are multiples of it: a slope nearer to another multiple than to a
+right one, by two standard errors, is a finding.
+
+A step moves a product along some inputs and at random along others: the aligned part is Θ(1), the
+other falls as width^−½, or as depth^−½ over a sum of layers. The other prevails where tokens
+outnumber coordinates (compare Everett et al. 2024, arXiv 2407.05872), so that down to −½ nothing is
+wrong. Embeddings, biases and gains move without a product. """
+
+
+class Size(NamedTuple):
+    """A quantity in one run, at one step."""
+
+    quantity: str
+    kind: str
+    width: int
+    depth: int
+    seed: int
+    step: int
+    """Updates made before."""
+    size: float
+    """Root mean square of all entries, in all layers."""
+    change: float
+    """Root mean square of the difference from step 0."""
+    start: float
+    """The size at step 0."""
+    head: int = 0
+    """Of attention logits, the width of a head."""
+    factor: float = 1.0
+    """Of numbers that multiply it right afterwards; nan where a norm follows, which takes its size
+    away."""
+
+
+class Slope(NamedTuple):
+    """Power of a width or depth with which a quantity grows: least squares of logarithms, over
+    sizes and seeds."""
+
+    quantity: str
+    kind: str
+    axis: Axis
+    step: int
+    """Step 0: of the size at initialization; else of the change since."""
+    slope: float
+    """nan where a value is 0 or not finite."""
+    error: float
+    """Standard error from the residuals; nan of two points."""
+    asked: Mapping[str, float | None]
+    """By parametrization, None where it depends on more than that; empty at step 0, but over the
+    head's width."""
+
+    @property
+    def deviation(self) -> float:
+        """Distance from the slopes that are right; negative within them."""
+        highest = -GRID if self.axis == "head" else 0.0
+        if self.step:
+            lowest = 0.0 if self.kind in ("embedding", "bias") else -GRID
+        else:
+            # a table is read as the input of the layers, for its factor may follow other operations
+            hidden = self.kind == "matrix" or self.quantity in (INPUT, STREAM)
+            lowest = 0.0 if self.axis == "width" and hidden else -math.inf
+        return max(self.slope - highest, lowest - self.slope)
+
+
+# What passes the operations of a model, and its difference from what passed them before the first
+# step.
+
+
+GATHERED = {"embedding", "index", "index_select"}
+COPIES = {"_to_copy", "clone", "cat", *FACTOR}
+"""Operations whose result is still a parameter, if all that they are given are, or numbers:
+autocast's, for one."""
+SIZED = NORMS | REDUCTION | {"pow", "square"}
+"""Operations that a norm is, or begins with."""
+
+
+class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sums over what a model computes, by quantity, while it is entered.
+
+    Args:
+        model: whose.
+        blocks: names of its layers, as for `probe`.
+    """
+
+    def __init__(self, model: nn.Module, blocks: str | Sequence[str] | None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.model, stacks = model, list[list[Block]]()
+        # without layers matrices have their full names
+        with suppress(ValueError) if blocks is None else nullcontext():
+            stacks = find_stacks(model, blocks)
+        inner = {
+            weight: name
+            for stack in stacks
+            for block in stack
+            for name, weight in block.module.named_parameters()
+        }
+        self.names = {weight: name for name, weight in model.named_parameters()} | inner
+        self.inner = inner or {
+            weight: name for weight, name in self.names.items() if weight.ndim < 2
+        }
+        self.first, self.kinds, self.starts = (
+            dict[tuple[str, int], Tensor](),
+            dict(POOLED),
+            dict[str, float](),
+        )
+        self.layers, self.uneven = stacks[0] if stacks else [], set[str]()
+
+    def run(self, step: int, batch: Batch) -> Any:
+        """Runs the model, and takes its quantities; returns its output."""
+        self.step, self.passed, self.last, self.head, self.coordinates = step, False, "", 0, 0
+        self.calls, self.copies = Counter[str](), list[Tensor]()
+        self.made = dict[int, list[tuple[str, int, int]]]()
+        """Address of a matrix's output at step 0, or of a multiple, to quantity, number of the call
+        and of entries."""
+        self.sums = defaultdict[str, list[tuple[int, Tensor, Tensor]]](list)
+        self.factors = defaultdict[str, dict[int, float]](dict)
+        self.owners = {address(weight): [weight] for weight in self.names if weight.ndim > 1}
+        for weight, name in self.inner.items():
+            if weight.ndim < 2 and weight.requires_grad:
+                self.take("biases" if re.search(r"(bias|\bb_)[^.]*$", name) else "gains", weight)
+        with ExitStack() as hooks:
+            if self.layers:
+                hooks.callback(
+                    self.layers[0]
+                    .module.register_forward_pre_hook(
+                        lambda _, *given: self.take(INPUT, first_floating(*given)), with_kwargs=True
+                    )
+                    .remove
+                )
+                hooks.callback(
+                    self.layers[-1]
+                    .module.register_forward_hook(
+                        lambda _, __, out: self.take(STREAM, first_floating(out))
+                    )
+                    .remove
+                )
+            with self:
+                output = called(self.model, batch)
+        # no layers were called: the last matrix is the readout, before what multiplies it
+        if not self.passed:
+            self.sums.pop(self.last, None)
+        self.take("readout", output_of(output))
+        return output
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs the operation, and takes what it gives if it is one of attention, or applies a
+        matrix."""
+        out, op = func(*args, **kwargs or {}), func.overloadpacket.__name__
+        if op in FUSED | SOFTMAX:
+            named = named_arguments(func, args, kwargs or {})
+            for scores, _ in logits(named):
+                self.head = named["query"].shape[-1] if "query" in named else self.coordinates
+                keys = visible(scores)
+                self.take("attention logits", scores.masked_fill(~keys, 0), int(keys.sum()))
+        elif op in MATRIX | GATHERED | COPIES and isinstance(out, Tensor):
+            operands = [tensor for tensor in tensors_in((args, kwargs or {})) if tensor.numel() > 1]
+            owned = [
+                self.owners[address(tensor)]
+                for tensor in operands
+                if address(tensor) in self.owners
+            ]
+            if op in COPIES and owned and len(owned) == len(operands):
+                self.owners[address(out)] = [weight for weights in owned for weight in weights]
+                self.copies.append(out)  # or its memory would be another's
+            elif op in MATRIX | GATHERED and owned:
+                self.apply(owned[-1], op in GATHERED, out)
+            elif op in MATRIX and operands and operands[-1].ndim > 1:
+                # of queries and keys, where a softmax follows
+                self.coordinates = operands[-1].shape[-2]
+        if self.made and (op in FACTOR or op in SIZED):
+            self.follow(op, named_arguments(func, args, kwargs or {}), out)
+        return out
+
+    def follow(self, op: str, named: Mapping[str, Any], out: Any) -> None:
+        """Takes what an operation does to the size of a matrix's output: a number that multiplies
+        it, or a norm."""
+        first, other = [*named.values(), None][:2]
+        held = self.made.get(address(first), []) if isinstance(first, Tensor) else []
+        if op in SIZED or (isinstance(other, Tensor) and other is first):
+            for quantity, call, _ in held:
+                # a table's rows may be the stream, which goes on beside the norm
+                if self.kinds[quantity] == "matrix":
+                    self.factors[quantity][call] = math.nan
+            return
+        value = (
+            float(other)
+            if isinstance(other, (int, float))
+            or (isinstance(other, Tensor) and other.numel() == 1 and not other.requires_grad)
+            else None
+        )
+        if value is None or not isinstance(out, Tensor) or not isinstance(first, Tensor):
+            return
+        whole = [row for row in held if row[2] == first.numel()]
+        for quantity, call, _ in whole:
+            self.factors[quantity][call] = self.factors[quantity].get(call, 1.0) * (
+                1 / value if "div" in op else value
+            )
+        if whole:
+            self.made[address(out)] = whole
+            self.copies.append(out)
+
+    def apply(self, weights: list[nn.Parameter], gathered: bool, out: Tensor) -> None:
+        """Takes the output of a matrix, or of several side by side; after the layers it is the
+        readout's."""
+        sizes = [len(weight) for weight in weights] if len(weights) > 1 else [out.shape[-1]]
+        if sum(sizes) != out.shape[-1] or (self.passed and weights[0] not in self.inner):
+            return
+        for weight, part in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
+            name = plain(self.names[weight]).removesuffix(".weight")
+            self.last = f"{name} (matrix)" if name in POOLED else name
+            self.kinds[self.last] = (
+                "embedding" if weight not in self.inner and (gathered or self.layers) else "matrix"
+            )
+            self.take(self.last, part)
+            if self.step == 0:
+                self.made.setdefault(address(out), []).append(
+                    (self.last, self.calls[self.last] - 1, out.numel())
+                )
+        if self.step == 0:
+            self.copies.append(out)
+
+    @torch.no_grad()
+    def take(self, quantity: str, x: Tensor | None, count: int | None = None) -> None:
+        """Adds a tensor; `count` is how many of its entries are no zeros of a mask."""
+        if x is None:
+            return
+        self.passed |= quantity == STREAM
+        x = x.detach().float() if x.dtype in HALF else x.detach()
+        place = quantity, self.calls[quantity]
+        self.calls[quantity] += 1
+        if self.step == 0:
+            self.first[place] = x.clone()
+        first = self.first.get(place)
+        if first is None or first.shape != x.shape:
+            self.uneven.add(quantity)
+            return
+        size, change = (
+            torch.linalg.vector_norm(part, dtype=wide_on(x.device)).square()
+            for part in (x, x - first)
+        )
+        self.sums[quantity].append((max(1, x.numel() if count is None else count), size, change))
+
+    def sizes(self, width: int, depth: int, seed: int) -> Iterator[Size]:
+        """The quantities of the pass."""
+        for quantity, sums in self.sums.items():
+            total, size, change = (float(sum(parts)) for parts in zip(*sums, strict=True))
+            factors = self.factors[quantity]
+            scaled = sum(
+                float(part) * factors.get(call, 1.0) ** 2 for call, (_, part, _) in enumerate(sums)
+            )
+            factor = math.sqrt(scaled / size) if size else 1.0
+            size, change, kind = (
+                math.sqrt(size / total),
+                math.sqrt(change / total),
+                self.kinds[quantity],
+            )
+            yield Size(
+                quantity,
+                kind,
+                width,
+                depth,
+                seed,
+                self.step,
+                size,
+                change,
+                self.starts.setdefault(quantity, size),
+                self.head if kind == "attention" else 0,
+                factor,
+            )
+
+
+def address(tensor: Tensor) -> int:
+    """Where a tensor's numbers, or those that it is a view of, begin in memory."""
+    return tensor.untyped_storage().data_ptr()
+
+
+# The runs.
+
+
+def coord_check(
+    factory: Factory | Config,
+    *,
+    widths: Sequence[int] = (64, 128, 256, 512),
+    depths: Sequence[int] = (2,),
+    steps: int = 3,
+    optimizer: Any = None,
+    seeds: int = 2,
+    loss: Loss | None = None,
+    blocks: str | Sequence[str] | None = None,
+) -> CoordCheck:
+    """Checks how activations, and their changes in the first steps on one batch, grow with width
+    and depth.
+
+    The coordinate check of Yang et al. 2022, appendix D.1, and the same over depth (Bordelon et al.
+    2023; Dey et al. 2025). Under μP the changes do not depend on the width, under CompleteP on the
+    depth either; a slope that is nearer to another multiple of ½ is a finding, with the change that
+    is asked for. Every width runs at the first depth, every depth at the first width.
+
+    Read are: the input of the layers; the output of each matrix and table of embeddings, as the
+    operation gives it, and of a layer's matrices also relative to step 0, where a later factor
+    cancels: the better slope counts. Attention logits, where a fused kernel or a softmax `[batch,
+    head, query, key]` is called; the stream after the last layer; biases and gains themselves; the
+    model's first output with a gradient. Parts of one name in all layers are one quantity. Dropout
+    draws alike at each step. A change by far fewer tokens than the width shows powers best.
+
+    Args:
+        factory: from a width and a depth to (model, batch) or (model, batch, loss), or to a
+            `Config`. The batch is what `probe` takes, the same for all models; these are drawn
+            after `torch.manual_seed`. A `Config` has its d_model and n_layers replaced, and reads
+            text; its n_heads stay, so that heads grow with the width.
+        widths: two or more, increasing.
+        depths: one or more, increasing; two or more for slopes over depth.
+        steps: of the optimizer, at least 1.
+        optimizer: from the model to its optimizer, or several; by default torch's Adam at 0.001.
+            For a `Config` a `Recipe`, whose optimizer has the parametrization's rates; its schedule
+            and clipping are left out.
+        seeds: draws of each model.
+        loss: as for `probe`; the projection is then divided by the output's size.
+        blocks: names of the layers, as for `probe`.
+    Raises:
+        TypeError, ValueError: an argument, or what the factory returns, will not do; says which,
+            and why.
+    """
+    _check(factory, optimizer, widths, depths, steps, seeds)
+    runs = dict.fromkeys(
+        [*((width, depths[0]) for width in widths), *((widths[0], depth) for depth in depths)]
+    )
+    rows, uneven = list[Size](), set[str]()
+    for (width, depth), seed in product(runs, range(seeds)):
+        with torch.random.fork_rng(), ExitStack() as stack:
+            torch.manual_seed(seed)
+            model, batch, its_loss, steppers = _made(factory, width, depth, seed, optimizer, loss)
+            run_eagerly(stack, is_compiled(model))
+            sizes = Sizes(model, blocks)
+            rows += _trained(sizes, (width, depth, seed), batch, its_loss, steppers, steps)
+            uneven |= sizes.uneven
+    return CoordCheck(
+        tuple(row for row in rows if row.quantity not in uneven), tuple(sorted(uneven))
+    )
+
+
+def _check(
+    factory: object, optimizer: object, widths: object, depths: object, steps: object, seeds: object
+) -> None:
+    """Raises TypeError or ValueError if an argument will not do."""
+    if not callable(factory):
+        must_be(Config, "factory", factory)
+    if not (optimizer is None or callable(optimizer) or _is_recipe(optimizer)):
+        must_be(_trainer(f"optimizer={shown(optimizer)}").recipe, "optimizer", optimizer)
+    for name, value, least, rule in (
+        ("widths", widths, 2, "two or more increasing whole numbers"),
+        ("steps", steps, 1, "a whole number"),
+        ("depths", depths, 1, "one or more increasing whole numbers"),
+        ("seeds", seeds, 1, "a whole number"),
+    ):
+        given = (
+            (value if isinstance(value, (list, tuple, range)) else ()) if "or" in rule else [value]
+        )
+        whole = all(
+            isinstance(number, int) and not isinstance(number, bool) and number > 0
+            for number in given
+        )
+        if not whole or len(given) < least or sorted({*given}) != [*given]:
+            raise ValueError(f"{name} must be {rule} from 1 on; got {shown(value)}")
+
+
+def _made(
+    factory: Factory | Config,
+    width: int,
+    depth: int,
+    seed: int,
+    optimizer: Any,
+    loss: Loss | None,
+) -> tuple[nn.Module, Batch, Loss | None, list[Optimizer]]:
+    """Model, batch, loss and optimizers of a run."""
+    made = (
+        factory.replace(d_model=width, n_layers=depth)
+        if isinstance(factory, Config)
+        else factory(width, depth)
+    )
+    recipe_given = _is_recipe(optimizer)
+    if isinstance(made, Config):
+        own = recipe_given or optimizer is None
+        trainee = _trainer("a Config").make(made.replace(seed=seed), optimizer if own else None)
+        made = (trainee.model, trainee.run, trainee.loss)
+        optimizer = trainee.optimize if own else optimizer
+    elif recipe_given:
+        raise TypeError(
+            "optimizer must be a function of the model where the model is no Config's; got a Recipe"
+        )
+    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+        raise TypeError(
+            "factory must return (model, batch), (model, batch, loss) or a Config; it returned "
+            f"{shown(made)} of type {type(made).__name__}"
+        )
+    model = unwrapped(made[0])
+    given = optimizer(model) if optimizer else torch.optim.Adam(model.parameters(), lr=1e-3)
+    steppers = [
+        must_be(Optimizer, "the result of optimizer", stepper)
+        for stepper in (given if isinstance(given, Sequence) else [given])
+    ]
+    return model, made[1], made[2] if len(made) == 3 else loss, steppers
+
+
+def _trainer(got: str) -> Any:
+    """The plug-in's way to train a `Config`.
+
+    Raises:
+        TypeError: it is absent; names what was given, which needs it.
+    """
+    for trainer in plugins.rows("trainers").values():
+        return trainer
+    raise TypeError(
+        f"factory must return (model, batch) or (model, batch, loss); got {got}, which needs the plug-in "
+        "explorer_race, which is not installed"
+    )
+
+
+def _is_recipe(optimizer: object) -> bool:
+    """Whether it is a recipe of a plug-in."""
+    return any(isinstance(optimizer, row.recipe) for row in plugins.rows("trainers").values())
+
+
+def _trained(
+    sizes: Sizes,
+    run: tuple[int, int, int],
+    batch: Batch,
+    loss: Loss | None,
+    steppers: list[Optimizer],
+    steps: int,
+) -> Iterator[Size]:
+    """Sizes of a run at each step; what is not finite goes on as such."""
+    for step in range(steps + 1):
+        torch.manual_seed(run[2])
+        output = sizes.run(step, batch)
+        yield from sizes.sizes(*run)
+        if step == steps:
+            return
+        value, scale = loss_of(output, loss)
+        sizes.model.zero_grad()
+        (value / scale**2).backward()  # type: ignore[no-untyped-call]  # of a projection, the mean over the output
+        for stepper in steppers:
+            stepper.step()
+
+
+# Slopes, and what they say.
+
+
+@dataclass(frozen=True)
+class CoordCheck(Copied):
+    """Sizes and changes over widths and depths, their slopes, and the findings; made by
+    `coord_check`."""
+
+    sizes: tuple[Size, ...]
+    left_out: tuple[str, ...] = ()
+    """Quantities that have another shape at each step, such as what a router sends to an expert."""
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: a quantity in one run at one step a row; columns as in `Size`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.sizes, columns=Size._fields)
+
+    def points(self, quantity: str, axis: Axis, step: int) -> list[Size]:
+        """A quantity's rows over an axis, at the smallest size of the other."""
+        other = "width" if axis == "depth" else "depth"
+        place = quantity, step, min(getattr(row, other) for row in self.sizes)
+        rows = [row for row in self.sizes if (row.quantity, row.step, getattr(row, other)) == place]
+        return rows if len({getattr(row, axis) for row in rows}) > 1 else []
+
+    @cached_property
+    def slopes(self) -> tuple[Slope, ...]:
+        """Slopes of every quantity over both axes: at step 0 of its size, then of its change."""
+        names = dict.fromkeys((row.quantity, row.kind) for row in self.sizes)
+        return tuple(
+            _slope(points, axis)
+            for name, _ in sorted(names, key=lambda pair: KINDS.index(pair[1]))
+            for axis, step in product(
+                get_args(Axis), range(1 + max(row.step for row in self.sizes))
+            )
+            if (axis != "head" or not step) and (points := self.points(name, axis, step))
+        )
+
+    @cached_property
+    def findings(self) -> Findings:
+        """Values that are not finite; then changes that depend on width or depth, and sizes that
+        grow, causes first.
+
+        Empty where every slope is one that μP allows over the width, and CompleteP over the depth.
+        """
+        rows = sorted(self.sizes, key=lambda row: (row.step, row.width, row.depth), reverse=True)
+        lost = {row.quantity: row for row in rows if not math.isfinite(row.size + row.change)}
+        findings = [
+            Finding(
+                "bad",
+                text(
+                    "coordinates",
+                    "not_finite",
+                    name=name,
+                    width=row.width,
+                    depth=row.depth,
+                    step=row.step,
+                ),
+                "",
+                text("coordinates", "smaller"),
+            )
+            for name, row in lost.items()
+        ]
+        off = [
+            row
+            for row in self.slopes
+            if row.step in (0, rows[0].step)
+            and row.deviation > GRID / 2
+            and not row.deviation - GRID / 2 < 2 * row.error
+        ]
+        grown = {(row.axis, row.kind) for row in off if row.slope > 0}
+        for row in sorted(
+            off,
+            key=lambda row: (row.axis == "depth", row.kind != CAUSES.get(row.axis), not row.step),
+        ):
+            cause = CAUSES.get(row.axis, "")
+            follows = (row.axis, cause) in grown and KINDS.index(row.kind) > 1 and row.kind != cause
+            sizes = [
+                getattr(size, row.axis) for size in self.points(row.quantity, row.axis, row.step)
+            ]
+            findings.append(_finding(row, cause if follows else "", min(sizes), max(sizes)))
+        return Findings(findings)
+
+    def plot(self, axis: Axis = "width") -> go.Figure:
+        """The changes after the last step over widths or depths, each over its own at the
+        smallest."""
+        return draw(self, axis)
+
+    def __str__(self) -> str:
+        return str(self.findings) or text("coordinates", "none")
+
+    def _repr_html_(self) -> str:
+        last = max(row.step for row in self.sizes)
+        header = ("Change of", "over", "slope", "±", "standard", "NTK", "μP", "CompleteP")
+        rows = [
+            (
+                row.quantity,
+                row.axis,
+                row.slope,
+                row.error,
+                *("" if x is None else x for x in row.asked.values()),
+            )
+            for row in self.slopes
+            if row.step == last
+        ]
+        return (
+            table(text("coordinates", "caption", step=last), header, rows)
+            + self.findings._repr_html_()
+        )
+
+
+def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
+    """The slope of one quantity at one step, over widths or depths.
+
+    Of some quantities two readings are right, and the one that is nearer to what is asked counts.
+    At step 0: a size alone, or times the factor after it, for queries may be multiplied by a part
+    of the divisor of their logits. Later: a matrix's change, or its change relative to its start.
+    """
+    first = rows[0]
+    at_start = not first.step
+    asked: dict[str, float | None] = {}
+    if not at_start or axis == "head":
+        asked = dict(zip(PARAMETRIZATIONS, STEPPED[axis, first.kind], strict=False))
+    if at_start:
+        sizes = np.array([row.size for row in rows])
+        factors = np.array([row.factor for row in rows])
+        readings = [sizes, sizes * factors]
+        if np.isnan(factors).any():
+            readings = [factors]  # no size is known, and the slope is nan
+    else:
+        changes = np.array([row.change for row in rows])
+        starts = np.array([row.start for row in rows])
+        readings = [changes]
+        if first.kind == "matrix" and starts.all():
+            readings.append(changes / starts)
+    across = [getattr(row, axis) for row in rows]
+    slopes = [
+        Slope(first.quantity, first.kind, axis, first.step, *fitted(across, values), asked)
+        for values in readings
+    ]
+    return min(slopes, key=lambda slope: slope.deviation)
+
+
+def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
+    """Slope of log y over log x by least squares, and its standard error; see `Slope`."""
+    with np.errstate(all="ignore"):
+        across, up = np.log(x), np.log(y)
+    if not np.isfinite(up).all():
+        return math.nan, math.nan
+    fit = linregress(across, up)
+    return float(fit.slope), float(fit.stderr) if len(x) > 2 else math.nan
+
+
+def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
+    """A slope that is not right, in words; `cause` is the kind of quantity that it may follow
+    from."""
+    grows = slope.slope > 0 or slope.axis == "head"
+    key = (
+        "head"
+        if slope.axis == "head"
+        else ("start" if grows else "starts_smaller")
+        if not slope.step
+        else "grows"
+        if grows
+        else "shrinks"
+    )
+    meaning = text(
+        "coordinates",
+        key,
+        name=slope.quantity,
+        axis=slope.axis,
+        slope=slope.slope,
+        error=slope.error,
+    )
+    sized = slope.axis == "width" and slope.kind in HIDDEN
+    words = "evidence" if slope.step else "at_start_width" if sized else "at_start"
+    evidence = text(
+        "coordinates",
+        words,
+        step=slope.step,
+        axis="head width" if slope.axis == "head" else slope.axis,
+        least=least,
+        most=most,
+    )
+    if cause:
+        remedy = text("follows", cause)
+    elif slope.axis == "depth":
+        remedy = text("depth", "grows" if grows else "shrinks")
+    elif slope.axis == "width" and not slope.step and slope.kind in HIDDEN:
+        remedy = text("drawn", slope.kind, name=slope.quantity)
+    else:
+        remedy = text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity)
+    return Finding("bad" if grows else "warning", meaning, evidence, remedy)

@@ -1,0 +1,271 @@
+"""A model beside the design that it is to have: `explorer probe --expect` measures that design at
+the model's size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from explorer.choices import ConfigError, opening
+from explorer.config import Config, matching, preset
+from explorer.diagnosis.comparing import Comparison, compare
+from explorer.diagnosis.reading import numbered
+from explorer.display import shown
+from explorer.measuring import measure
+from explorer.profile import SITE_WORDS, VOCABULARY, Array, Key, Profile
+from explorer.schemes.preset import PRESETS
+from explorer.schemes.residual import LAST
+from explorer_models.departures import departures, unseen
+from explorer_models.differences import Difference
+from explorer_models.fields import Majority
+from explorer_models.model import Batch, Loss, projected
+from explorer_models.probe import probed, twin_in
+from explorer_models.texts import text
+from explorer_models.twin import COMPARED
+
+TOLERANCE = 0.25
+"""Share by which a model may differ from a design of random weights: it reads a batch of its own,
+and each draw of a narrow model is a little another."""
+DRAWS, CHANCE = 16, 1e-4
+"""Seeds of the design, whose scatter is that of the model's single draw; and how often chance alone
+may tell a model from its design. Of 140 Llamas of width 64 none departed, with tokens of a
+vocabulary of 2,000; of 60 one did with a vocabulary of 64, whose sequences share tokens, and so the
+output of attention to all of them."""
+PLACES: tuple[Key, ...] = (
+    ("second_moment", "embed"),
+    *COMPARED,
+    ("attention_entropy_normalized", "pattern"),
+)
+"""Statistics and sites in which a model is held to a design, beside its matrices' variance. Left
+out: extremes, which depend on the batch, and gradients by matrices, which depend on the loss."""
+SIZES = (
+    "n_heads",
+    "head_size",
+    "n_kv_heads",
+    "mlp_ratio",
+    "n_ctx",
+    "batch_size",
+    "input",
+    "input_correlation",
+)
+"""Fields that are the model's own and its batch's, beside width and depth."""
+
+SHARED = {
+    "softmax": "axis of the softmax",
+    "mask": "mask",
+    "divisor": "divisor of the logits",
+    "qk_norm": "QK-norm",
+    "attention_skip": "factor on the stream beside attention",
+    "mlp_skip": "factor on the stream beside the MLP",
+}
+"""Facts of a stored profile that are compared, and their words."""
+
+
+def expectation(name: str) -> Config | Profile:
+    """The design that a model is to have, or its profile, by the name of a preset or of a file.
+
+    Raises:
+        ConfigError: there is neither, or the file holds something else.
+    """
+    if name in PRESETS:
+        return preset(name)
+    near = ", ".join(PRESETS.near(name) or ("llama3", "gpt2"))
+    with opening(name, f"expect must be a preset, such as {near}, or a file that can be read"):
+        content = Path(name).read_text(encoding="utf-8")
+    try:
+        return Profile.from_json(content) if '"origin"' in content else Config.from_json(content)
+    except ValueError as error:
+        raise ConfigError(
+            f"expect must hold a config or a profile; {shown(name)} does not: {error}"
+        ) from None
+
+
+class Verdict(NamedTuple):
+    """A model beside what it is to be; as text, lines for a log."""
+
+    name: str
+    """Of the design, the file or the profile, as the command line has it."""
+    profile: Profile
+    """Of the model."""
+    comparison: Comparison
+    differences: tuple[Difference, ...]
+    """Layers that are built otherwise than their siblings, and are not so in an expected
+    profile."""
+    remarks: tuple[str, ...] = ()
+    """Of what could not be read, or stands in no config."""
+    facts: tuple[str, ...] = ()
+    """Sentences on facts of all layers, or of many, in which the model departs from the design."""
+    explained: frozenset[Key] = frozenset()
+    """Statistics and sites that part, and do not where the design has the model's facts."""
+    unseen: tuple[Key, ...] = ()
+    """Statistics and sites that the design has and the model does not."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the model starts as expected."""
+        return not (self.comparison.partings or self.differences or self.facts or self.unseen)
+
+    def __str__(self) -> str:
+        both = self.comparison
+        fact = self.facts[0] if self.facts else ""
+        if self.agrees:
+            key = "as_design"
+        elif fact:
+            key = "fact"
+        else:
+            key = "otherwise"
+        follow = [row for row in both.partings if (row.statistic, row.site) in self.explained]
+        others = [row for row in both.partings if (row.statistic, row.site) not in self.explained]
+        lines = [
+            text(
+                "expected",
+                key,
+                model=self.profile.model or "The model",
+                design=self.name,
+                comparison=both,
+                fact=fact,
+            )
+        ]
+        lines += [text("expected", "departs", fact=fact) for fact in self.facts]
+        lines += [
+            text("expected", "follows", place=both.place(row), words=row.words) for row in follow
+        ]
+        lines += [
+            text("expected", "layer", layer=numbered(self.profile, at), difference=words)
+            for at, _, words in self.differences
+        ]
+        lines += [
+            text("expected", "place", place=both.place(row), words=row.words) for row in others
+        ]
+        lines += [
+            text(
+                "expected",
+                "unseen",
+                statistic=VOCABULARY[name].label.lower(),
+                site=SITE_WORDS.get(site, site),
+            )
+            for name, site in self.unseen
+        ]
+        lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
+        return "\n  ".join(lines)
+
+
+def verdict(
+    name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None
+) -> Verdict:
+    """A model's profile beside what is expected of it.
+
+    Beside a profile, all that both have is compared, with the model's own loss, and the facts that
+    all layers share. Beside a config, the model's facts are compared with the design's, and the
+    design is measured at the model's size, with `DRAWS` seeds; and as its loss is a projection of
+    the output on a random direction, that is the model's, too. Where facts differ, the design is
+    measured with the model's as well: statistics that then agree follow from them. A statistic that
+    only the expectation has is a departure.
+
+    Args:
+        name: of what is expected.
+        expected: as `expectation` reads it.
+        model, batch, loss: as for `probe`.
+    Raises:
+        TypeError, ValueError: as `probe`; or the model's blocks were not understood.
+        ConfigError: the design cannot have the model's size.
+    """
+    if isinstance(expected, Profile):
+        profile, _ = probed(model, batch, loss)
+        odd = tuple(row for row in profile.differences if row not in expected.differences)
+        both, absent = (
+            compare(expected, profile, TOLERANCE, CHANCE),
+            (key for key in expected if key not in profile),
+        )
+        return Verdict(
+            name, profile, both, odd, facts=_changed(expected, profile), unseen=tuple(absent)
+        )
+    profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
+    nearest = twin_in(stack, model)
+    config = _sized(
+        expected, profile, nearest.config, Majority(stack.facts, ()).usual("layer", "width")
+    )
+    first, second = _measured(config), _compared(profile)
+    comparison = compare(first, second, TOLERANCE, CHANCE)
+    departed = departures(stack.facts, nearest, config, profile)
+    explained: frozenset[Key] = frozenset()
+    if departed.fields and comparison.partings and config.accepts(**departed.fields):
+        again = compare(_measured(config.replace(**departed.fields)), second, TOLERANCE, CHANCE)
+        explained = frozenset(row[:2] for row in comparison.partings) - {
+            row[:2] for row in again.partings
+        }
+    return Verdict(
+        name,
+        profile,
+        comparison,
+        profile.differences,
+        (*nearest.unread, *nearest.differs, *departed.remarks),
+        departed.facts,
+        explained,
+        tuple(unseen(first, second, tuple(first), config, nearest.config)),
+    )
+
+
+def _measured(config: Config) -> Profile:
+    """A design's profile, in the places in which a model is held to it."""
+    profile = measure(config)
+    return _compared(replace(profile, values={**profile.values, **_variances(config)}))
+
+
+def _compared(profile: Profile) -> Profile:
+    """A profile with the statistics and sites that are compared."""
+    kept = {
+        key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"
+    }
+    return replace(profile, values=kept)
+
+
+def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
+    """The facts of all layers that both profiles have, and that differ."""
+    pairs = [
+        (name, value, profile.facts.get(name))
+        for name, value in expected.facts.items()
+        if name in SHARED
+    ]
+    return tuple(
+        text("departs", "shared", name=SHARED[name], value=own, usual=value)
+        for name, value, own in pairs
+        if own is not None and own != value
+    )
+
+
+def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:
+    """A design with a model's size and batch."""
+    sizes: dict[str, Any] = {name: getattr(nearest, name) for name in SIZES}
+    sizes |= {"n_layers": len(profile.layers), "d_model": width, "n_seeds": DRAWS, "loss": "linear"}
+    if (name := matching(expected)) and PRESETS[name].by_width:
+        sizes["input_second_moment"] = expected.input_second_moment * width / expected.d_model
+    try:
+        return expected.replace(**sizes)
+    except ConfigError as error:
+        raise ConfigError(
+            f"expect must be a design that can have the model's size; {error}"
+        ) from None
+
+
+def _variances(config: Config) -> Mapping[Key, Array]:
+    """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries,
+    by χ²."""
+    numbers, size = np.random.default_rng(0), (DRAWS, config.n_layers)
+    counts = {
+        name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()
+    }
+    last = {name: np.array(config.design.last[half::2]) for half, name in enumerate(LAST)}
+    return {
+        ("weight_variance", name): matrix.gain
+        * numbers.chisquare(counts[name], size)
+        / counts[name]
+        * last.get(name, 1.0)
+        for name, matrix in config.design.matrices.items()
+        if matrix.forward == 1
+    }

@@ -1,0 +1,411 @@
+"""Faults: what is wrong in itself, read off parameters and operations: zeros, constants, sizes, the
+first NaN.
+
+A symptom is many layers away from its cause: a gain of 10³⁰ shows as attention logits that are
+infinite. So numbers are looked at where they arise, and the diagnosis hangs its remedies on what is
+found here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from explorer.profile import BRANCHES, SITE_WORDS, Fault, Key
+from explorer_models.anatomy import Anatomy, queries_keys_values
+from explorer_models.nodes import (
+    BENT,
+    FACTOR,
+    FUSED,
+    MATRIX,
+    NORM,
+    REDUCTION,
+    SOFTMAX,
+    SUM,
+    VIEW,
+    Node,
+    is_norm,
+    tensors_in,
+    walk,
+)
+
+LARGEST = 1e4
+"""Root mean square of a parameter that no rule draws and no training reaches; float16 ends at 6.6
+times as much."""
+HIDING = {"masked_fill", "masked_fill_", "where", "full", "full_like", "log", "scalar_tensor"}
+"""Operations that put −∞ where a key is hidden."""
+ORIGINS = {
+    "weight_not_finite",
+    "batch",
+    "input",
+    "loss",
+    "empty_row",
+    "leaf",
+    "divided_by_zero",
+    "overflow",
+    "undefined",
+}
+"""Kinds of faults that say where the first value is that is not finite."""
+
+
+def of_block(anatomy: Anatomy, layer: int) -> list[Fault]:
+    """Faults of a block that has just run, while its numbers are there.
+
+    Args:
+        layer: of the block, from 1.
+    """
+    if layer == 1 and not bool(anatomy.source.tensor.any()):
+        return [Fault("zero_input", 0, "", float(anatomy.source.tensor.numel()))]
+    faults = [*_gains(anatomy, layer), *_constants(anatomy, layer), *_doubled(anatomy, layer)]
+    output = anatomy.output.tensor
+    if bool(anatomy.source.tensor.isfinite().all()) and not bool(output.isfinite().all()):
+        first = origin(anatomy.order, layer, anatomy)
+        faults += [first] if first else []
+    elif not any(fault.kind == "zero_gain" for fault in faults):
+        faults += _dead(anatomy, layer)
+    return faults
+
+
+# Gains of norms.
+
+
+class Gains(NamedTuple):
+    """The factors that a norm has for its coordinates."""
+
+    place: str
+    """Where the norm stands, in words."""
+    node: Node
+    """The factors; 1 + w where a norm is written so."""
+
+    @property
+    def parameter(self) -> nn.Parameter | None:
+        """The parameter that they are, or are made of."""
+        node: Node | None = self.node
+        while node is not None and node.parameter is None:
+            node = next(iter(node.inputs), None)
+        return None if node is None else node.parameter
+
+
+def gains_of(anatomy: Anatomy) -> Iterator[Gains]:
+    """The gains of a block's norms, in turn."""
+    for index, node in enumerate(anatomy.order):
+        gain = gain_of(node)
+        if gain is not None:
+            yield Gains(_place(anatomy, node, index), gain)
+
+
+def gain_of(node: Node) -> Node | None:
+    """The gains that an operation applies to what a norm has divided; None where it applies
+    none."""
+    made = node.made_of()
+    if node.op in NORM:  # which puts out means and sizes, too
+        weight = node.named.get("weight")
+        whole = bool(made) and node.tensor.shape == made[0].tensor.shape
+        return weight if whole and isinstance(weight, Node) else None
+    if node.op not in FACTOR or len(made) != 1 or len(node.inputs) != 2:
+        return None
+    other = next(operand for operand in node.inputs if operand is not made[0])
+    before = made[0]
+    while before.op in VIEW and before.inputs:
+        before = before.inputs[0]
+    vector = other.tensor.numel() == other.tensor.shape[-1] > 1 if other.tensor.ndim else False
+    return other if vector and is_norm(before) else None
+
+
+def _place(anatomy: Anatomy, node: Node, index: int) -> str:
+    """The place of a norm among the branches, in words."""
+    places = {id(part): at for at, part in enumerate(anatomy.order)}
+    attention = anatomy.attention
+    attends = -1 if attention is None else places.get(id(attention), -1)
+    if node.role == "deep":
+        if index < attends:
+            return "the norm on queries or keys"
+        branch = next(
+            (
+                site
+                for site in BRANCHES
+                if site in anatomy.sites and index <= places.get(id(anatomy.sites[site]), -1)
+            ),
+            "mlp_out",
+        )
+        return "the norm after attention" if branch == "attn_out" else "the norm after the MLP"
+    ends = {
+        id(anatomy.sites[site]): words
+        for site, words in (
+            ("resid_mid", "the norm on the sum after attention"),
+            ("resid_post", "the norm on the sum after the MLP"),
+        )
+        if site in anatomy.sites
+    }
+    if id(node) in ends:
+        return ends[id(node)]
+    return "the norm before attention" if index < attends else "the norm before the MLP"
+
+
+def _gains(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
+    """Norms all of whose gains are 0."""
+    for place, node in gains_of(anatomy):
+        if not bool(node.tensor.any()):
+            yield Fault("zero_gain", layer, place, float(node.tensor.numel()))
+
+
+# Matrices, units and sums.
+
+
+def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
+    """Matrices whose entries are all one number other than 0: their units are alike, and stay
+    so."""
+    for name, pieces in anatomy.matrices.items():
+        finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
+        # an expert that no token was sent to has no numbers
+        parts = [part for part in finite if part.numel()]
+        values = {float(part.flatten()[0]) for part in parts}
+        alike = all(
+            min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts
+        )
+        if parts and alike and len(values) == 1 and any(values):
+            yield Fault("constant", layer, name, values.pop())
+
+
+def _dead(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
+    """MLPs whose hidden units are all 0, though neither the matrix before them nor what it reads
+    is."""
+    if "mlp_out" not in anatomy.sites or not bool(anatomy.source.tensor.any()):
+        return
+    for last in anatomy.sites["mlp_out"].matrix:
+        hidden = next(iter(last.made_of("deep")), None)
+        before = [product for part in (hidden,) if part is not None for product in part.matrix]
+        zero = any(
+            operand.parameter is not None and not bool(operand.tensor.any())
+            for product in before
+            for operand in product.inputs
+            if operand.tensor.ndim > 1
+        )
+        if hidden is not None and before and not zero and not bool(hidden.tensor.any()):
+            yield Fault("dead_units", layer, "mlp_out", float(hidden.tensor.shape[-1]))
+
+
+def _doubled(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
+    """Branches that are added to themselves, where the stream should be."""
+    before = {
+        id(anatomy.source),
+        *(id(term.after) for term in anatomy.sums if term.before is not None),
+    }
+    for node in anatomy.order:
+        same = node.op in SUM and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+        if not same or node.tensor.shape != anatomy.source.tensor.shape:
+            continue
+        nearest = walk(node, lambda part: [] if id(part) in before else part.inputs, nearest=True)
+        made = next((part.op for part in nearest if part.op in FUSED | SOFTMAX | BENT), "")
+        if made:  # a stream that is doubled comes from no branch
+            yield Fault("doubled", layer, "mlp_out" if made in BENT else "attn_out", 0.0)
+
+
+def gains_after(tail: Sequence[Node]) -> list[Gains]:
+    """The gains of norms among what follows the layers."""
+    return [
+        Gains("the norm after the last layer", gain)
+        for gain in map(gain_of, tail)
+        if gain is not None
+    ]
+
+
+def after_layers(tail: Sequence[Node]) -> list[Fault]:
+    """Norms after the last layer whose gains are all 0; and the first value that is not finite,
+    where the stream is."""
+    zero = [
+        Fault("zero_gain", 0, gains.place, float(gains.node.tensor.numel()))
+        for gains in gains_after(tail)
+        if not bool(gains.node.tensor.any())
+    ]
+    stream = next(iter(tail), None)
+    first = None
+    if stream is not None and bool(stream.tensor.isfinite().all()):
+        first = origin(tail, 0)
+    return zero + ([] if first is None else [first])
+
+
+# The first value that is not finite.
+
+
+def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) -> Fault | None:
+    """The fault at the first value that is not finite in what a block computed; None where a
+    parameter holds it.
+
+    Args:
+        order: the nodes, in turn.
+        layer: of the block, from 1; 0 for what follows the layers.
+        anatomy: of the block, for the words of a place.
+    """
+    if any(
+        operand.parameter is not None and not bool(operand.tensor.isfinite().all())
+        for node in order
+        for operand in node.inputs
+    ):
+        return None  # `of_parameters` names it
+    node = next((node for node in order if _breaks(node)), None)
+    if node is None:
+        return None
+    floating = [operand for operand in node.inputs if operand.tensor.is_floating_point()]
+    place = _words(node, anatomy)
+    if rows := sum(_empty_rows(operand.tensor) for operand in floating):
+        return Fault("empty_row", layer, place, float(rows))
+    if any(bool(operand.tensor.isnan().any()) for operand in floating):
+        # a mask, a buffer, or what comes from another block
+        return Fault("leaf", layer, place, 0.0)
+    if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
+        return Fault("divided_by_zero", layer, place, 0.0)
+    end = torch.finfo(node.tensor.dtype).max
+    given = [operand.tensor.detach() for operand in floating if operand.tensor.numel()]
+    squared = any(float(tensor.abs().max()) > end**0.5 for tensor in given)
+    if (
+        bool(node.tensor.isinf().any())
+        or node.op in MATRIX
+        or (node.op in NORM | REDUCTION and squared)
+    ):
+        return Fault("overflow", layer, place, end, str(node.tensor.dtype).removeprefix("torch."))
+    return Fault("undefined", layer, place, 0.0, node.op)
+
+
+def _breaks(node: Node) -> bool:
+    """Whether a number of the signal is not finite, beside those that a mask hides."""
+    tensor = node.tensor
+    if not node.role or not tensor.is_floating_point() or tensor.device.type == "meta":
+        return False
+    if bool(tensor.isfinite().all()):
+        return False
+    if bool(tensor.isnan().any()):
+        return True
+    inputs = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
+    return node.op not in HIDING and all(bool(part.isfinite().all()) for part in inputs)
+
+
+def _empty_rows(tensor: Tensor) -> int:
+    """How many rows hide every key."""
+    return (
+        int((tensor == -torch.inf).all(dim=-1).sum())
+        if tensor.ndim > 1 and tensor.shape[-1] > 1
+        else 0
+    )
+
+
+def _words(node: Node, anatomy: Anatomy | None) -> str:
+    """The place of a number in words: a matrix's output, a site, or a branch."""
+    if anatomy is None:
+        return "what follows the layers"
+    owners = {
+        id(piece.parameter): name for name, pieces in anatomy.matrices.items() for piece in pieces
+    }
+    for operand in node.inputs:
+        if node.op in MATRIX and operand.parameter is not None and id(operand.parameter) in owners:
+            return f"the output of {owners[id(operand.parameter)]}"
+    for site, part in anatomy.sites.items():
+        if part is node:
+            return f"the {SITE_WORDS[site]}"
+    if node.op in NORM:
+        return _place(anatomy, node, anatomy.order.index(node))
+    heads = queries_keys_values(anatomy.attention)
+    if heads is not None and node.op in MATRIX and list(heads[:2]) == node.inputs[-2:]:
+        return "the attention logits"
+    places = {id(part): at for at, part in enumerate(anatomy.order)}
+    ends = places.get(id(anatomy.sites.get("attn_out")), -1)
+    return "attention" if places[id(node)] <= ends else "the MLP"
+
+
+class Layers(Protocol):
+    """The part of a `Stack` that says where its parameters are."""
+
+    layers: list[str]
+    anatomies: list[Anatomy]
+    norm_gains: dict[int, tuple[int, str]]
+    faults: list[Fault]
+    values: defaultdict[Key, dict[int, Tensor]]
+
+
+def of_pass(stack: Layers, batch: object, loss: Tensor) -> list[Fault]:
+    """The place of the first value that is not finite, outside the layers: in the batch, before
+    them, or in the loss. Empty where a parameter or a layer has it.
+
+    Args:
+        batch: as for `probe`.
+        loss: the scalar that is differentiated.
+    """
+    given = [part for part in tensors_in((batch,)) if part.is_floating_point()]
+    wrong = sum(int((~part.isfinite()).sum()) for part in given)
+    if wrong:
+        return [Fault("batch", 0, "", float(wrong))]
+    if any(fault.kind in ORIGINS for fault in stack.faults) or bool(loss.isfinite().all()):
+        return []
+    largest = [stack.values["max_abs", site] for site in ("embed", "resid_post")]
+    broken = [any(not bool(size.isfinite().all()) for size in sizes.values()) for sizes in largest]
+    if broken[0]:
+        return [Fault("input", 0, "", 0.0)]
+    return [] if broken[1] else [Fault("loss", 0, "", 0.0)]
+
+
+# Parameters.
+
+
+def of_parameters(model: nn.Module, stack: Layers) -> list[Fault]:
+    """Parameters that are not finite or of a size that nobody draws; and models without any weight
+    that is not 0."""
+    layers, anatomies = stack.layers, stack.anatomies
+    held = {
+        name: weight.detach()
+        for name, weight in model.named_parameters()
+        if weight.is_floating_point()
+    }
+    places = {
+        id(piece.parameter): name
+        for anatomy in anatomies
+        for name, pieces in anatomy.matrices.items()
+        for piece in pieces
+    }
+    places |= {key: f"the gains of {place}" for key, (_, place) in stack.norm_gains.items()}
+    learned = dict(model.named_parameters())
+    faults = []
+    for name, weight in held.items():
+        layer = next(
+            (at for at, path in enumerate(layers, start=1) if name.startswith(f"{path}.")), 0
+        )
+        place = places.get(id(learned[name]), "")
+        wrong = int((~weight.isfinite()).sum())
+        size = 0.0 if wrong or not weight.numel() else float(weight.double().square().mean().sqrt())
+        if wrong:
+            faults.append(Fault("weight_not_finite", layer, place, float(wrong), name))
+        elif size > LARGEST:
+            faults.append(Fault("weight_huge", layer, place, size, name))
+    return [*_zeros(held, anatomies), *faults]
+
+
+def with_names(faults: Sequence[Fault], model: nn.Module, stack: Layers) -> list[Fault]:
+    """Faults of gains with the names of their parameters."""
+    names = {stack.norm_gains.get(id(weight)): name for name, weight in model.named_parameters()}
+    return [
+        fault._replace(name=names.get((fault.layer, fault.place), ""))
+        if fault.kind == "zero_gain"
+        else fault
+        for fault in faults
+    ]
+
+
+def _zeros(held: Mapping[str, Tensor], anatomies: Sequence[Anatomy]) -> list[Fault]:
+    """Whether all parameters are 0, or all matrices, or those of the layers."""
+    inner = [
+        piece.parameter.detach()
+        for anatomy in anatomies
+        for pieces in anatomy.matrices.values()
+        for piece in pieces
+    ]
+    groups = {
+        "parameter": [*held.values()],
+        "matrix": [weight for weight in held.values() if weight.ndim > 1],
+        "matrix of the layers": inner,
+    }
+    for name, weights in groups.items():
+        if weights and not any(bool(weight.any()) for weight in weights):
+            return [Fault("zero_all", 0, name, float(len(weights)))]
+    return []

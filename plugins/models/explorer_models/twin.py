@@ -1,0 +1,287 @@
+"""`twin`: the design of ours that is nearest to a model of any code, how near it is, and what could
+not be read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.choices import ConfigError
+from explorer.config import Config
+from explorer.diagnosis.reading import by_layer, comparable, numbered, stated
+from explorer.display import table
+from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Key, Profile
+from explorer.theory import predict
+from explorer_models.differences import FEW
+from explorer_models.facts import Facts
+from explorer_models.fields import Majority, Source, attention, folded, mlp, norms, sizes, weights
+from explorer_models.matched import fit, gains, offsets
+from explorer_models.texts import text
+
+LIMITED = (
+    "n_layers",
+    "d_model",
+    "n_heads",
+    "head_size",
+    "n_ctx",
+    "batch_size",
+    "mlp_ratio",
+    "n_kv_heads",
+)
+"""Fields whose bounds a model may exceed."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The nearest design of ours.
+
+    Args:
+        config: it; `predict(twin.config)` is what theory expects of the model.
+        distance: how near: the root mean square, over every matrix of every layer and every
+            multiplier of stream and branch, of ln(the model's / the twin's), variances as fan_in ·
+            mean W²; and, where the model behaves otherwise than theory expects of the twin, beside
+            it that of the gaps. 0.1: about 10 % apart.
+        unread: a sentence for each thing that could not be read.
+        differs: a sentence for each thing in which the model is something that no config can say.
+        parts: a sentence for each site at which the model behaves otherwise than the twin, in the
+            order of the forward pass, then of the gradients: the first layer that is off, and by
+            which factor. Where there are any, `Profile.twin` is None, and no line is drawn.
+        model: what the model is called.
+        read_fields: names of the config's fields that were read; the others have their defaults.
+    """
+
+    config: Config
+    distance: float
+    unread: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    model: str = ""
+    read_fields: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("nearest design", self.config),
+            ("distance", self.distance),
+        ]
+        rows += [("could not be read", words) for words in self.unread] + [
+            ("differs", words) for words in self.differs
+        ]
+        rows += [("behaves otherwise", words) for words in self.parts]
+        return table(f"twin of {self.model or 'a model'}", (), rows)
+
+
+def twin_of(
+    layers: Sequence[Facts],
+    source: Source,
+    final: bool | None,
+    measured: Profile,
+    unread: Sequence[str],
+) -> Twin | None:
+    """The twin of a stack, from the facts of each block and of the first one's input; None where no
+    branch was seen.
+
+    Args:
+        final: whether a norm follows the last block; None where that is not known.
+        measured: what the model was seen to do, beside which stands what theory expects of the
+            twin.
+        unread: a sentence for each part of a block that could not be read.
+    """
+    if not any((site, "branch") in facts for facts in layers for site in BRANCHES):
+        return None
+    majority = Majority(layers, unread)
+    fields = {**sizes(majority), **attention(majority), **norms(majority, final), **mlp(majority)}
+    fields |= source.fields(fields, majority.unread)
+    gained = folded(majority, fields)
+    defaults = {name: spec.default for name, spec in Config.specs().items()}
+    rules, free = fit(layers, {**defaults, **fields}, gained)
+    drawn = weights(majority)
+    config = _accepted(majority, {**fields, **rules, **drawn}, free, gained)
+    _remark(majority)
+    gaps = list(_gaps(measured, predict(config)))
+    if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
+        majority.parts.insert(0, text("parts", "unread", count=count, layers=len(layers)))
+    apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
+    distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
+    return Twin(
+        config,
+        distance,
+        tuple(majority.unread),
+        tuple(majority.differs),
+        (*majority.parts, *(sentence for _, sentence in gaps)),
+        measured.model,
+        (*fields, *drawn),
+    )
+
+
+def _remark(majority: Majority) -> None:
+    """Adds sentences on what no design of ours has."""
+    if majority.usual("layer", "experts"):
+        majority.differs.append(text("differs", "experts"))
+    if majority.usual("layer", "attentions", 1) > 1:
+        majority.differs.append(text("differs", "second_attention"))
+    branches = [set(facts.get(("layer", "branches"), ())) for facts in majority.layers]
+    if (
+        {"attn_out"} in branches
+        and {"mlp_out"} in branches
+        and 2 * branches.count({*BRANCHES}) < len(branches)
+    ):
+        majority.parts.append(text("parts", "one_branch"))
+    if majority.usual("attn_scores", "tied"):
+        majority.differs.append(text("differs", "tied"))
+
+
+def _accepted(
+    majority: Majority, fields: dict[str, Any], free: int, folded: Mapping[str, float]
+) -> Config:
+    """The config, within the limits of `Config`, with so many free factors on its variances."""
+    specs, size = Config.specs(), {name: fields[name] for name in ("d_model", "n_layers")}
+    for name in LIMITED:
+        if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
+            near = min(max(fields[name], specs[name].low), specs[name].high)
+            majority.differs.append(
+                text("differs", "limit", field=name, value=float(fields[name]), near=near)
+            )
+            fields[name] = near
+    config = _made(majority, fields)
+    if any(getattr(config, name) != value for name, value in size.items()):
+        free = 2  # fan_in · Var W is kept where the size could not be
+    _, *factors = offsets(config, gains(majority.layers, folded), free)
+    names = ("init_variance", "attention_variance", "mlp_variance")
+    return config.replace(
+        **{name: min(max(value, 1e-3), 1e3) for name, value in zip(names, factors, strict=True)}
+    )
+
+
+def _made(majority: Majority, fields: dict[str, Any]) -> Config:
+    """The config of the fields; a refused value is replaced as its error proposes or by its
+    default, and listed."""
+    specs, tried = Config.specs(), set()
+    while True:
+        try:
+            return Config(**fields)
+        except ConfigError as error:
+            changes = [
+                (name, value) for name, value in error.fixes.items() if fields.get(name) != value
+            ]
+            changes += [
+                (name, specs[name].default) for name in fields if str(error).startswith(f"{name} ")
+            ]
+            changes += [
+                (name, fields[name] // 2) for name in ("n_ctx", "n_layers") if fields[name] > 1
+            ]
+            name, value = next(change for change in changes if change not in tried)
+            tried.add((name, value))
+            majority.differs.append(
+                text("differs", "refused", error=error, field=name, value=repr(value))
+            )
+            fields[name] = value
+
+
+def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
+    """`Twin.distance`: root mean square logarithm of the layers' numbers over the config's."""
+    design, gaps = config.design, []
+    for index, facts in enumerate(layers[: config.n_layers]):
+        for name, matrix in design.matrices.items():
+            gain = (
+                facts.get((name, "variance"), 0.0)
+                * facts.get((name, "shape"), (1, 1))[0]
+                * folded.get(name, 1.0)
+            )
+            if gain > 0 and matrix.gain > 0:
+                gaps.append(math.log(gain / matrix.gain))
+        for number_, site in enumerate(BRANCHES):
+            for part, values in (("skip", design.skips), ("branch", design.branches)):
+                measured, made = facts.get((site, part), 0.0), values[2 * index + number_]
+                if measured > 0 and made > 0:
+                    gaps.append(math.log(measured / made))
+    return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan
+
+
+# How a twin behaves beside its model: what theory expects of it, and what was measured, site by
+# site.
+
+
+FORWARD, BACKWARD = math.log(2), math.log(4)
+"""Up to here the median layer of a model of width 64 is off its twin's line by chance, of one draw:
+second moments and logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of
+ours). A loss of one's own moves gradients, too."""
+ALIKE = 0.2
+"""Up to here the median layer's token correlation differs from its twin's by chance: by .10 at most
+in transformers."""
+WIDTH = 64
+"""Narrower models scatter by 1/√width more."""
+COMPARED: list[Key] = [
+    *(("second_moment", site) for site in BRANCHES),
+    ("logit_std", "attn_scores"),
+    *(
+        (name, site)
+        for name in ("second_moment", "token_correlation", "activation_gradient")
+        for site in STREAM[1:]
+    ),
+]
+"""Gradients by matrices are left out: beside those of the other matrices they moved by up to 2.3 ×
+with the loss, and by 7 × where experts share the tokens."""
+
+
+def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
+    """The sites at which a model is further from its twin than chance explains: how far, and a
+    sentence.
+
+    How far is ln(measured / expected) of the median layer; of the stream, of all layers if each
+    grew as the median one does; of a correlation, measured − expected. One layer unlike its
+    siblings makes no gap: `diagnose` names it."""
+    width = expected.config.d_model if expected.config else WIDTH
+    for key in COMPARED:
+        row, values, made = STATISTICS[key[0]], by_layer(measured, *key), by_layer(expected, *key)
+        if len(values) != len(made):
+            continue
+        with np.errstate(all="ignore"):
+            logs = np.where(
+                (values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan
+            )
+        gap = values - made if row.bounded else logs
+        known = np.isfinite(gap)
+        if 2 * known.sum() <= len(gap):
+            continue
+        size = float(np.median(gap[known]))
+        # its gap grows from one end to the other, where it is 0
+        if key[1] in STREAM and not row.bounded:
+            steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
+            size = float(np.median(steps[np.isfinite(steps)])) * len(gap)
+        bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD
+        bound *= math.sqrt(max(1.0, WIDTH / width))
+        if abs(size) > bound:
+            off = np.abs(np.where(known, gap, 0.0))
+            layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
+            yield size, _sentence(key, measured, layer, float(values[layer]), float(made[layer]))
+
+
+def _sentence(key: Key, measured: Profile, layer: int, value: float, expected: float) -> str:
+    """The sentence that says in which layer, from 0, model and twin part first."""
+    statistic, site = key
+    row = STATISTICS[statistic]
+    label, place, at = row.label.lower(), SITE_WORDS.get(site, site), numbered(measured, layer + 1)
+    if row.bounded or not comparable(value, expected):
+        return text(
+            "parts",
+            "gap",
+            statistic=label,
+            site=place,
+            layer=at,
+            measured=stated(value, expected),
+            expected=stated(expected, value),
+        )
+    return text(
+        "parts",
+        "gap_ratio",
+        statistic=label,
+        site=place,
+        layer=at,
+        measured=value,
+        expected=expected,
+        ratio=value / expected,
+    )

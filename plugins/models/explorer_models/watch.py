@@ -1,0 +1,486 @@
+"""`Watch`: takes readings of a model while it trains, and shows them as tables, profiles and
+findings."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+from explorer.diagnosis import Findings, diagnose
+from explorer.diagnosis.remedies import listed
+from explorer.display import must_be, shown
+from explorer.profile import Learning, Profile
+from explorer_models.findings import over_time
+from explorer_models.hooks import Hook, Passes, Steps, inner_hooks, recomputing
+from explorer_models.learning import Course, grouped
+from explorer_models.logits import follow
+from explorer_models.model import Block, find_stacks, is_compiled, kind_of
+from explorer_models.readings import Reading, Sink, frames, sinks
+from explorer_models.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
+from explorer_models.texts import text
+from explorer_models.window import Window, plain
+
+# `watch`: the one line beside a training loop.
+
+
+def watch(
+    model: nn.Module,
+    every: int = 50,
+    sink: object = "memory",
+    *,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    blocks: str | Sequence[str] | None = None,
+    evaluation: bool = False,
+    start: int = 0,
+    spectra: bool = False,
+    positions: bool = False,
+) -> Watch:
+    """Watches a model while it trains: a reading each `every` steps, and where a value first was
+    not finite.
+
+    A step ends when a torch optimizer has stepped, so gradients that are accumulated are one
+    reading; a loop without one calls `Watch.step`. A step's number is that of the updates before
+    it: step 0 is of the model as it was drawn. Training is bit for bit what it would have been.
+
+    Where several processes train, each must watch; a reading is of all of them, and the first one
+    writes it to sinks. A model that is to be compiled is watched first, then compiled: its stream,
+    gradients by matrix and updates are read, its attention and gradients by the stream are not.
+
+    Args:
+        model: what is trained. DistributedDataParallel, `fully_shard` or tensor parallelism may
+            come before or after.
+        every: steps from one reading to the next.
+        sink: where readings go besides memory: "tensorboard", "wandb", a file that ends in .csv or
+            .jsonl, a folder for Parquet files, a SummaryWriter, a W&B run, or a list of such. No
+            other suffix is taken.
+        optimizer: whose steps are counted; by default every torch optimizer of the model's
+            parameters.
+        blocks: names of the layers, in which * stands for anything; by default they are looked for.
+        evaluation: whether passes in evaluation mode or without gradients are read as well.
+        start: number of the first step, for a run that goes on.
+        spectra: whether the largest singular value and the stable rank of each update are read,
+            too, of the blocks' matrices that a process holds whole: some 20 more reads of each.
+        positions: whether second moment, entropy and attention received by token position are read,
+            too: of a step's first pass, in the first process; the second moment only where there
+            are not as many sequences as tokens.
+    Raises:
+        TypeError: the model or an optimizer is none.
+        ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is
+            no such number; a sink is none, needs what is not installed, or cannot be written.
+    """
+    must_be(nn.Module, "model", model)
+    for name, value, least in (("every", every, 1), ("start", start, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number from {least} on; got {shown(value)}")
+    given = (
+        []
+        if optimizer is None
+        else [optimizer]
+        if isinstance(optimizer, Optimizer)
+        else list(optimizer)
+    )
+    for stepper in given:
+        must_be(Optimizer, "optimizer", stepper)
+    must_be(bool, "spectra", spectra)
+    must_be(bool, "positions", positions)
+    if is_compiled(model):
+        raise ValueError(
+            "model must be watched before it is compiled: compiled code does not run hooks that come "
+            f"later; got a compiled {type(model).__name__}"
+        )
+    stacks = find_stacks(model, blocks)
+    return Watch(
+        model,
+        stacks,
+        every,
+        sinks(sink) if is_first_process() else [],
+        given,
+        evaluation,
+        start,
+        spectra,
+        positions,
+    )
+
+
+PASSED_ON = (nn.Dropout, nn.Identity)
+"""Modules that give what they take: what is not finite came from another."""
+WIDEST = 8
+"""An inner module's output is looked at up to so many times the stream's size: logits over all
+words are not."""
+
+
+def uncached(value: Any) -> Any:
+    """An argument of a block, without a cache of keys and values, which a second run would add
+    to."""
+    return None if hasattr(value, "get_seq_length") else value
+
+
+class Watch:
+    """The handle that `watch` returns: the readings so far, as a table, as profiles, as findings;
+    also a context.
+
+    Args: see `watch`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stacks: list[list[Block]],
+        every: int,
+        into: list[Sink],
+        optimizers: list[Optimizer],
+        evaluation: bool,
+        start: int,
+        spectra: bool,
+        positions: bool,
+    ) -> None:
+        self.model, self.every, self.sinks = model, every, into
+        self.blocks, *self.others = stacks
+        blocks = self.blocks
+        self.spectra, self.positions = spectra, positions
+        self.readings: list[Reading] = []
+        self.layers = tuple(plain(block.path) for block in blocks)
+        inner = {
+            path: part
+            for path, part in model.named_modules()
+            if path and not list(part.children()) and not isinstance(part, PASSED_ON)
+        }
+        self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
+        self._sentinel = Sentinel(
+            [text("breakdown", "before", block=self.layers[0]), *self.layers, *map(plain, inner)]
+        )
+        self._first: Breakdown | None = None
+        self._blamed = False
+        self._next, self._width, self._ended = start, 0, False
+        self._said: set[str] = set()
+        self._window: Window | None = None
+        self._called: set[int] = set()
+        """`id` of each innermost module that was called in a step that was read."""
+        self._inner_hooks = ExitStack()
+        self._passes = Passes(
+            model,
+            [block.module for block in blocks],
+            evaluation,
+            self._begin,
+            self._forward,
+            self._backward,
+            self._around,
+        )
+        self._course = Course(model, blocks)
+        self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
+        self._open()
+
+    def step(self) -> None:
+        """Ends a step by hand, after the update and before gradients are set to zero.
+
+        Only for a loop without a torch optimizer. Where an optimizer has ended the step already,
+        this does nothing."""
+        self._steps.settle()  # ends an optimizer's step that is still open, which sets `_ended`
+        if self._ended:
+            self._ended = False  # the next call is about another step
+            return
+        if self._window is not None and not self._window.weights.gradients():
+            self._warn(self._next, "no gradients are left: call step() before they are set to zero")
+        if self._looks:
+            self._course.gradients()
+            self._course.end(changes=True)
+        self._end()
+
+    @property
+    def first_nonfinite(self) -> Breakdown | None:
+        """Where a value first was not finite; None if all were. Over several processes, up to the
+        last reading."""
+        if n_processes() > 1:
+            return self._first
+        return self._sentinel.first(self._sentinel.times())
+
+    def frame(self) -> pd.DataFrame:
+        """Tidy: one number a row; columns step, layer, site, head, position, statistic, value (see
+        `readings.UNITS`).
+
+        Layers count from 1, and 0 is the input of the first; heads and positions count from 0.
+        `layer` is missing (<NA>) for a matrix in no block, `head` and `position` where a statistic
+        has none."""
+        self._steps.settle()
+        return frames(self.readings)
+
+    def profile(self, step: int | None = None) -> Profile:
+        """A reading as a profile: what of it other models have, too.
+
+        Args:
+            step: one that was read; the last one if it is not said.
+        Raises:
+            ValueError: it was not read.
+        """
+        self._steps.settle()
+        for reading in reversed(self.readings):
+            if step in (None, reading.step):
+                profile = reading.profile(type(self.model).__name__, self.layers)
+                return replace(profile, coverage=self.coverage())
+        steps = ", ".join(str(reading.step) for reading in self.readings) or "none yet"
+        raise ValueError(f"step must be one that was read: {steps}; got {step}")
+
+    def diagnose(self) -> Findings:
+        """Findings over time, and about the last reading that is finite; most serious first.
+
+        Raises:
+            ValueError: nothing has been read yet.
+        """
+        profiles = [self.profile(reading.step) for reading in self.readings] or [self.profile()]
+        sound = [
+            profile for profile in profiles if profile.values and profile.first_nonfinite is None
+        ]
+        last = diagnose(replace(sound[-1], learning=self.learning())) if sound else []
+        if sound and sound[-1].step:
+            last = [
+                replace(
+                    old,
+                    evidence=text(
+                        "watched",
+                        "evidence" if old.evidence else "alone",
+                        step=sound[-1].step,
+                        evidence=old.evidence,
+                    ),
+                )
+                for old in last
+            ]
+        sick = any(finding.severity == "bad" for finding in last)
+        changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
+        order = ("bad", "warning", "good")
+        last = [
+            finding
+            for finding in last
+            if finding.severity != "good" or all(change.severity == "good" for change in changes)
+        ]
+        return Findings(
+            sorted([*changes, *last], key=lambda finding: order.index(finding.severity))
+        )
+
+    def learning(self) -> Learning:
+        """Which parameters have learned in the steps that were looked at: the first ones, and those
+        that were read.
+
+        Over several processes it is known up to the last reading.
+        """
+        self._steps.settle()
+        course = self._course
+        course.calm = self._passes.without - self._passes.again
+        course.called = self._called or None
+        return Learning(grouped(self.model, self.blocks, course.states()), course.steps)
+
+    def coverage(self) -> tuple[str, ...]:
+        """Sentences on what is read of the model, and what is not."""
+        sentences = []
+        if self.others:
+            stacks = [
+                text(
+                    "coverage",
+                    "stack",
+                    blocks=len(stack),
+                    path=kind_of([plain(block.path) for block in stack]),
+                )
+                for stack in self.others
+            ]
+            sentences.append(
+                text(
+                    "coverage",
+                    "not_read",
+                    blocks=len(self.blocks),
+                    path=kind_of(self.layers),
+                    others=listed(stacks),
+                )
+            )
+        if several := self._passes.several:
+            shape, *others = next(iter(several.values()))
+            sentences.append(
+                text(
+                    "coverage",
+                    "streams",
+                    count=len(several),
+                    layers=len(self.layers),
+                    streams=1 + len(others),
+                    shape=str(shape),
+                    others=listed(map(str, others)),
+                )
+            )
+        return tuple(sentences)
+
+    @property
+    def _looks(self) -> bool:
+        """Whether every parameter's gradient and change is looked at in this step."""
+        return self._window is not None or not self._course.judged
+
+    def remove(self) -> None:
+        """Ends it: no hook is left, sinks are closed, and what was read stays."""
+        self._steps.settle()
+        self._steps.remove()
+        self._passes.remove()
+        self._close()
+        for sink in self.sinks:
+            sink.close()
+        self.sinks = []
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return (
+            f"Watch({type(self.model).__name__}, {len(self.layers)} blocks, every {self.every} steps, "
+            f"{len(self.readings)} readings)"
+        )
+
+    def _open(self) -> None:
+        """Begins a step; one that is to be read gathers more."""
+        if self._next % self.every == 0:
+            self._window = Window(self.model, self.blocks, self.spectra, self.positions)
+            self._inner_hooks = inner_hooks(self._inner, self._inside)
+            self._inner_hooks.callback(self.model.register_forward_hook(Hook(self._output)).remove)
+
+    def _close(self) -> None:
+        self._window = None
+        self._inner_hooks.close()
+
+    def _begin(self) -> None:
+        """Before a pass that counts."""
+        self._steps.settle()
+        self._ended = False
+
+    def _around(self, layer: int) -> AbstractContextManager[Any]:
+        return nullcontext() if self._window is None else self._window.around(layer)
+
+    def _forward(self, place: int, x: Tensor) -> None:
+        """A tensor of the stream: read where the step is, and looked at in any case."""
+        self._width = x.numel()
+        peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
+        if (
+            self._window is None
+            and self._passes.call is not None
+            and not self._blamed
+            and x.device.type == "cpu"
+            and not math.isfinite(float(peak))
+            and n_processes() == 1
+        ):
+            self._blame(*self._passes.call)
+        self._sentinel.look(place, False, peak)
+
+    def _blame(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Runs the first block again whose output is not finite, to see which of its modules gave
+        the first such value.
+
+        Only on a processor and in one process: elsewhere it would be waited for, or others would
+        wait for it."""
+        if is_compiled(block):
+            return
+        self._blamed, self._passes.quiet = True, True
+        parts, buffers = (
+            set(block.modules()),
+            [(buffer, buffer.clone()) for buffer in block.buffers()],
+        )
+        inner = [(place, part) for place, part in self._inner if part in parts]
+        args, kwargs = (
+            tuple(map(uncached, args)),
+            {name: uncached(argument) for name, argument in kwargs.items()},
+        )
+        try:
+            with (
+                inner_hooks(inner, lambda place, _, x: self._look(place, x)),
+                torch.no_grad(),
+                torch.random.fork_rng(devices=[]),
+            ):
+                block(*args, **kwargs)
+                for buffer, held in buffers:
+                    buffer.copy_(held)
+        except Exception as error:  # noqa: BLE001 - what cannot run twice must not end the training
+            self._warn(
+                self._next, f"a block whose output is not finite could not be run again: {error}"
+            )
+        finally:
+            self._passes.quiet = False
+
+    def _backward(self, place: int, gradient: Tensor) -> None:
+        """A gradient by the stream."""
+        window = self._window
+        peak = largest(local(gradient)) if window is None else window.backward(place, gradient)
+        self._sentinel.look(place, True, peak)
+
+    def _inside(self, place: int, module: nn.Module, x: Tensor) -> None:
+        """Looks at an inner module's output, in a step that is read."""
+        self._called.add(id(module))
+        if (
+            self._passes.counting(module)
+            and not recomputing()
+            and x.numel() <= self._width * WIDEST
+        ):
+            self._look(place, x)
+
+    def _output(self, _: nn.Module, __: object, output: Any) -> None:
+        """The model's output, in a step that is read."""
+        if self._window is not None and self._passes.counted and not recomputing():
+            follow(output, self._window.logits.append)
+
+    def _look(self, place: int, x: Tensor) -> None:
+        self._sentinel.look(place, False, largest(local(x)))
+
+    def _before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
+        if self._window is not None:
+            self._window.weights.before(optimizer, stepped, scale)
+        if self._looks:
+            self._course.before(optimizer, stepped)
+
+    def _after(self) -> None:
+        if self._window is not None:
+            self._window.weights.after()
+        self._course.after()
+
+    def _by_optimizer(self) -> None:
+        self._course.end()
+        self._end()
+        self._ended = True
+
+    def _end(self) -> None:
+        """Ends a step: what was gathered becomes a reading."""
+        self._sentinel.fold(self._next)
+        window, step = self._window, self._next
+        self._close()
+        self._next += 1
+        self._open()
+        if window is None:
+            return
+        names = [name for name, _ in self.model.named_parameters()]
+        times, flags = self._sentinel.times().double().cpu(), self._course.flags(names)
+        reading, maxima = window.reading(step, torch.cat([times, flags]))
+        self._first = self._sentinel.first(maxima[: len(times)])
+        self._course.merge(names, maxima[len(times) :])
+        self.readings.append(reading)
+        if not window.stream:
+            self._warn(step, "no pass was seen in training mode; evaluation=True reads every pass")
+        for sink in list(self.sinks):
+            try:
+                sink.write(step, reading.frame())
+            except Exception as error:  # noqa: BLE001 - a full disk must not end the training
+                self.sinks.remove(sink)
+                self._warn(step, f"{sink.name} gets no more readings: {error}")
+
+    def _warn(self, step: int, why: str) -> None:
+        """Says once what is missing."""
+        if why not in self._said:
+            self._said.add(why)
+            warnings.warn(f"watch, step {step}: {why}", stacklevel=4)
