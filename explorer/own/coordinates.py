@@ -434,7 +434,7 @@ def coord_check(
             and why.
 
     Example:
-        Of a model of your own, in a minute or more::
+        Of a model of your own::
 
             def factory(width, depth):
                 model = MyTransformer(width, depth)
@@ -571,7 +571,7 @@ class CoordCheck(Copied):
     `coord_check`.
 
     Example:
-        Of a design of ours, in some seconds::
+        Of a design of ours, in half a minute::
 
             check = ex.coord_check(ex.Config(n_heads=4), widths=(64, 128, 256))
             check.findings  # values that are not finite, and parts that depend on the width

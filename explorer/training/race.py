@@ -231,7 +231,7 @@ def race(
         TypeError, ConfigError: see `Race`.
 
     Example:
-        Two designs, in about a minute::
+        Two designs, in half a minute::
 
             task = ex.Task()
             contenders = [
