@@ -317,8 +317,10 @@ def test_a_figure_needs_no_pandas() -> None:
 import sys
 import explorer as ex
 
-figure = ex.predict(ex.Config()).plot()
+profile = ex.predict(ex.Config())
+figure = profile.plot()
 figure.to_json()
+ex.compare(profile, profile).plot()
 print(len(figure.data) > 0, {"pandas", "torch", "xarray", "psutil"} & sys.modules.keys())
 """
     drawn = subprocess.check_output([sys.executable, "-c", code], text=True)
