@@ -51,8 +51,9 @@ def test_the_example_of_a_public_name_is_true(name: str) -> None:
     text = example(name)
     if ">>>" in text:
         assert not failures(PARSER.get_doctest(text, {"ex": ex}, name, None, None))
-    else:  # it takes longer, or needs a notebook: a sentence, and below it Python all the same
-        assert ast.parse(inspect.cleandoc(text.partition("::\n")[2])).body
+    else:  # it takes longer, or needs a notebook: Python all the same, below a sentence or alone
+        code = text.rpartition("::\n")[2]
+        assert ast.parse(inspect.cleandoc(code)).body
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
