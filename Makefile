@@ -8,7 +8,7 @@ PEERS := .venv-peers
 # Where a container sets it, each of some hundred processes of the tests would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run lab test check quick oldest bench lessons docs peers screenshots clean
+.PHONY: run lab test check quick oldest newest bench lessons docs peers screenshots clean
 
 run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 	$(BIN)/explorer serve
@@ -36,10 +36,18 @@ quick: $(TESTS)  ## at each step: lint, types, goldens, and the tests of the fil
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $$($(BIN)/python tests/touched.py)
 
+# $(1) names the environment, $(2) is uv's rule for choosing among the versions that pyproject.toml allows.
+define tests_with
+uv venv --quiet --allow-existing .venv-$(1)
+uv pip install --quiet --python .venv-$(1)/bin/python --resolution $(2) --upgrade --torch-backend cpu -e '.$(EXTRAS)'
+.venv-$(1)/bin/python -m pytest -W default tests --ignore=tests/browser  # packages warn of older and newer ones
+endef
+
 oldest:  ## the tests with the oldest packages that pyproject.toml allows, in .venv-oldest; needs uv; no browser
-	uv venv --quiet --allow-existing .venv-oldest
-	uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --torch-backend cpu -e '.$(EXTRAS)'
-	.venv-oldest/bin/python -m pytest -W default tests --ignore=tests/browser  # old packages warn of newer ones
+	$(call tests_with,oldest,lowest-direct)
+
+newest:  ## the same with the newest packages, torch among them, in .venv-newest
+	$(call tests_with,newest,highest)
 
 bench: $(TESTS)  ## prints a table and writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
@@ -60,7 +68,7 @@ screenshots: $(TESTS)  ## the README's pictures, still and moving, taken of the 
 	$(BIN)/python -m benchmarks.screenshots
 
 clean:
-	rm -rf .venv .venv-oldest $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-newest $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find explorer tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # On Linux plain pip takes the torch that brings gigabytes of CUDA along. uv, where it is installed, knows where PyTorch

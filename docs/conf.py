@@ -66,7 +66,7 @@ gettext_location = False
 
 def mark_code(*arguments: Any) -> None:
     """Marks the examples of a docstring, which are indented after a blank line, as Sphinx wants
-    them marked."""
+    them marked, where they are not."""
     lines: list[str] = arguments[-1]
 
     def indent(line: str) -> int:
@@ -76,6 +76,7 @@ def mark_code(*arguments: Any) -> None:
         if (
             not lines[number]
             and lines[number - 1]
+            and not lines[number - 1].endswith("::")
             and indent(lines[number + 1]) > indent(lines[number - 1])
         ):
             lines[number:number] = ["", " " * indent(lines[number - 1]) + "::"]

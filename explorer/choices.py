@@ -43,6 +43,15 @@ class ConfigError(ValueError):
         phrases: the sentence, in which fields may stand as `FieldName`.
         fixes: values by field: each alone satisfies the rule that was broken, though other rules
             may refuse it.
+
+    Example:
+        >>> try:
+        ...     ex.Config(d_model=64, n_heads=5)
+        ... except ex.ConfigError as error:
+        ...     print(error)
+        ...     print(error.fixes)
+        d_model must be divisible by n_heads; got 64 and 5
+        {'n_heads': 4, 'd_model': 60}
     """
 
     def __init__(

@@ -43,6 +43,13 @@ class Config(Settings):
     Raises:
         ConfigError: an unknown field, a wrong type, a value out of range, or fields that exclude
             each other.
+
+    Example:
+        >>> config = ex.Config(n_layers=24, norm_placement="post")
+        >>> config.d_model, config.changed
+        (256, {'n_layers': 24, 'norm_placement': 'post'})
+        >>> config
+        Config(n_layers=24, norm_placement='post')
     """
 
     @model_validator(mode="before")
@@ -284,6 +291,10 @@ def preset(name: str, **choices: Any) -> Config:
         TypeError: the name is not a str.
         ValueError: there is no such preset.
         ConfigError: the choices are refused.
+
+    Example:
+        >>> ex.preset("post_ln", n_layers=24)
+        Config(n_layers=24, norm_placement='post')
     """
     if must_be(str, "name", name) not in PRESETS:
         near = ", ".join(PRESETS.near(name))

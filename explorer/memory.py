@@ -7,9 +7,10 @@ import math
 import os
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
-from filelock import FileLock
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 PAGE = 200e6
 """Bytes that a page's kernel takes beside what it shares with others."""
@@ -43,7 +44,20 @@ def environment(variable: str, default: float) -> float:
 @cache
 def machine_memory() -> float:
     """Bytes of memory that this machine, or the container or service that it is, has."""
-    return min([float(psutil.virtual_memory().total), *control_group_limits(Path("/"))])
+    return min([float(physical_memory()), *control_group_limits(Path("/"))])
+
+
+def physical_memory() -> int:
+    """Bytes of memory of the machine itself.
+
+    The operating system is asked, since each `Config` is held against it, and theory works where
+    psutil is not installed. Windows has no `sysconf`; there psutil asks.
+    """
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    import psutil
+
+    return int(psutil.virtual_memory().total)
 
 
 def control_group_limits(root: Path) -> list[float]:
@@ -87,7 +101,10 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path, self._lock = Path(path), FileLock(f"{path}.lock", timeout=PATIENCE)
+        from filelock import FileLock  # only a server's processes have a ledger
+
+        self._path = Path(path)
+        self._lock: FileLock = FileLock(f"{path}.lock", timeout=PATIENCE)
 
     def open(self, budget: float) -> None:
         """Begins an empty ledger over so many bytes."""
@@ -114,11 +131,12 @@ class Ledger:
             return True
 
     def _read(self) -> tuple[float, dict[int, float]]:
+        import psutil
+
         content = json.loads(self._path.read_text(encoding="ascii"))
         claims = {int(process): size for process, size in content["claims"].items()}
-        return content["budget"], {
-            process: size for process, size in claims.items() if psutil.pid_exists(process)
-        }
+        alive = {process: size for process, size in claims.items() if psutil.pid_exists(process)}
+        return content["budget"], alive
 
     @staticmethod
     def _free(budget: float, claims: dict[int, float]) -> float:

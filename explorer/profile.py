@@ -658,6 +658,13 @@ class Profile(Copied):
             that is not all.
         facts: what all layers of a model that is not ours were seen to do, and whether it sees what
             it is to predict: see `FACTS`.
+
+    Example:
+        >>> profile = ex.predict(ex.Config(n_layers=12))
+        >>> profile["second_moment", "resid_post"].shape  # [seed, layer]
+        (1, 12)
+        >>> profile["attention_entropy", "pattern"].shape  # [seed, layer, head], in nats
+        (1, 12, 1)
     """
 
     origin: Literal["measured", "predicted"]

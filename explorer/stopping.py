@@ -16,7 +16,13 @@ Progress = Callable[[float], None]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """A computation was abandoned because `stop()` was true."""
+    """A computation was abandoned because `stop()` was true.
+
+    Example:
+        >>> ex.measure(ex.Config(), stop=lambda: True)
+        Traceback (most recent call last):
+        explorer.stopping.Stopped
+    """
 
 
 def check(stop: Stop) -> None:

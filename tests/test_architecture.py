@@ -309,6 +309,62 @@ def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs(loaded: dict[str, s
     }
 
 
+def test_pandas_is_whole_before_a_page_draws(loaded: dict[str, set[str]]) -> None:
+    """plotly looks for pandas as it draws, and breaks on one that another thread still imports."""
+    assert "pandas" not in loaded["explorer.export.module"]
+    assert "pandas" in loaded["explorer.app.dashboard"]
+
+
+THEORY_ALONE = """
+import sys
+
+NEEDED = {"explorer", "numpy", "scipy", "pydantic"}
+OF_PYDANTIC = {"pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        first = name.partition(".")[0]
+        ours = first in NEEDED | OF_PYDANTIC or first in sys.stdlib_module_names
+        if not ours and not first.startswith("_sysconfigdata"):  # a platform's part of the library
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
+"""
+"""Beginning of a program that finds no packages but these, as where no others are installed."""
+
+
+def test_theory_needs_numpy_scipy_and_pydantic_alone() -> None:
+    """Its import, a prediction, a solution and a text of the result, without any other package."""
+    code = f"""{THEORY_ALONE}
+import explorer as ex
+
+config = ex.Config(n_layers=3, norm_placement="post", position="rotary")
+print(repr(ex.predict(config, spectra=True))[:18])
+print(ex.solve(config, vary="init_variance", target="flat_gradient").achieved > 0)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ["Profile(predicted:", "True"]
+
+
+def test_a_figure_needs_no_pandas() -> None:
+    """Tables do: pandas takes half a second, which a figure need not wait for."""
+    code = """
+import sys
+import explorer as ex
+
+profile = ex.predict(ex.Config())
+figure = profile.plot()
+figure.to_json()
+ex.compare(profile, profile).plot()
+print(len(figure.data) > 0, {"pandas", "torch", "xarray", "psutil"} & sys.modules.keys())
+"""
+    drawn = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert drawn == "True set()\n"
+
+
 def test_public_face() -> None:
     """What users may rely on: a name comes or goes here on purpose, with a line in the
     changelog."""

@@ -278,6 +278,12 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
             so.
     Raises:
         TypeError: it is neither.
+
+    Example:
+        In a notebook, by a config or by a link::
+
+            ex.dashboard(ex.preset("post_ln", n_layers=24))
+            ex.dashboard("?design=post_ln&n_layers=24")  # the same by a link
     """
     if start is None:
         # as Voilà hands it to a kernel that it starts for a visitor

@@ -81,6 +81,11 @@ class Comparison(Copied):
         differences: one for each statistic and site that both have. Those that part come first, in
             the order of the signal: the forward pass from the input on, layer by layer, then the
             gradients from the last layer back.
+
+    Example:
+        >>> pre, post = (ex.predict(ex.Config(norm_placement=name)) for name in ("pre", "post"))
+        >>> ex.compare(pre, post).differences[0][:3]
+        ('second_moment', 'resid_post', 1)
     """
 
     first: Profile
@@ -177,6 +182,11 @@ def compare(
         TypeError: one of the two is no profile.
         ValueError: they have different numbers of layers or nothing in common, or a number is out
             of range.
+
+    Example:
+        >>> theory = ex.predict(ex.Config(norm_placement="pre"))
+        >>> ex.compare(theory, theory)
+        They are the same in 32 statistics and sites.
     """
     pair = must_be(Profile, "first", first), must_be(Profile, "second", second)
     for name, value, most in (("tolerance", tolerance, 1e6), ("chance", chance, 1.0)):

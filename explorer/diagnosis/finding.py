@@ -66,6 +66,11 @@ class Finding(Copied):
         config_change: the same change as fields of `Config`, for a model of ours.
         code: the same change as a line of torch, for any other; names stand for those of the model.
         numbers: of a verdict's first finding, the signal's numbers beside their limits.
+
+    Example:
+        >>> finding = ex.diagnose(ex.predict(ex.Config(n_layers=24, norm_placement="post")))[0]
+        >>> finding.severity, finding.remedy, dict(finding.config_change)
+        ('bad', 'Put a norm before each branch', {'norm_placement': 'pre'})
     """
 
     severity: Severity

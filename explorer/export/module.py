@@ -58,6 +58,11 @@ def torch_code(config: Config) -> str:
         TypeError: the config is none.
         ConfigError: the design mixes several streams, or the outputs of all earlier branches; or it
             has a row that cannot be written, which no row of today's tables is.
+
+    Example:
+        >>> code = ex.torch_code(ex.Config(n_layers=2))
+        >>> "class Transformer" in code, "import torch" in code
+        (True, True)
     """
     design = must_be(Config, "config", config).design
     if design.stream.mixes:

@@ -12,7 +12,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-import pandas  # noqa: F401 - plotly looks for it at each drawing, and breaks while another thread imports it
 import plotly.graph_objects as go
 
 from explorer.diagnosis.comparing import Comparison

@@ -72,6 +72,11 @@ def check(number: str, answer: object) -> Checked:
         made, with a question, or where the answer is too large or too small.
     Raises:
         ValueError: there is no such exercise.
+
+    Example:
+        >>> answer = ex.check("02.1", lambda n, m, v: n * v)  # the sum has m terms, not n
+        >>> bool(answer), str(answer).startswith("Not yet")
+        (False, True)
     """
     exercise = _exercise(number)
     try:
@@ -104,6 +109,10 @@ def hint(number: str) -> Sentence:
 
     Raises:
         ValueError: there is no such exercise.
+
+    Example:
+        >>> ex.hint("02.1")
+        The gradient at x_j is a sum over the outputs. How many are there?
     """
     _exercise(number)
     return Sentence(TEXTS[number].hint)
@@ -114,6 +123,10 @@ def solution(number: str) -> Sentence:
 
     Raises:
         ValueError: there is no such exercise.
+
+    Example:
+        >>> str(ex.solution("02.1")).endswith("Answer: m*v")
+        True
     """
     _exercise(number)
     return Sentence(f"{TEXTS[number].solution} Answer: {TEXTS[number].answer}")

@@ -62,12 +62,6 @@ class Drawing(NamedTuple):
 def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
     """A live figure: the function's parameters become controls, and the figure follows them.
 
-        def left(rate: float = ex.slider(0, 1, 0.5), steps: int = ex.slider(1, 100, 20)):
-            "The share that is left"
-            return go.Figure().add_scatter(y=[(1 - rate) ** step for step in range(steps)])
-
-        ex.live(left)
-
     It is computed on a thread, the newest settings first. An error is shown as a sentence, and the
     last figure stays.
 
@@ -84,6 +78,15 @@ def live(function: Callable[..., Any], /, **controls: Any) -> LiveFigure:
         TypeError: it is no function.
         ConfigError: a control is no parameter, or a parameter has no control; names the parameter,
             rule and value.
+
+    Example:
+        In a notebook, a curve with two sliders::
+
+            def left(rate: float = ex.slider(0, 1, 0.5), steps: int = ex.slider(1, 100, 20)):
+                "The share that is left"
+                return go.Figure().add_scatter(y=[(1 - rate) ** step for step in range(steps)])
+
+            ex.live(left)
     """
     if not callable(function):
         raise TypeError(

@@ -73,6 +73,10 @@ def slider(
         unit: stands beside the value, such as "layers".
     Raises:
         ConfigError: a bound is not finite, the bounds are not in order, or the start lies outside.
+
+    Example:
+        >>> ex.slider(0.001, 1, 0.1, log=True, label="learning rate").start
+        0.1
     """
     return Slider(low, high, start, log, label, unit)
 

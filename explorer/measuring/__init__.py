@@ -56,6 +56,12 @@ def measure(
         TypeError: the config is none.
         ValueError: `pattern_of` names no layer or head of the model, or EXPLORER_DEVICE no device.
         ConfigError: on a server, other visitors' computations leave too little memory.
+
+    Example:
+        >>> config = ex.Config(n_layers=4, d_model=32, n_heads=2, n_ctx=16, batch_size=2, n_seeds=3)
+        >>> profile = ex.measure(config)
+        >>> profile["second_moment", "resid_post"].shape  # [seed, layer]
+        (3, 4)
     """
     layer, head = pattern_of
     if not (

@@ -9,20 +9,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from explorer.profile import Array
 
-Vectors = Float[Tensor, "layer batch token d"]
-Weights = Float[Tensor, "layer batch head query key"]
-Mask = Bool[Tensor, "query key"]
-PerLayer = Float[Tensor, " layer"]
-PerRow = Float[Tensor, "layer batch head row"]
+Vectors: TypeAlias = Tensor
+"""Numbers `[layer, batch, token, d]`."""
+Weights: TypeAlias = Tensor
+"""Numbers `[layer, batch, head, query, key]`."""
+Mask: TypeAlias = Tensor
+"""Booleans `[query, key]`: whether the query sees the key."""
+PerLayer: TypeAlias = Tensor
+"""A number for each layer, `[layer]`."""
+PerRow: TypeAlias = Tensor
+"""A number for each row of the attention, `[layer, batch, head, row]`."""
 
 LEAST, MOST = 1e-15, 1e15
 """Between these a norm summed in float32 is right: its squares neither overflowed nor sank below
@@ -37,8 +41,8 @@ class Signal:
     takes five times as long, and so does a product by `einsum` that has no matrix in it."""
 
     x: Vectors
-    lengths: Float[Tensor, "layer batch token"]
-    """The Euclidean norm of each token, float64."""
+    lengths: Tensor
+    """The Euclidean norm of each token, `[layer, batch, token]`, float64."""
 
     @classmethod
     def of(cls, x: Vectors) -> Signal:
@@ -86,14 +90,14 @@ class Signal:
         return self.x * self.factor.to(self.x.dtype)[:, None, None, None]
 
     @property
-    def by_token(self) -> Float[Tensor, "layer token"]:
-        """Second moment of the token at each position, float64."""
+    def by_token(self) -> Tensor:
+        """Second moment of the token at each position, `[layer, token]`, float64."""
         return self.lengths.square().mean(dim=1) / self.x.shape[3]
 
     @property
-    def correlation_by_token(self) -> Float[Tensor, "layer token"]:
-        """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'): the overlaps p and second moments q
-        are means over the batch."""
+    def correlation_by_token(self) -> Tensor:
+        """Σ p_tt' over the other tokens t', over Σ √(q_t q_t'), `[layer, token]`: the overlaps p
+        and second moments q are means over the batch."""
         total = self.scaled.sum(dim=2)  # [layer, batch, d]
         products = (self.scaled @ total[..., None]).squeeze(-1)  # [layer, batch, token]
         square = self.by_token * self.factor.square()[:, None]
@@ -102,8 +106,9 @@ class Signal:
         return overlap / (size * (size.sum(dim=1, keepdim=True) - size))
 
     @cached_property
-    def features(self) -> Float[Tensor, "layer batch d"]:
-        """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean."""
+    def features(self) -> Tensor:
+        """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean,
+        `[layer, batch, d]`."""
         square = self.scaled.square().mean(dim=2)
         return square / square.mean(dim=-1, keepdim=True)
 
@@ -130,10 +135,10 @@ class Rows(NamedTuple):
     """Over ln(visible keys)."""
     largest: PerRow
     """The largest weight."""
-    by_query: Float[Tensor, "layer query"]
-    """The entropy of each query's row, mean over batch and heads."""
-    received: Float[Tensor, "layer key"]
-    """The weight of each key, mean over batch, heads and queries."""
+    by_query: Tensor
+    """The entropy of each query's row, mean over batch and heads, `[layer, query]`."""
+    received: Tensor
+    """The weight of each key, mean over batch, heads and queries, `[layer, key]`."""
 
     def part(self, start: int, stop: int) -> Rows:
         """The rows of some of the layers."""

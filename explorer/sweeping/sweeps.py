@@ -159,7 +159,13 @@ OnCell = Callable[[CellResult], None]
 
 
 class Sweep:
-    """A sweep, running, stopped or finished. Arguments and errors: see `sweep`."""
+    """A sweep, running, stopped or finished. Arguments and errors: see `sweep`.
+
+    Example:
+        >>> sweep = ex.Sweep(ex.Config(), over={"alpha": [0.1, 1.0]}, origins=["predicted"])
+        >>> sweep.total, sweep.done, sweep.run().done
+        (2, 0, 2)
+    """
 
     def __init__(
         self,
@@ -297,8 +303,6 @@ def sweep(
 ) -> xr.Dataset:
     """Predicts or measures a design over the values of one to three fields.
 
-        ex.sweep(ex.Config(), over={"alpha": [0.1, 0.3, 1], "n_layers": [6, 12, 24]})
-
     Args:
         config: the design that is varied.
         over: field of `Config` to its values, one to three of them; or of what `settings` varies.
@@ -327,6 +331,13 @@ def sweep(
     Warns:
         UserWarning: the store could not be written, or cells could not be computed, as the executor
             is gone or a worker has too little memory for them; what was computed is returned.
+
+    Example:
+        >>> over = {"alpha": [0.1, 1.0], "n_layers": [6, 12]}
+        >>> numbers = ex.sweep(ex.Config(), over, origins=["predicted"])
+        >>> numbers["second_moment"].sel(origin="predicted").values.round(2)  # [alpha, n_layers]
+        array([[ 1.06,  1.13],
+               [ 8.99, 18.81]])
     """
     return (
         Sweep(

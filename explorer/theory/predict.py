@@ -49,6 +49,11 @@ def predict(config: Config, backward: bool = True, spectra: bool = False) -> Pro
         A profile of origin "predicted", values `[1, layer]` and `[1, layer, 1]`.
     Raises:
         TypeError: the config is none.
+
+    Example:
+        >>> profile = ex.predict(ex.Config(n_layers=12))
+        >>> profile["second_moment", "resid_post"][0, [0, -1]].round(2)  # after layers 1 and 12
+        array([ 2.04, 18.81])
     """
     must_be(Config, "config", config)
     start = time.perf_counter()

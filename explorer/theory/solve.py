@@ -41,6 +41,11 @@ class Solution:
             moment there.
         better: in place of a trivial answer the design with branches of 1/√(2N), if that comes
             nearer the target.
+
+    Example:
+        >>> solution = ex.solve(ex.Config(), vary="alpha", target="flat_signal")
+        >>> solution.exact, solution.config.residual
+        (True, 'constant')
     """
 
     config: Config
@@ -141,6 +146,12 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         ValueError: unknown field or target, or no value for a target that needs one, or one that is
             not positive. Nothing else: where there is no answer, the message says why, and what was
             achieved is nan.
+
+    Example:
+        >>> post = ex.Config(norm_placement="post")
+        >>> solution = ex.solve(post, vary="init_variance", target="flat_gradient")
+        >>> round(solution.config.init_variance, 2), solution.exact
+        (2.32, True)
     """
     must_be(Config, "config", config)
     wanted, asked = _wanted(vary, target, value), TARGETS[target]

@@ -3,11 +3,13 @@ it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from filelock import FileLock, Timeout
 
@@ -70,6 +72,14 @@ def test_limits_of_control_groups(
         for name, content in files.items():
             (place / name).write_text(content + "\n")
     assert control_group_limits(tmp_path) == limits
+
+
+def test_memory_of_the_machine_is_psutil_s_with_and_without_sysconf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert memory.physical_memory() == psutil.virtual_memory().total
+    monkeypatch.delattr(os, "sysconf")  # as on Windows
+    assert memory.physical_memory() == psutil.virtual_memory().total
 
 
 def test_other_systems_have_no_control_groups(tmp_path: Path) -> None:

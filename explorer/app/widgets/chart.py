@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas  # noqa: F401 - plotly looks for it as it draws, and breaks on one that a thread still imports
 import plotly.graph_objects as go
 import traitlets
 

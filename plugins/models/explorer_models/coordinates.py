@@ -427,6 +427,17 @@ def coord_check(
     Raises:
         TypeError, ValueError: an argument, or what the factory returns, will not do; says which,
             and why.
+
+    Example:
+        Of a model of your own::
+
+            def factory(width, depth):
+                model = MyTransformer(width, depth)
+                return model, tokens, lambda output: cross_entropy(output, targets)
+
+            check = ex.coord_check(factory, widths=(64, 128, 256))
+            check.findings  # the parts whose size or change grows otherwise than under μP
+            check.plot("width")
     """
     _check(factory, optimizer, widths, depths, steps, seeds)
     runs = dict.fromkeys(
@@ -556,7 +567,16 @@ def _trained(
 @dataclass(frozen=True)
 class CoordCheck(Copied):
     """Sizes and changes over widths and depths, their slopes, and the findings; made by
-    `coord_check`."""
+    `coord_check`.
+
+    Example:
+        Of a design of ours, in half a minute::
+
+            check = ex.coord_check(ex.Config(n_heads=4), widths=(64, 128, 256))
+            check.findings  # values that are not finite, and parts that depend on the width
+            check.slopes  # the powers of width, by quantity and step
+            check.frame()  # root mean squares of each quantity, by width, depth, seed and step
+    """
 
     sizes: tuple[Size, ...]
     left_out: tuple[str, ...] = ()

@@ -415,6 +415,15 @@ def probe(
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do; says which,
             and why.
+
+    Example:
+        >>> from torch import nn, randn
+        >>> layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+        >>> profile = ex.probe(nn.TransformerEncoder(layer, 3), randn(4, 16, 32))
+        >>> profile.layers
+        ('layers.0', 'layers.1', 'layers.2')
+        >>> profile["second_moment", "resid_post"].shape  # [seed, layer]
+        (1, 3)
     """
     return probed(model, batch, loss, blocks, spectra)[0]
 
@@ -558,6 +567,13 @@ def twin(
     Raises:
         TypeError, ValueError: the model, the batch, the loss or the blocks will not do, or no
             branch of a block was seen.
+
+    Example:
+        >>> from torch import nn, randn
+        >>> layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+        >>> twin = ex.twin(nn.TransformerEncoder(layer, 3), randn(4, 16, 32))
+        >>> ex.predict(twin.config)["second_moment", "resid_post"].shape  # the line: [1, layer]
+        (1, 3)
     """
     return twin_in(probed(model, batch, loss, blocks)[1], model)
 

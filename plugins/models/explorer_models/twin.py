@@ -52,6 +52,13 @@ class Twin:
             which factor. Where there are any, `Profile.twin` is None, and no line is drawn.
         model: what the model is called.
         read_fields: names of the config's fields that were read; the others have their defaults.
+
+    Example:
+        >>> from torch import nn, randn
+        >>> layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+        >>> twin = ex.twin(nn.TransformerEncoder(layer, 3), randn(4, 16, 32))
+        >>> twin.config.norm_placement, twin.config.n_layers, twin.differs
+        ('post', 3, ())
     """
 
     config: Config

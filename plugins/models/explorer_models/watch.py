@@ -77,6 +77,17 @@ def watch(
         TypeError: the model or an optimizer is none.
         ValueError: the model is compiled already, or has no repeated blocks; `every` or `start` is
             no such number; a sink is none, needs what is not installed, or cannot be written.
+
+    Example:
+        Around a loop of your own::
+
+            with ex.watch(model, every=50, sink="readings.csv") as watch:
+                for batch in loader:
+                    optimizer.zero_grad()
+                    loss(model(batch)).backward()
+                    optimizer.step()  # ends a step: each 50th is read
+            watch.frame()  # by step, layer and site
+            watch.diagnose()  # what is wrong, and since which step
     """
     must_be(nn.Module, "model", model)
     for name, value, least in (("every", every, 1), ("start", start, 0)):
@@ -130,6 +141,19 @@ class Watch:
     also a context.
 
     Args: see `watch`.
+
+    Example:
+        >>> from torch import nn, optim, randn
+        >>> layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+        >>> model = nn.TransformerEncoder(layer, 3)
+        >>> optimizer = optim.Adam(model.parameters(), lr=1e-3)
+        >>> with ex.watch(model, every=2) as watch:
+        ...     for _ in range(3):
+        ...         optimizer.zero_grad()
+        ...         model(randn(4, 16, 32)).square().mean().backward()
+        ...         optimizer.step()
+        >>> sorted(set(watch.frame()["step"]))
+        [0, 2]
     """
 
     def __init__(

@@ -53,6 +53,13 @@ class Race(Standing):
         TypeError: an argument is of another kind; names which, and what it must be.
         ConfigError: no contenders or too many, two of one name, shapes that differ, a config that
             cannot learn the task, a text that is too short, or more than memory holds.
+
+    Example:
+        >>> task = ex.Task()
+        >>> config = task.fit(ex.Config(n_layers=2, d_model=16, n_heads=2, n_ctx=16, batch_size=2))
+        >>> race = ex.Race([ex.Contender("Pre-LN", config)], task, steps=2)
+        >>> race.step, race.run().finished
+        (0, True)
     """
 
     def __init__(
@@ -222,6 +229,17 @@ def race(
             token position, too, in every layer; so is the training.
     Raises:
         TypeError, ConfigError: see `Race`.
+
+    Example:
+        Two designs, in half a minute::
+
+            task = ex.Task()
+            contenders = [
+                ex.Contender(name, task.fit(ex.preset(name, d_model=64)), ex.Recipe(warmup=100))
+                for name in ("post_ln", "pre_ln")
+            ]
+            race = ex.race(contenders, task, steps=200)
+            race.plot()  # held-out loss in nats a character, by step
     """
     return Race(
         contenders, Task() if task is None else task, steps, every, text, spectra, positions

@@ -204,6 +204,10 @@ class Recipe(Choices):
 
     Raises:
         ConfigError: an unknown field, a wrong type, or a value out of range.
+
+    Example:
+        >>> ex.Recipe(optimizer="adamw", weight_decay=0.1, warmup=100)
+        Recipe(optimizer='adamw', weight_decay=0.1, warmup=100)
     """
 
     optimizer: str = setting(

@@ -32,7 +32,13 @@ from explorer_race.tasks import Data, Window
 
 
 class Contender(NamedTuple):
-    """A design, its recipe and its name."""
+    """A design, its recipe and its name.
+
+    Example:
+        >>> config = ex.Task().fit(ex.preset("post_ln", d_model=64))
+        >>> ex.Contender("Post-LN", config, ex.Recipe(warmup=100)).recipe.warmup
+        100
+    """
 
     name: str
     config: Config

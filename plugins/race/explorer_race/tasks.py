@@ -63,6 +63,10 @@ class Task(Choices):
 
     Raises:
         ConfigError: an unknown field, a wrong type, or a value out of range.
+
+    Example:
+        >>> ex.Task(kind="masked_character").fit(ex.Config(n_ctx=32)).input
+        'text'
     """
 
     kind: str = setting(
