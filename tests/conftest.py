@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import core
 import pytest
 import rotation
 from hypothesis import HealthCheck, settings
@@ -46,9 +47,25 @@ def pytest_report_header() -> str:
     return f"theory against measurement: part {number + 1} of {rotation.PARTS}; EXPLORER_THEORY_TESTS=all runs all"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marks."""
+    config.addinivalue_line("markers", "plugins: the test needs a plug-in, see core.py")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out files that cannot be imported without plug-ins, where these are absent."""
+    if core.part() == "absent" and collection_path.suffix in (".py", ".ipynb"):
+        return not core.is_core(collection_path) and collection_path.name != "conftest.py"
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `rotation` does; gives the tests of `LONGER` their limit, where they have
-    none of their own."""
+    """Leaves out what `core` and `rotation` do; gives the tests of `LONGER` their limit, where they
+    have none of their own."""
+    if core.part():
+        others = [item for item in items if core.is_left_out(item)]
+        items[:] = [item for item in items if not core.is_left_out(item)]
+        config.hook.pytest_deselected(items=others)
     number = rotation.part()
     if number is not None:
         items[:], left = rotation.chosen(items, number)

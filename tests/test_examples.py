@@ -17,6 +17,10 @@ import explorer as ex
 PACKAGE = Path(ex.__file__).parent
 PUBLIC = sorted(set(dir(ex)) - {"PRESETS"})
 """Functions and classes; a plug-in's names are among them where it is installed."""
+EACH = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.plugins] * (name not in ex.__all__)) for name in PUBLIC],
+)
 FILES = [
     path for path in sorted(PACKAGE.rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")
 ]
@@ -39,14 +43,14 @@ def failures(test: doctest.DocTest) -> str:
     return "".join(report)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@EACH
 def test_each_public_name_has_an_example_that_uses_it(name: str) -> None:
     is_class = isinstance(getattr(ex, name), type)
     # a function is called; a record may be one that a function gives
     assert ("ex." if is_class else f"ex.{name}(") in example(name)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@EACH
 def test_the_example_of_a_public_name_is_true(name: str) -> None:
     text = example(name)
     if ">>>" in text:

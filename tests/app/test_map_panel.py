@@ -212,6 +212,7 @@ def test_a_design_that_the_rules_refuse_is_a_cell_with_its_reason(page: Page) ->
     page.send(["pick", 1.0, 32])  # and no click makes it a design
 
 
+@pytest.mark.plugins
 def test_cells_can_be_trained(page: Page) -> None:
     page.set(x="learning_rate")
     page.set(x_count=2, y_to=2.0, y_count=2, steps=2)
@@ -222,6 +223,7 @@ def test_cells_can_be_trained(page: Page) -> None:
     assert page.panel.picture.chart.caption == "Dots: trained; cells without one are still to come."
 
 
+@pytest.mark.plugins
 def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None:
     page.until("idle")
     seen: list[str] = []
@@ -304,6 +306,7 @@ def test_a_line_of_refused_designs_says_why(page: Page) -> None:
     )
 
 
+@pytest.mark.plugins
 def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
     page.until("idle")
     page.set(y=NOTHING)

@@ -147,6 +147,7 @@ def set_everything(page: Dashboard) -> None:
     page.show("lessons")
 
 
+@pytest.mark.plugins
 def test_all_tabs_come_back_from_the_record() -> None:
     first, second = (Dashboard(config) for config in (SMALL, Config(n_layers=1)))
     set_everything(first)

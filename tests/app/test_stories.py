@@ -25,7 +25,13 @@ STEPS = [
     for story in STORIES.values()
     for number, step in enumerate(story.steps, 1)
 ]
-EACH = pytest.mark.parametrize("step", [step for _, step in STEPS], ids=[name for name, _ in STEPS])
+EACH = pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, id=name, marks=[pytest.mark.plugins] * ("tab=" in step.link))
+        for name, step in STEPS
+    ],
+)
 
 
 def config_of(step: Step) -> Config:

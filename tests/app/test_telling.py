@@ -89,6 +89,7 @@ def asked(visit: Visit) -> Visit:
     return visit
 
 
+@pytest.mark.plugins
 def test_a_first_visit_offers_every_story(visit: Visit) -> None:
     assert [card["name"] for card in visit.strip.cards] == list(STORIES)
     assert visit.strip.shown
@@ -122,6 +123,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     assert not any("ex-looked" in cell.classes for cell in visit.explore.cells.values())
 
 
+@pytest.mark.plugins
 def test_a_small_picture_is_framed_with_its_grid_and_a_large_chart_alone(visit: Visit) -> None:
     """A small picture is drawn large only where its grid is marked, too."""
     framed = {}
@@ -145,6 +147,7 @@ def test_a_step_may_stand_in_a_tab_without_charts(visit: Visit) -> None:
     assert visit.page.link == "?tab=lessons"
 
 
+@pytest.mark.plugins
 def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visit) -> None:
     visit.page.open_link(f"?{RACE}")
     visit.page.follow()
@@ -160,6 +163,7 @@ def test_a_step_is_one_step_of_undo_and_sets_nothing_of_other_panels(visit: Visi
     assert visit.strip.step["number"] == 1
 
 
+@pytest.mark.plugins
 def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
     assert visit.page.open_link("?story=warmup&step=3&design=post_ln&n_layers=2&d_model=16") == []
     assert visit.strip.step["number"] == 3
@@ -184,6 +188,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.plugins
 def test_what_is_no_story_is_a_sentence(visit: Visit) -> None:
     for link, sentence in REFUSED:
         assert visit.page.open_link(link) == [sentence]
@@ -310,6 +315,7 @@ def test_a_fixed_design_is_offered_no_stories_and_tells_the_one_of_its_link(visi
     assert visit.page.header.stories
 
 
+@pytest.mark.plugins
 def test_a_page_without_the_panels_tells_no_stories() -> None:
     page = Dashboard(Config(), {"race": tabs()["race"]})
     assert page.telling.strip.cards == []

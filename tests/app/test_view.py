@@ -29,6 +29,7 @@ def fields(page: Dashboard) -> list[str]:
     ]
 
 
+@pytest.mark.plugins
 def test_controls_panels_and_charts_are_hidden(page: Dashboard) -> None:
     everything = fields(page)
     assert (
@@ -77,6 +78,7 @@ def test_reset_goes_back_to_the_teachers_page(page: Dashboard) -> None:
     assert page.link == "?show=depth&embed=1&n_layers=3"
 
 
+@pytest.mark.plugins
 def test_a_panel_that_is_hidden_is_not_left_open(page: Dashboard) -> None:
     page.open_link("?tab=race&panels=explore")
     assert page.opened == "explore"

@@ -129,6 +129,7 @@ def test_an_unreliable_theory_is_dotted_and_one_without_numbers_has_no_line() ->
     assert "predicted" not in traces(drawn(made([NAN] * 3, [1, 2, 3])))
 
 
+@pytest.mark.plugins
 def test_trained_cells_are_dots_alone_and_a_loss_far_off_stands_at_the_end() -> None:
     """A held-out loss of 10¹² would take the whole axis from the others."""
     dataset = made(

@@ -62,6 +62,7 @@ def drawn(dataset: xr.Dataset, **more: Any) -> go.Figure:
     return heat_map(dataset, "second_moment", x="init_variance", y="n_layers", **more)
 
 
+@pytest.mark.plugins
 def test_each_statistic_of_the_ends_has_a_scale() -> None:
     assert set(scales()) == {*ENDS, "held_out_loss", "loss_drop", "feature_change"}
     for name in ENDS:
@@ -355,6 +356,7 @@ def test_of_three_fields_one_is_chosen_first() -> None:
     assert drawn(cube.sel(alpha=0.5)).data
 
 
+@pytest.mark.plugins
 def test_a_trained_map_has_the_lines_of_another_statistic() -> None:
     """Colors are of the trained loss, the lines of the predicted second moment."""
     dataset = made(growing())
@@ -379,6 +381,7 @@ def test_contours_of_the_colors_own_statistic_need_no_legend() -> None:
     ).layout.showlegend  # dots are measured and lines theory on every page
 
 
+@pytest.mark.plugins
 def test_a_loss_far_above_the_unigrams_takes_no_colors_from_the_others() -> None:
     found = colors(scales()["loss_drop"], np.array([-1e12, 0.2, 0.4]))
     assert (found.low, found.high, found.beyond) == (-0.1, 0.4, (True, False))

@@ -76,6 +76,7 @@ class Links:
         What a link does not say is as on the page that opens; so is all of it if it is no link.
 
         Example:
+            >>> from explorer.app.tabs import tabs
             >>> page, sentences = Links(tabs()).parse("?n_layers=24&pin=pre_ln")
             >>> page.panels["explore"].design, sentences
             (Config(n_layers=24), [])

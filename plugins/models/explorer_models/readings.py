@@ -12,15 +12,17 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from explorer.display import reason, shown
 from explorer.profile import ROWS, VOCABULARY, Array, Key, Profile, tidy
 from explorer_models.texts import TEXTS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
@@ -93,6 +95,8 @@ class Reading(NamedTuple):
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:
     """All readings, one below the other."""
+    import pandas as pd
+
     parts = [reading.frame() for reading in readings]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
@@ -122,6 +126,8 @@ def gather(
 @lru_cache(maxsize=16)
 def _columns(shapes: tuple[tuple[Key, tuple[int, ...]], ...]) -> pd.DataFrame:
     """All columns but step and value, which readings have in common."""
+    import pandas as pd
+
     parts = [tidy(key, np.zeros((1, *shape))) for key, shape in shapes]
     frame = pd.concat(parts, ignore_index=True) if parts else tidy(("", ""), np.zeros(0))
     return frame.drop(columns=["row", "value"])
@@ -216,7 +222,7 @@ def json_lines(path: Path) -> Sink:
     def write(_: int, frame: pd.DataFrame) -> None:
         rows = frame.astype(object).where(frame.notna(), None)
         texts = [value if math.isfinite(value) else str(value) for value in frame["value"].tolist()]
-        rows["value"] = pd.Series(texts, index=rows.index, dtype=object)
+        rows = rows.assign(value=texts)
         _append(
             path,
             "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows.to_dict("records")),

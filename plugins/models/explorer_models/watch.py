@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
@@ -29,6 +28,9 @@ from explorer_models.readings import Reading, Sink, frames, sinks
 from explorer_models.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer_models.texts import text
 from explorer_models.window import Window, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # `watch`: the one line beside a training loop.
 
