@@ -83,16 +83,16 @@ $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 o
 $(PYTHON) -m venv $(1)
 if [ "$$(uname -s)" = Linux ] && command -v uv > /dev/null; then \
 	uv pip install --quiet --compile-bytecode --python $(1)/bin/python --torch-backend auto -c constraints.txt torch || true; fi
-$(call package,$(1))
+$(call package,$(1),$(2))
 endef
 package = $(1)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(2)'
 
 # The page and the notebooks need the package alone. Tests and benchmarks add to the same environment what they need.
 $(INSTALLED): pyproject.toml constraints.txt
-	$(call environment,.venv)
+	$(call environment,.venv,[sweeps])
 	touch $@
 
-EXTRAS := [docs,models,test]
+EXTRAS := [docs,models,sweeps,test]
 $(TESTS): $(INSTALLED)
 	$(call package,.venv,$(EXTRAS))
 	touch $@

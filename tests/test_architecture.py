@@ -300,6 +300,7 @@ def test_the_template_engine_waits_until_a_file_is_written(loaded: dict[str, set
 
 
 def test_what_spreads_and_keeps_a_sweep_waits_until_one_runs(loaded: dict[str, set[str]]) -> None:
+    assert not loaded["explorer.app.dashboard"] & {"xarray", "zarr", "distributed"}
     assert not loaded["explorer.sweeping.sweeps"] & {
         "dask",
         "distributed",

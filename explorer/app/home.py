@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from explorer.app.widgets.files import File
@@ -17,10 +18,10 @@ from explorer.export.bibtex import bibliography
 from explorer.export.module import torch_code
 from explorer.profile import Profile
 from explorer.sweeping.cell import origins
+from explorer.sweeping.sweeps import Sweep
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
     from explorer.app.map.plan import Job
     from explorer.app.roster import Entry
@@ -108,7 +109,7 @@ def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:
     return csv(whole[["design", *whole.columns.drop("design")]])
 
 
-def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iterator[File]:
+def map_files(job: Callable[[], Job], sweep: Callable[[], Sweep]) -> Iterator[File]:
     """The files of the Map panel; the functions give what the map shows."""
     yield File(
         "Python", "A script that computes this map.", "map.py", PYTHON, lambda: map_script(job())
@@ -118,18 +119,19 @@ def map_files(job: Callable[[], Job], numbers: Callable[[], xr.Dataset]) -> Iter
         "Every statistic of every cell, a cell a row.",
         "map.csv",
         CSV,
-        lambda: csv(numbers().to_dataframe().reset_index()),
+        lambda: csv(sweep().table().frame()),
         shown=False,
     )
-    # NetCDF 3, which everybody reads
-    yield File(
-        "Numbers (NetCDF)",
-        "The same with labels and units, as xarray reads it.",
-        "map.nc",
-        NETCDF,
-        lambda: bytes(numbers().to_netcdf(engine="scipy")),
-        shown=False,
-    )
+    if find_spec("xarray"):  # of the extra `sweeps`
+        # NetCDF 3, which everybody reads
+        yield File(
+            "Numbers (NetCDF)",
+            "The same with labels and units, as xarray reads it.",
+            "map.nc",
+            NETCDF,
+            lambda: bytes(sweep().dataset().to_netcdf(engine="scipy")),
+            shown=False,
+        )
     yield File(
         "BibTeX",
         "This tool, and the papers of what the design uses.",

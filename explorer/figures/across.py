@@ -17,6 +17,7 @@ from explorer.figures.map.cells import Cells, Mask, Scale, cells
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.numbers import number
 from explorer.profile import Array
+from explorer.sweeping.table import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,7 +29,7 @@ HIGH, LOW = 0.95, 0.04
 
 
 def across(
-    dataset: xr.Dataset,
+    numbers: xr.Dataset | Table,
     statistic: str,
     *,
     x: str,
@@ -43,8 +44,8 @@ def across(
     its reason on hovering.
 
     Args:
-        dataset: as `explorer.sweep` gives it, with one field; of several, choose values of the
-            others by `dataset.sel`.
+        numbers: as `explorer.sweep` gives them, or a `Sweep`'s table, with one field; of several,
+            choose values of the others by `dataset.sel`.
         statistic: a name of `scales()`.
         x: the field, one of numbers.
         now: values of fields; an upright marks that of `x`, where it is among them.
@@ -52,7 +53,7 @@ def across(
     Raises:
         ValueError: the statistic or the field is unknown, or there are other fields as well.
     """
-    grid = cells(dataset, statistic, x)
+    grid = cells(numbers, statistic, x)
     if not grid.x.numeric:
         raise ValueError(f"x must be a field of numbers; got {x!r}")
     if not (grid.done | grid.theory_done).any():

@@ -21,6 +21,7 @@ from explorer.stopping import Stop
 from explorer.sweeping.cell import Cell, Found, Settings
 from explorer.sweeping.cell import origins as known_origins
 from explorer.sweeping.grid import Grid, Place
+from explorer.sweeping.table import Table, needed
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
 
 # `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset
@@ -76,9 +77,12 @@ class Layout:
         return row
 
     def dataset(self, numbers: Array, failures: np.ndarray[Any, Any], version: str) -> xr.Dataset:
-        """The dataset of rows `[origin, *over, number]`."""
-        import xarray as xr
+        """The dataset of rows `[origin, *over, number]`.
 
+        Raises:
+            ConfigError: xarray is not installed.
+        """
+        xarray = needed("xarray", "a labelled dataset")
         axes = ("origin", *self.grid.over)
         coordinates: dict[str, Any] = {"origin": ("origin", list(self.grid.origins))}
         for name, values in self.grid.over.items():
@@ -104,7 +108,7 @@ class Layout:
                 np.arange(1, self.layers + 1),
                 _attributes("Layer", ""),
             )
-        return xr.Dataset(
+        whole: xr.Dataset = xarray.Dataset(
             variables,
             coordinates,
             {
@@ -113,6 +117,17 @@ class Layout:
                 "sweep": json.dumps(self.grid.spec()),
             },
         )
+        return whole
+
+    def table(self, numbers: Array, failures: np.ndarray[Any, Any]) -> Table:
+        """The table of rows `[origin, *over, number]`, without statistics of every layer."""
+        values: dict[str, np.ndarray[Any, Any]] = {
+            name: numbers[..., self.starts[name]]
+            for name, length in zip(self.variables, self._lengths, strict=True)
+            if length == 1
+        }
+        values["failure"] = failures.astype(str)
+        return Table(self.grid.origins, self.grid.over, values)
 
 
 def described(name: str) -> dict[str, str]:
@@ -194,6 +209,7 @@ class Sweep:
 
     def _stored(self, where: Any) -> Any:
         """The store, after whatever it has was read."""
+        needed("zarr", "a store")
         from explorer.sweeping.store import Store
 
         store = Store(where, self.grid, [*self.layout.names, "state"], _version())
@@ -283,6 +299,10 @@ class Sweep:
         over = ", ".join(f"{name} ({len(values)})" for name, values in self.grid.over.items())
         return f"Sweep({self.grid.config} over {over}; {self.done} of {self.total} cells)"
 
+    def table(self) -> Table:
+        """The results so far, as plain arrays."""
+        return self.layout.table(self.numbers, self.failures)
+
     def dataset(self) -> xr.Dataset:
         """The results so far. Variables: see `sweep`."""
         return self.layout.dataset(self.numbers, self.failures, _version())
@@ -327,7 +347,8 @@ def sweep(
     Raises:
         TypeError: an argument is of another kind.
         ConfigError: no such field or statistic, no values, too many, a store of another sweep, or
-            no scheduler that answers.
+            no scheduler that answers; or xarray, or zarr for a store, is not installed (extra
+            `sweeps`).
     Warns:
         UserWarning: the store could not be written, or cells could not be computed, as the executor
             is gone or a worker has too little memory for them; what was computed is returned.
@@ -339,6 +360,7 @@ def sweep(
         array([[ 1.06,  1.13],
                [ 8.99, 18.81]])
     """
+    needed("xarray", "a labelled dataset")  # at once, not after an hour
     return (
         Sweep(
             config,

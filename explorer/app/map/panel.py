@@ -70,7 +70,7 @@ class MapPanel(Panel[Job, None]):
         self.picture.chart.on_msg(lambda _, content, __: self._pick(content))
         self.maps = SetupRow("Maps", "map", self.restore)
         self.home = TakeHome(
-            [*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep.dataset())]
+            [*home.map_files(lambda: self._shown().job, lambda: self._shown().sweep)]
         )
         self.children = self._layout()
         self.add_class("ex-map")
@@ -185,8 +185,6 @@ class MapPanel(Panel[Job, None]):
     # --- on the worker's thread -------------------------------------------------------------------
 
     def _work(self, job: Job, stop: Stop, _: Progress) -> None:
-        import xarray  # noqa: F401 - takes half a second: here, where nobody waits for the lock
-
         sweep = self._sweep(job)
         clock = Clock(sweep)
         self._drawing.now()

@@ -128,7 +128,7 @@ class Picture:
         """The picture of one axis or of two, or a sentence where no cell can have the statistic."""
         if plan.statistic in ENDS and (words := never(ENDS[plan.statistic].row, [job.config])):
             return kit.blank(words)
-        numbers, place = sweep.dataset(), self._now(job, plan)
+        numbers, place = sweep.table(), self._now(job, plan)
         if plan.y == NOTHING:
             unreliable = plan.statistic in sweep.notes
             return across(numbers, plan.statistic, x=plan.x, now=place, noted=unreliable)

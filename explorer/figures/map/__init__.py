@@ -19,6 +19,7 @@ from explorer.figures.palette import NEUTRAL
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
+from explorer.sweeping.table import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,7 +36,7 @@ MOST_ACROSS, MOST_UP = 6, 8
 
 
 def heat_map(
-    dataset: xr.Dataset,
+    numbers: xr.Dataset | Table,
     statistic: str,
     *,
     x: str,
@@ -51,8 +52,8 @@ def heat_map(
     that is not finite has an arrow.
 
     Args:
-        dataset: as `explorer.sweep` gives it, with two fields; of three, choose a value of one by
-            `dataset.sel`.
+        numbers: as `explorer.sweep` gives them, or a `Sweep`'s table, with two fields; of three,
+            choose a value of one by `dataset.sel`.
         statistic: a name of `scales()`.
         x: the field across, logarithmic where its slider is.
         y: the field upwards.
@@ -62,13 +63,13 @@ def heat_map(
     Raises:
         ValueError: the statistic or a field is unknown, or there are more fields than two.
     """
-    grid = cells(dataset, statistic, x, y)
+    grid = cells(numbers, statistic, x, y)
     if not (grid.done | grid.theory_done).any():
         return blank("Nothing has been computed yet.")
     over = (
         contours(grid)
         if not lines
-        else contours(other := cells(dataset, lines, x, y), _theory(other))
+        else contours(other := cells(numbers, lines, x, y), _theory(other))
     )
     # words last
     traces = [

@@ -7,7 +7,7 @@ A row of `scales()` says the healthy value of a statistic, and the scale around 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
 from explorer.sweeping.cell import varied_specs
+from explorer.sweeping.table import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -171,36 +172,36 @@ class Cells:
         return np.where(self.done, self.observed, self.predicted)
 
 
-def cells(dataset: xr.Dataset, statistic: str, *fields: str) -> Cells:
+def cells(numbers: xr.Dataset | Table, statistic: str, *fields: str) -> Cells:
     """Reads one map.
 
     Args:
-        dataset: as `explorer.sweep` gives it.
+        numbers: as `explorer.sweep` gives them, or the table of a `Sweep`.
         statistic: a name of `scales()`.
         fields: the field across, and the one upwards; one alone for a map of one axis.
     Raises:
-        ValueError: there is no such statistic or field, or the dataset has other fields as well.
+        ValueError: there is no such statistic or field, or there are other fields as well.
     """
-    _check(dataset, statistic, fields)
-    specs = varied_specs()
-    # numbers rise, names keep their order
-    rising = [name for name in fields if _side(dataset, specs[name]).numeric]
-    dataset = dataset.sortby(rising) if rising else dataset
-    sides = tuple(_side(dataset, specs[name]) for name in fields)
+    table = numbers if isinstance(numbers, Table) else Table.of(numbers)
+    _check(table, statistic, fields)
+    sides, orders = {}, {}
+    for name in fields:
+        sides[name], orders[name] = _side(table, name)
     upwards = fields[::-1]
-    shape = [len(side.values) for side in sides[::-1]]
-    origins = [str(name) for name in dataset["origin"].values]
+    axes = [list(table.over).index(name) for name in upwards]
+    shape = [len(sides[name].values) for name in upwards]
     scale = scales()[statistic]
 
     def values(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
-        if variable not in dataset or origin not in origins:
+        if variable not in table.values or origin not in table.origins:
             return np.full(shape, missing)
-        return np.asarray(dataset[variable].sel(origin=origin).transpose(*upwards).values)
+        of_origin: NDArray[Any] = table.values[variable][table.origins.index(origin)]
+        return of_origin.transpose(axes)[np.ix_(*(orders[name] for name in upwards))]
 
     def done(origin: str) -> Mask:
         known = (
             np.isfinite(values("seconds", origin))
-            if "seconds" in dataset
+            if "seconds" in table.values
             else ~np.isnan(values(statistic, origin))
         )
         return np.asarray(known | (values("failure", origin, "").astype(str) != ""), dtype=bool)
@@ -210,28 +211,32 @@ def cells(dataset: xr.Dataset, statistic: str, *fields: str) -> Cells:
         other, values("failure", scale.origin, ""), values("failure", "predicted", "")
     ).astype(object)
     return Cells(
-        sides,
+        tuple(sides.values()),
         scale,
         values(statistic, "predicted").astype(float),
         values(statistic, scale.origin).astype(float),
         values(f"{statistic}_low", scale.origin).astype(float),
         values(f"{statistic}_high", scale.origin).astype(float),
-        ("predicted" in origins, scale.origin in origins),
+        ("predicted" in table.origins, scale.origin in table.origins),
         done("predicted"),
         other,
         failure,
     )
 
 
-def _side(dataset: xr.Dataset, spec: Spec) -> Side:
-    return Side(spec, dataset[spec.name].values.tolist())
+def _side(table: Table, name: str) -> tuple[Side, NDArray[np.intp]]:
+    """A field, and the places of its values in its order: numbers rise, names keep theirs."""
+    values = table.over[name]
+    side = Side(varied_specs()[name], list(values))
+    order = np.argsort(values, kind="stable") if side.numeric else np.arange(len(values))
+    return replace(side, values=[values[place] for place in order]), order
 
 
-def _check(dataset: xr.Dataset, statistic: str, fields: tuple[str, ...]) -> None:
-    if statistic not in scales() or statistic not in dataset:
-        known = ", ".join(name for name in scales() if name in dataset)
+def _check(table: Table, statistic: str, fields: tuple[str, ...]) -> None:
+    if statistic not in scales() or statistic not in table.values:
+        known = ", ".join(name for name in scales() if name in table.values)
         raise ValueError(f"statistic must be one of {known}; got {statistic!r}")
-    there = [str(name) for name in dataset[statistic].dims if name != "origin"]
+    there = list(table.over)
     for name, value in zip("xy", fields, strict=False):
         if value not in there:
             raise ValueError(f"{name} must be one of {', '.join(there)}; got {value!r}")

@@ -39,7 +39,6 @@ IMPORTED = (
     "IPython.core.completer",
     "explorer.app.dashboard",
     "explorer.app.first",
-    "xarray",
 )
 """Modules that every kernel has from its start."""
 NAME = 15
@@ -222,7 +221,7 @@ def rehearse() -> None:
     plan = Plan()
     job = plan.job(Config())
     heat_map(
-        Sweep(job.config, job.fields, job.statistics).dataset(), plan.statistic, x=plan.x, y=plan.y
+        Sweep(job.config, job.fields, job.statistics).table(), plan.statistic, x=plan.x, y=plan.y
     )
 
 
