@@ -84,8 +84,9 @@ def wait_until_saved(page: Page, notebook: Path) -> None:
     raise AssertionError(f"{notebook.name} was not saved")
 
 
-def run_and_save(page: Page) -> None:
-    """Runs every cell: live pages, and no still beside them."""
+def run_and_save(page: Page, name: str) -> None:
+    """Runs every cell, which leaves live pages and no still beside them; saves by Ctrl+S from
+    whatever has the focus, and the browser's dialog to save a page stays away."""
     for number in range(1, len(CELLS) + 1):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
         page.keyboard.press("Shift+Enter")
@@ -93,7 +94,22 @@ def run_and_save(page: Page) -> None:
     expect(page.locator(".ex-root")).to_have_count(1)
     expect(page.locator(".ex-still")).to_have_count(1)
     expect(page.locator(".ex-still:visible")).to_have_count(0)
-    page.keyboard.press("Control+s")
+    page.wait_for_function(ALL_DRAWN, arg=3)
+    page.evaluate("""() => {
+      globalThis.left = [];
+      window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
+    }""")
+    depth = page.locator("[data-field=n_layers]")
+    for node in (
+        depth.locator("input[type=range]"),
+        depth.locator("input.ex-entry"),
+        page.locator(".ex-tool").first,
+    ):
+        node.focus()
+        # the end of saving
+        with page.expect_response(lambda sent: f"{name}/checkpoints" in sent.url):
+            page.keyboard.press("Control+s")
+    assert page.evaluate("left") == [False] * 3
     page.wait_for_selector(".jp-mod-dirty", state="detached")
 
 
@@ -111,7 +127,7 @@ def must_show_stills(page: Page) -> None:
     assert "Error displaying" not in page.locator("body").inner_text()
 
 
-def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
+def test_a_notebook_saved_by_control_s_and_opened_again_shows_stills_and_no_error(
     browser: Browser,
     folder: Path,
     address: str,
@@ -120,7 +136,7 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
     written(folder, mine.name, CELLS)
     page = opened(browser, address, mine.name)
-    run_and_save(page)
+    run_and_save(page, mine.name)
     choose(page, "Kernel", "Shut Down Kernel")
     page.wait_for_selector("text='No Kernel'")
     page.close()
@@ -132,34 +148,6 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
             page.wait_for_selector(".jp-OutputArea-output.jupyter-widgets", state="attached")
         must_show_stills(page)
         page.close()
-
-
-def test_control_s_saves_from_whatever_has_the_focus(
-    browser: Browser, folder: Path, address: str
-) -> None:
-    """And its dialog to save a page stays away: the key is taken, but by JupyterLab."""
-    notebook = folder / "notebooks" / "keys.ipynb"
-    written(folder, notebook.name, ALONE)
-    page = opened(browser, address, notebook.name)
-    page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first.click()
-    page.keyboard.press("Shift+Enter")
-    page.wait_for_function(ALL_DRAWN, arg=3)
-    page.evaluate("""() => {
-      globalThis.left = [];
-      window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
-    }""")
-    depth = page.locator("[data-field=n_layers]")
-    for node in (
-        depth.locator("input[type=range]"),
-        depth.locator("input.ex-entry"),
-        page.locator(".ex-tool").first,
-    ):
-        node.focus()
-        # the end of saving
-        with page.expect_response(lambda sent: f"{notebook.name}/checkpoints" in sent.url):
-            page.keyboard.press("Control+s")
-    assert page.evaluate("left") == [False] * 3
-    page.close()
 
 
 def test_two_notebooks_in_one_window_need_nothing_of_each_other(
