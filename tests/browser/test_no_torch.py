@@ -9,9 +9,8 @@ import pytest
 from linked import state
 from playwright.sync_api import Browser, expect
 
-from .dashboard import Dashboard
+from .dashboard import KERNEL, Dashboard
 from .test_race import SIZES, Track
-from .test_voila import KERNEL
 from .visitor import processes, serving
 
 SMALL = "?n_layers=2&d_model=16&n_heads=2&n_ctx=16" + state(
