@@ -28,6 +28,8 @@ BEFORE = """try {
 } catch { /* a page without an address */ }"""
 """What a browser remembers that was here before: it is offered no stories, unless a page is opened
 as its `first`."""
+KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
+"""In Voilà, the id of the page's kernel."""
 DRAWN = "() => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn))"
 SETTLED = """(before) => {
   const plots = [...document.querySelectorAll('.ex-chart-plot')];

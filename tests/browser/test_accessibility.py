@@ -1,20 +1,25 @@
-"""The whole page as axe sees it, every tab of it, but for what plotly draws inside a chart.
+"""The whole page, every tab of it, as axe sees it, but for what plotly draws inside a chart; and
+what its kernel has loaded by then.
 
 Lessons are looked at by their own tests.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from linked import state
 from playwright.sync_api import Browser, Page, expect
 
 from explorer.app.tabs import tabs
 
 from .axe import RAW, SHARED, look
-from .dashboard import Dashboard
-from .test_no_torch import SMALL
+from .dashboard import KERNEL, Dashboard
+from .test_race import SIZES, Track
+from .visitor import processes, serving
 
 MUTE = """() => [...document.querySelectorAll('input[type=range][aria-valuetext]')]
   .filter((range) => !/\\d/.test(range.getAttribute('aria-valuetext'))).map((range) => range.ariaLabel)"""
@@ -29,10 +34,33 @@ CONTRAST = """() => {
   return Math.max(seen, light(below)) / Math.min(seen, light(below));
 }"""
 """Of a band and the card below it, as WCAG has it."""
+SMALL = "?n_layers=2&d_model=16&n_heads=2&n_ctx=16" + state(
+    map={
+        "design": {"d_model": 16, "n_heads": 2, "n_ctx": 16},
+        "plan": {"x_count": 6, "y_to": 6, "y_count": 6},
+    }
+)
+"""Designs that are computed at once."""
+MOVE_ALL = """async () => {
+  const panel = document.querySelector('.ex-explore');
+  panel.querySelectorAll('details').forEach((fold) => { fold.open = true; });
+  const sliders = [...panel.querySelectorAll('[data-field] input[type=range]')];
+  for (const slider of sliders) {
+    const before = slider.value;
+    for (const value of [Number(before) + (before < slider.max ? 1 : -1), before]) {
+      slider.value = value;
+      for (const name of ['input', 'change']) slider.dispatchEvent(new Event(name, { bubbles: true }));
+      await new Promise((go) => setTimeout(go, 100));
+    }
+  }
+  return sliders.length;
+}"""
+"""Moves every slider of Explore a step, and back: a step alone may be refused, and those after it
+with it."""
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, voila: str) -> Iterator[Page]:
+def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
     """A page with every tab open, a design pinned and every fold unfolded."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
@@ -54,9 +82,14 @@ def page(browser: Browser, voila: str) -> Iterator[Page]:
     page.locator(".ex-more:not([hidden])").evaluate_all(
         "(buttons) => buttons.forEach((button) => button.click())"
     )
-    yield page
+    yield visit
     visit.must_be_clean()
     page.close()
+
+
+@pytest.fixture(scope="module")
+def page(visit: Dashboard) -> Page:
+    return visit.page
 
 
 EXPLORE, MAP, RACE, LESSONS, YOURS = ((panel.title,) for panel in tabs().values())
@@ -135,3 +168,28 @@ def test_formulas_are_typeset(page: Page) -> None:
         for title in path:
             page.get_by_role("tab", name=title, exact=True).click()
         assert page.evaluate(RAW) == [], path
+
+
+def has_torch(process: int) -> bool:
+    """Whether a process has loaded torch's libraries."""
+    return "libtorch" in Path(f"/proc/{process}/maps").read_text()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not list a process's libraries in a file"
+)
+def test_torch_is_in_no_kernel_whatever_is_opened(visit: Dashboard, voila: str) -> None:
+    """Workers compute, also while sliders are moved and a race is run."""
+    page, track = visit.page, Track(visit)
+    page.get_by_role("tab", name=tabs()["explore"].title, exact=True).click()
+    assert page.evaluate(MOVE_ALL) > 10
+    page.wait_for_function("() => !document.querySelector('[data-unanswered]')")
+    page.get_by_role("tab", name=tabs()["race"].title, exact=True).click()
+    for field, text in (SIZES | {"steps": "12"}).items():
+        track.write(field, text)
+    track.press("Start")
+    expect(track.said).to_have_text("Finished at step 12 of 12")
+    (kernel,) = processes(page.evaluate(KERNEL))
+    assert not has_torch(kernel.pid)
+    assert kernel.memory_full_info().uss < 100e6, "a kernel has for itself what others have, too"
+    assert any(has_torch(child.pid) for child in serving(voila).children()), "workers have it"

@@ -23,12 +23,12 @@ from playwright.sync_api import Browser, expect
 from explorer.tasks.pool import KILLED
 
 from .conftest import server
-from .dashboard import Dashboard
+from .dashboard import KERNEL, Dashboard
 from .test_crowds import health, rests
 from .test_drag import DRAG
+from .test_links import GO
 from .test_map import DOTS, linked, status
 from .test_race import SIZES, Track
-from .test_voila import KERNEL
 from .visitor import (
     SOON,
     answers,
@@ -183,7 +183,7 @@ def test_a_worker_killed_in_the_middle_of_a_map_leaves_no_hole(
     shown: Dashboard, address: str
 ) -> None:
     visit, page = shown, shown.page
-    page.goto(f"{address}/{linked(y_count=8)}")
+    page.evaluate(GO, linked(y_count=8))
     page.locator(".ex-map .main-svg").first.wait_for()
     page.wait_for_function(f"() => ({DOTS})() > 4")
     busiest(address).kill()
@@ -205,13 +205,15 @@ def test_a_kernel_killed_in_the_middle_of_a_drag_is_said_and_its_settings_come_b
     before = dict(page.evaluate(SETTINGS))
     page.evaluate(BEGIN_DRAG, "init_variance")
     page.wait_for_timeout(1000)
-    for process in processes(page.evaluate(KERNEL)):
-        process.kill()
+    kernel = page.evaluate(KERNEL)
+    (process,) = processes(kernel)
+    process.kill()
     notice = page.locator("#ex-notice")
     expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=10_000)
     page.evaluate("dragged")
     notice.get_by_role("button", name="Reload").click()
     visit.wait_until_drawn()
+    assert page.evaluate(KERNEL) != kernel
     after = dict(page.evaluate(SETTINGS))
     begun, reached = (int(settings.pop("init_variance")[0]) for settings in (before, after))
     assert (before.pop("preset"), after.pop("preset")) == (["Post-LN"], ["custom"])

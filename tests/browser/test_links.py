@@ -220,7 +220,16 @@ def test_a_reload_and_a_second_visit(linked: Dashboard, voila: str) -> None:
     expect(depth(linked)).to_have_value("5")
 
 
+def test_the_title_follows_the_tab(linked: Dashboard) -> None:
+    page, name = linked.page, "Transformer Signal Explorer"
+    page.evaluate(GO, START)
+    for tab, title in (("Map", f"Map · {name}"), ("Race", f"Race · {name}"), ("Explore", name)):
+        page.get_by_role("tab", name=tab, exact=True).click()
+        expect(page).to_have_title(title)
+
+
 def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila: str) -> None:
+    """The last test: the frame takes the page's place."""
     page = linked.page
     lesson = f"{voila}/?embed=1&show=depth&n_layers=2&d_model=16&n_heads=2"
     page.evaluate(EMBED, lesson)
@@ -228,12 +237,3 @@ def test_a_page_within_another_shows_what_its_link_says(linked: Dashboard, voila
     expect(frame.locator(".ex-control[data-field=n_layers]")).to_be_visible()
     expect(frame.locator(".ex-header")).to_be_hidden()
     assert frame.locator(".ex-side .ex-control:visible").count() == 1
-
-
-def test_the_title_follows_the_tab(linked: Dashboard, voila: str) -> None:
-    page, name = linked.page, "Transformer Signal Explorer"
-    page.goto(voila)
-    linked.wait_until_drawn()
-    for tab, title in (("Map", f"Map · {name}"), ("Race", f"Race · {name}"), ("Explore", name)):
-        page.get_by_role("tab", name=tab, exact=True).click()
-        expect(page).to_have_title(title)

@@ -88,7 +88,9 @@ def press(visit: Dashboard, name: str) -> None:
     status(visit).get_by_role("button", name=name, exact=True).click()
 
 
-def test_theory_comes_first_and_then_dots_until_somebody_stops(open_map: Open) -> None:
+def test_theory_then_dots_until_somebody_stops_and_another_field_has_its_range(
+    open_map: Open,
+) -> None:
     visit = open_map(LINK)
     page = visit.page
     expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
@@ -106,10 +108,6 @@ def test_theory_comes_first_and_then_dots_until_somebody_stops(open_map: Open) -
     expect(status(visit)).to_contain_text("Measured 8 × 12 cells")
     page.wait_for_function(f"() => ({DOTS})() === 96")
 
-
-def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(open_map: Open) -> None:
-    visit = open_map(LINK)
-    page = visit.page
     page.locator(".ex-map").locator("[data-field=compute] label", has_text="theory").click()
     page.locator(".ex-map [data-field=x] select").select_option("alpha")
     expect(page.locator(".ex-map [data-field=x_to] input")).to_have_value("1.5")
@@ -127,9 +125,18 @@ def test_another_field_brings_its_own_range_and_a_bad_one_is_refused(open_map: O
     expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
 
 
-def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(open_map: Open) -> None:
+def test_a_reload_computes_the_same_and_a_click_puts_a_cell_s_design_on_explore(
+    open_map: Open,
+) -> None:
+    """From where undo leads back."""
     visit = open_map(ALPHA)
     page = visit.page
+    page.wait_for_function(WHOLE, arg=["α", 96])
+    page.reload()
+    expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
+        "Second moment over residual α and depth"
+    )
+    expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
     page.wait_for_function(WHOLE, arg=["α", 96])
     x, y = page.evaluate(CELL, [0.86, 12])
     page.mouse.move(x, y)
@@ -147,18 +154,6 @@ def test_a_click_puts_the_cell_s_design_on_explore_and_undo_leads_back(open_map:
           return link.includes('"x":"alpha"') && link.includes('tab=map');
         }"""
     )
-
-
-def test_a_reload_computes_the_same_map_again(open_map: Open) -> None:
-    visit = open_map(ALPHA)
-    page = visit.page
-    page.wait_for_function(WHOLE, arg=["α", 96])
-    page.reload()
-    expect(page.locator(".ex-map .ex-chart-title")).to_have_text(
-        "Second moment over residual α and depth"
-    )
-    expect(status(visit)).to_contain_text("Predicted 8 × 12 cells")
-    page.wait_for_function(WHOLE, arg=["α", 96])
 
 
 EXPLORE = "?n_layers=2&d_model=16&n_heads=2&n_ctx=8&batch_size=1&n_seeds=2"

@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, Locator, WebSocketRoute, expect
+from playwright.sync_api import Locator, expect
 
 from explorer_race.archive import load
 
@@ -40,6 +40,16 @@ LINED_UP = "(chips) => chips.map((chip) => [chip.innerText, chip.querySelector('
 START: list[list[str]] = []
 """The contenders with which a test began: the next one lines up anew only where that test has
 changed them."""
+HOLD = """() => {
+  const { send } = WebSocket.prototype;
+  const held = [];
+  WebSocket.prototype.send = function hold(data) { held.push([this, data]); };
+  globalThis.release = () => {
+    WebSocket.prototype.send = send;
+    for (const [socket, data] of held) send.call(socket, data);
+  };
+}"""
+"""Has a slow network: what the page sends stays in the browser until `release()`."""
 SIZES = {"n_layers": "2", "d_model": "32", "n_ctx": "16", "batch_size": "4"}
 
 
@@ -155,8 +165,14 @@ def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: 
 
     hue = track.curves()["Pre-LN"]["hue"]
     track.leave("Pre-LN")
+    # A widget has one message on its way at a time: on a slow one, the second of two moves comes
+    # after the button, which must not overtake it.
+    track.page.evaluate(HOLD)
+    track.write("batch_size", "5")
     track.write("steps", "20")
     track.press("Start")
+    track.page.wait_for_timeout(300)  # nothing is to be seen of what must not be sent
+    track.page.evaluate("release()")
     expect(track.said).to_have_text("Finished at step 20 of 20")
     track.page.wait_for_function(
         "() => document.querySelectorAll('.ex-standings tbody th').length === 1"
@@ -165,69 +181,36 @@ def test_two_curves_grow_until_it_is_stopped_and_another_race_can_be_run(track: 
     assert track.curves() == {"Pre-LN": {"length": 20, "last": 19, "hue": hue}}
 
 
-def test_a_button_does_not_overtake_the_moves_before_it(browser: Browser, voila: str) -> None:
-    """A widget has one message on its way at a time: on a slow one, the second of two moves comes
-    after the button."""
-    held: list[str | bytes] = []
-    slow = False
-
-    def relay(socket: WebSocketRoute) -> None:
-        server = socket.connect_to_server()
-        socket.on_message(lambda message: held.append(message) if slow else server.send(message))
-        servers.append(server)
-
-    servers: list[WebSocketRoute] = []
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila")
-    page.route_web_socket("**/channels*", relay)
-    page.goto(voila)
-    page.get_by_role("tab", name="Race", exact=True).click()
-    track = Track(visit)
-    track.panel.get_by_role("button", name="Start", exact=True).wait_for()
-    track.panel.locator("details").evaluate_all(
-        "(folds) => folds.forEach((fold) => { fold.open = true; })"
-    )
-    slow = True
-    for field, text in (SIZES | {"steps": "7"}).items():
-        track.write(field, text)
-    track.press("Start")
-    page.wait_for_timeout(300)  # nothing is to be seen of what must not be sent
-    slow = False
-    for message in held:
-        servers[-1].send(message)
-    expect(track.said).to_have_text("Finished at step 7 of 7")
-    visit.must_be_clean()
-    page.close()
-
-
-def test_a_race_is_run_by_keyboard_alone(track: Track) -> None:
-    start = track.panel.get_by_role("button", name="Start", exact=True)
-    start.focus()
+def test_a_race_is_run_by_keyboard_alone_while_the_page_answers(track: Track) -> None:
+    """And whoever closes the page is asked while steps would be lost."""
+    both = ["Post-LN", "Pre-LN"]
+    track.panel.get_by_role("button", name="Start", exact=True).focus()
     track.page.keyboard.press("Enter")
     pause = track.panel.get_by_role("button", name="Pause", exact=True)
     expect(pause).to_be_focused()  # what has the focus can always be pressed
-    track.wait_until_grown(["Post-LN", "Pre-LN"])
+    expect(track.said).to_have_text("Training 2 contenders")
+    must_ask(track)
+    track.wait_until_grown(both)
+    track.wait_until_grown(both, track.curves())  # who stays has lost nothing
+    pause.focus()
     track.page.keyboard.press("Enter")
     expect(track.said).to_have_text("Paused")
     mark = track.panel.locator(".ex-mark")
     expect(mark).to_have_css("background-color", "rgba(0, 0, 0, 0)")  # two bars, not a disk
     expect(mark).to_have_css("border-left-width", "3px")
+    must_ask(track)
     stood = track.curves()
     expect(track.panel.get_by_role("button", name="Resume", exact=True)).to_be_enabled()
     track.panel.get_by_role("button", name="Resume", exact=True).focus()
     track.page.keyboard.press("Enter")
-    track.wait_until_grown(["Post-LN", "Pre-LN"], stood)
+    track.wait_until_grown(both, stood)
 
-
-def test_the_page_answers_while_a_race_runs(track: Track) -> None:
-    track.press("Start")
-    track.wait_until_grown(["Post-LN", "Pre-LN"])
     track.write("learning_rate", "0.02")
     expect(track.chips.last).to_contain_text("adam 0.02")
     track.panel.get_by_label("Name of the contender Post-LN").fill("Old one")
     track.panel.get_by_label("Name of the contender Post-LN").press("Enter")
     expect(track.panel.get_by_role("button", name="Remove Old one")).to_be_visible()
-    assert sorted(track.rows()) == ["Post-LN", "Pre-LN"], "the race that runs is not told"
+    assert sorted(track.rows()) == both, "the race that runs is not told"
     track.panel.locator("[data-field=statistic] select").first.select_option("second_moment")
     track.panel.get_by_role(
         "heading", name="Layer by layer: second moment of the stream"
@@ -239,27 +222,17 @@ def test_the_page_answers_while_a_race_runs(track: Track) -> None:
     expect(explore.locator(".ex-status-text")).to_contain_text("Measured 3 layers")
     track.page.get_by_role("tab", name="Race", exact=True).click()
     expect(track.said).to_have_text("Training 2 contenders")
-
-
-def test_closing_the_page_asks_while_steps_would_be_lost(track: Track) -> None:
-    def must_ask() -> None:
-        """A reload is asked about, and the person stays."""
-        track.page.once("dialog", lambda dialog: dialog.dismiss())
-        with track.page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload"):
-            track.page.evaluate("() => location.reload()")
-
-    track.press("Start")
-    expect(track.said).to_have_text("Training 2 contenders")
-    must_ask()
-    track.wait_until_grown(["Post-LN", "Pre-LN"])
-    track.wait_until_grown(["Post-LN", "Pre-LN"], track.curves())  # who stays has lost nothing
-    track.press("Pause")
-    expect(track.said).to_have_text("Paused")
-    must_ask()
     track.press("Stop")
     expect(track.said).to_contain_text("Stopped")
     left = "() => window.dispatchEvent(new Event('beforeunload', { cancelable: true }))"
     assert track.page.evaluate(left), "nothing is asked any more"
+
+
+def must_ask(track: Track) -> None:
+    """A reload is asked about, and the person stays."""
+    track.page.once("dialog", lambda dialog: dialog.dismiss())
+    with track.page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload"):
+        track.page.evaluate("() => location.reload()")
 
 
 def test_a_race_that_has_ended_can_be_saved_and_is_no_wider_than_the_window(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from linked import state
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from .conftest import HAS_RUN, Laboratory
 from .dashboard import PATIENCE, Dashboard
@@ -19,11 +19,9 @@ CELLS = (
     "ex.predict(ex.Config(n_layers=2))",
 )
 
-
-ALONE = ("import explorer as ex\nex.dashboard(ex.Config(n_layers=3, d_model=32, n_ctx=16))",)
 ALL_DRAWN = """(layers) => {
-  const panel = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden)');
-  const plots = [...panel.querySelectorAll('.ex-chart-plot')];
+  const panel = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden) .ex-panel:not(.ex-race)');
+  const plots = [...panel?.querySelectorAll('.ex-chart-plot') ?? []];
   return plots.length === 6 && plots.every((plot) => Number(plot.dataset.drawn) > 0)
     && panel.querySelector('.ex-status-text').textContent.startsWith(`Measured ${layers} layers`);
 }"""
@@ -84,8 +82,9 @@ def wait_until_saved(page: Page, notebook: Path) -> None:
     raise AssertionError(f"{notebook.name} was not saved")
 
 
-def run_and_save(page: Page) -> None:
-    """Runs every cell: live pages, and no still beside them."""
+def run_and_save(page: Page, name: str) -> None:
+    """Runs every cell, which leaves live pages and no still beside them; saves by Ctrl+S from
+    whatever has the focus, and the browser's dialog to save a page stays away."""
     for number in range(1, len(CELLS) + 1):
         page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").nth(number - 1).click()
         page.keyboard.press("Shift+Enter")
@@ -93,7 +92,22 @@ def run_and_save(page: Page) -> None:
     expect(page.locator(".ex-root")).to_have_count(1)
     expect(page.locator(".ex-still")).to_have_count(1)
     expect(page.locator(".ex-still:visible")).to_have_count(0)
-    page.keyboard.press("Control+s")
+    page.wait_for_function(ALL_DRAWN, arg=3)
+    page.evaluate("""() => {
+      globalThis.left = [];
+      window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
+    }""")
+    depth = page.locator("[data-field=n_layers]")
+    for node in (
+        depth.locator("input[type=range]"),
+        depth.locator("input.ex-entry"),
+        page.locator(".ex-tool").first,
+    ):
+        node.focus()
+        # the end of saving
+        with page.expect_response(lambda sent: f"{name}/checkpoints" in sent.url):
+            page.keyboard.press("Control+s")
+    assert page.evaluate("left") == [False] * 3
     page.wait_for_selector(".jp-mod-dirty", state="detached")
 
 
@@ -111,7 +125,7 @@ def must_show_stills(page: Page) -> None:
     assert "Error displaying" not in page.locator("body").inner_text()
 
 
-def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
+def test_a_notebook_saved_by_control_s_and_opened_again_shows_stills_and_no_error(
     browser: Browser,
     folder: Path,
     address: str,
@@ -120,7 +134,7 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
     mine, foreign = folder / "notebooks" / "saved.ipynb", folder / "notebooks" / "foreign.ipynb"
     written(folder, mine.name, CELLS)
     page = opened(browser, address, mine.name)
-    run_and_save(page)
+    run_and_save(page, mine.name)
     choose(page, "Kernel", "Shut Down Kernel")
     page.wait_for_selector("text='No Kernel'")
     page.close()
@@ -134,79 +148,6 @@ def test_a_notebook_that_is_opened_again_shows_stills_and_no_error(
         page.close()
 
 
-def test_control_s_saves_from_whatever_has_the_focus(
-    browser: Browser, folder: Path, address: str
-) -> None:
-    """And its dialog to save a page stays away: the key is taken, but by JupyterLab."""
-    notebook = folder / "notebooks" / "keys.ipynb"
-    written(folder, notebook.name, ALONE)
-    page = opened(browser, address, notebook.name)
-    page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first.click()
-    page.keyboard.press("Shift+Enter")
-    page.wait_for_function(ALL_DRAWN, arg=3)
-    page.evaluate("""() => {
-      globalThis.left = [];
-      window.addEventListener('keydown', (event) => event.key === 's' && left.push(!event.defaultPrevented));
-    }""")
-    depth = page.locator("[data-field=n_layers]")
-    for node in (
-        depth.locator("input[type=range]"),
-        depth.locator("input.ex-entry"),
-        page.locator(".ex-tool").first,
-    ):
-        node.focus()
-        # the end of saving
-        with page.expect_response(lambda sent: f"{notebook.name}/checkpoints" in sent.url):
-            page.keyboard.press("Control+s")
-    assert page.evaluate("left") == [False] * 3
-    page.close()
-
-
-def test_two_notebooks_in_one_window_need_nothing_of_each_other(
-    browser: Browser, folder: Path, address: str
-) -> None:
-    """They share the script that the first one's kernel brought; each goes on when the other's
-    kernel is another."""
-    for name in ("first.ipynb", "second.ipynb"):
-        written(folder, name, ALONE)
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "lab")
-    shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
-
-    def show(name: str) -> None:
-        page.locator(".jp-DirListing-itemText", has_text=name).dblclick()
-        expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
-        page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
-
-    def run(layers: int, menu: str, item: str) -> None:
-        choose(page, menu, item)
-        if menu == "Kernel":
-            page.locator(".jp-Dialog .jp-mod-accept").click()
-        page.wait_for_function(ALL_DRAWN, arg=3)
-        shown.locator("[data-field=n_layers] .ex-entry").fill(str(layers))
-        shown.locator("[data-field=n_layers] .ex-entry").press("Tab")
-        page.wait_for_function(ALL_DRAWN, arg=layers)
-
-    page.goto(f"{address}/lab?reset")
-    show("first")
-    run(4, "Run", "Run All Cells")
-    show("second")
-    run(5, "Run", "Run All Cells")
-    show("first")
-    run(6, "Kernel", "Restart Kernel and Run All Cells…")
-    show("second")
-    page.wait_for_function(ALL_DRAWN, arg=5)
-    page.keyboard.press("Control+s")
-    wait_until_saved(page, folder / "notebooks" / "second.ipynb")
-    page.reload()  # the kernels go on, and with them the pages
-    show("second")
-    page.wait_for_function(ALL_DRAWN, arg=5)
-    # JupyterLab's own
-    visit.complaints = [words for words in visit.complaints if "debugger state" not in words]
-    visit.must_be_clean()
-    page.close()
-
-
 LINK = "?tab=race&n_layers=4&d_model=32" + state(
     explore={
         "statistic": "kurtosis",
@@ -214,6 +155,9 @@ LINK = "?tab=race&n_layers=4&d_model=32" + state(
     },
     race={"plan": {"steps": 50}},
 )
+PAGE = """import explorer as ex
+page = ex.dashboard(ex.Config(n_layers=3, d_model=32, n_ctx=16))
+page"""
 POLAR = """import plotly.graph_objects as go
 around = go.Scatterpolar(r=[1, 1, 2], theta=[0, 90, 180])
 ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=True)"""
@@ -222,8 +166,7 @@ ex.live(lambda flat: go.Figure(go.Scatter(y=[1, 3]) if flat else around), flat=T
 @pytest.fixture(scope="module")
 def several(browser: Browser, folder: Path, address: str) -> Iterator[Dashboard]:
     """A notebook with a page, a link that it is to open, and a live figure."""
-    page_cell = ALONE[0].replace("ex.dash", "page = ex.dash") + "\npage"
-    written(folder, "several.ipynb", [page_cell, f"page.open_link({LINK!r})", POLAR])
+    written(folder, "several.ipynb", [PAGE, f"page.open_link({LINK!r})", POLAR])
     page = opened(browser, address, "several.ipynb")
     visit = Dashboard(page, "lab")
     for number in (1, 2, 3):
@@ -231,6 +174,8 @@ def several(browser: Browser, folder: Path, address: str) -> Iterator[Dashboard]
         page.keyboard.press("Shift+Enter")
         page.wait_for_function(HAS_RUN, arg=number)
     yield visit
+    # JupyterLab's own
+    visit.complaints = [words for words in visit.complaints if "debugger state" not in words]
     visit.must_be_clean()
     page.close()
 
@@ -266,31 +211,65 @@ def test_what_the_servers_part_of_plotly_cannot_draw_is_drawn_by_all_of_it(
 
 
 IN_WINDOW = """() => {
-  const { top } = document.querySelector('.ex-header').getBoundingClientRect();
+  const header = document.querySelector('.jp-NotebookPanel:not(.lm-mod-hidden) .ex-header');
+  const { top } = header.getBoundingClientRect();
   return top >= 0 && top < window.innerHeight / 2;
 }"""
 
 
-def test_run_all_ends_with_the_page_in_a_small_window_until_somebody_scrolls(
-    browser: Browser,
-    laboratory: Laboratory,
-) -> None:
-    """JupyterLab goes on to the last cell, and the page grows above the window when its charts
-    come."""
-    page = browser.new_page(viewport={"width": 1280, "height": 680})
-    visit = Dashboard(page, "lab")
-    page.goto(f"{laboratory.fresh()}?reset")
+def show(page: Page, name: str) -> Locator:
+    """Opens a notebook from the list of files, or its tab; its panel."""
+    page.locator(".jp-DirListing-itemText", has_text=name).dblclick()
+    shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+    expect(shown.locator(".jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
+    return shown
+
+
+def write_depth(page: Page, shown: Locator, layers: int) -> None:
+    entry = shown.locator(".ex-panel:not(.ex-race) [data-field=n_layers] .ex-entry").first
+    entry.fill(str(layers))
+    entry.press("Tab")
+    page.wait_for_function(ALL_DRAWN, arg=layers)
+
+
+def test_notebooks_of_one_window_run_all_and_need_nothing_of_each_other(
+    several: Dashboard, folder: Path, laboratory: Laboratory
+) -> None:
+    """Run All ends with the page in a small window until somebody scrolls: JupyterLab goes on to
+    the last cell, and the page grows above the window when its charts come.
+
+    The notebooks share the script that the first one's kernel brought; each goes on when the
+    other's kernel is another."""
+    page, own = several.page, laboratory.fresh().rpartition("/")[2]
+    page.set_viewport_size({"width": 1280, "height": 680})
+    shown = show(page, own)
     choose(page, "Run", "Run All Cells")
-    page.wait_for_selector(
-        ".ex-chart-plot:not([data-drawn='0'])", state="attached", timeout=3 * PATIENCE
+    shown.locator(".ex-chart-plot:not([data-drawn='0'])").first.wait_for(
+        state="attached", timeout=3 * PATIENCE
     )
     page.wait_for_selector("text='Python 3 (ipykernel) | Idle'")
     page.wait_for_function(IN_WINDOW)
-    page.locator(".ex-header").hover()
+    shown.locator(".ex-header").hover()
     page.mouse.wheel(0, 1500)
     page.wait_for_function(f"() => !({IN_WINDOW})()")
     page.wait_for_timeout(500)
     assert not page.evaluate(IN_WINDOW), "a person's scrolling is left alone"
-    visit.must_be_clean()
-    page.close()
+    page.set_viewport_size({"width": 1440, "height": 1000})
+
+    page.wait_for_function(ALL_DRAWN, arg=12)
+    write_depth(page, shown, 5)
+    shown = show(page, "several")
+    choose(page, "Kernel", "Restart Kernel and Run All Cells…")
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+    expect(shown.get_by_role("tab", name="Race")).to_have_attribute("aria-selected", "true")
+    shown.get_by_role("tab", name="Explore").click()
+    page.wait_for_function(ALL_DRAWN, arg=4)
+    write_depth(page, shown, 6)
+    show(page, own)
+    page.wait_for_function(ALL_DRAWN, arg=5)
+    page.keyboard.press("Control+s")
+    wait_until_saved(page, folder / "notebooks" / own)
+    page.reload()  # the kernels go on, and with them the pages
+    show(page, own)
+    page.wait_for_function(ALL_DRAWN, arg=5)

@@ -28,7 +28,7 @@ import explorer
 from explorer_serve.server import Cells, Channels, guarded
 
 from .conftest import open_in_voila, server
-from .dashboard import Dashboard
+from .dashboard import KERNEL, Dashboard
 from .test_crowds import health
 from .test_race import CURVE, Track
 from .visitor import (
@@ -631,7 +631,6 @@ ASKING = """() => window.addEventListener("beforeunload", (event) => {
   event.returnValue = "stay";
 })"""
 """Makes a page ask whether it may be left."""
-KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
 
 
 def test_reload_ends_the_old_kernel_and_staying_does_not(visit_after: Dashboard, log: Path) -> None:

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, WebSocketRoute, expect
 
-from .conftest import HOSTS, SHAKEN, Laboratory, open_in_voila
+from .conftest import SHAKEN, Laboratory, open_in_voila
 from .dashboard import LATE, PATIENCE, Dashboard
-from .visitor import processes
 
 BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
-KERNEL = "async () => (await window.jupyterapp.widgetManagerPromise.promise).kernel.id"
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +57,6 @@ def _channels(color: str) -> list[int]:
     return [int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
 
 
-def test_every_visitor_has_a_kernel_and_is_told_when_it_ends(visit: Dashboard) -> None:
-    kernel = visit.page.evaluate(KERNEL)
-    alive = processes(kernel)
-    assert len(alive) == 1
-    alive[0].kill()
-    visit.page.wait_for_selector("#ex-notice:has-text('has ended, so its controls do nothing')")
-    visit.page.locator("#ex-notice button").click()
-    visit.wait_until_drawn()
-    assert visit.page.evaluate(KERNEL) != kernel
-
-
 @pytest.mark.parametrize("answered", [True, False])
 def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     browser: Browser,
@@ -112,23 +99,18 @@ def test_what_a_page_misses_while_it_is_put_together_is_told_again(
     page.close()
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_page_whose_widgets_load_late_hears_the_kernel(
-    browser: Browser,
-    host: str,
-    request: pytest.FixtureRequest,
-) -> None:
-    """anywidget refuses what the kernel sends to a widget that took more than two seconds to load;
-    here, no time."""
+def test_a_page_whose_widgets_load_late_hears_the_kernel(browser: Browser, voila: str) -> None:
+    """anywidget, which is the same in JupyterLab, refuses what the kernel sends to a widget that
+    took more than two seconds to load; here, no time."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, host)
+    visit = Dashboard(page, "voila")
     page.add_init_script("""
       const timeout = AbortSignal.timeout.bind(AbortSignal);
       AbortSignal.timeout = (time) => timeout(time === 2000 ? 0 : time);
     """)
     refused: list[str] = []
     page.on("pageerror", lambda error: str(error) == LATE and refused.append(str(error)))
-    HOSTS[host](page, request.getfixturevalue(host))
+    page.goto(voila)
     visit.wait_until_drawn()
     assert refused
     with visit.redrawn():
