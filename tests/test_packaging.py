@@ -212,7 +212,7 @@ def test_set_up_asks_uv_for_the_torch_of_this_machine_where_uv_is_there(
     assert [call.split()[0] for call in calls] == (["uv", "python"] if with_uv else ["python"])
     assert not with_uv or "--torch-backend auto -c constraints.txt torch" in calls[0]
     assert "pip install" in calls[-1]
-    assert calls[-1].endswith("-c constraints.txt -e .")
+    assert calls[-1].endswith("-c constraints.txt -e .[sweeps]")
 
 
 def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environment(
@@ -223,21 +223,21 @@ def test_the_page_needs_no_test_packages_and_the_tests_add_them_to_its_environme
     def extras(*targets: str) -> list[str]:
         return [call.split()[-1] for call in checkout.make(*targets)]
 
-    assert extras("run") == ["."]
+    assert extras("run") == [".[sweeps]"]
     assert "explorer serve" in checkout.log.read_text(encoding="utf-8")
     assert extras("lab") == []
-    assert extras("test") == [".[docs,models,test]"]
+    assert extras("test") == [".[docs,models,sweeps,test]"]
     assert extras("run", "lab", "test") == []
     for age, stamp in ((60, "installed"), (50, "installed-tests")):  # older than the requirements
         os.utime(tmp_path / f".venv/.{stamp}", (time.time() - age,) * 2)
-    assert extras("test") == [".", ".[docs,models,test]"]
+    assert extras("test") == [".[sweeps]", ".[docs,models,sweeps,test]"]
     assert extras("test", "run") == []
 
 
 def test_an_install_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     working = (tmp_path / "bin/python3").read_text(encoding="utf-8")
-    for target, installed in (("run", "."), ("test", ".[docs,models,test]")):
+    for target, installed in (("run", ".[sweeps]"), ("test", ".[docs,models,sweeps,test]")):
         # A shell that was started with SIGINT ignored, as behind nohup, does not die of it.
         interrupted = working.replace(
             "echo", 'case "$*" in *install*) kill -INT $$; exit 130;; esac; echo'

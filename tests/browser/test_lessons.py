@@ -270,7 +270,7 @@ def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(
     page.get_by_role("link", name="English").first.click()
     page.get_by_role("heading", name="In a whole Transformer").wait_for()
     assert page.evaluate("document.documentElement.lang") == "en"
-    page.get_by_role("link", name="pen it on the page").press("Enter")
+    page.get_by_role("link", name="pen it on the page").click()
     visit.wait_until_drawn()
     assert "n_layers=24" in page.url
     assert visit.entry("n_layers").input_value() == "24"
