@@ -22,6 +22,7 @@ from tests.browser.conftest import (
     forget_runs,
     jupyterlab,
     open_in_lab,
+    server,
 )
 
 FIELDS = ("init_variance", "n_layers", "alpha")
@@ -69,10 +70,13 @@ def opened(page: Page, host: str) -> Iterator[None]:
             page.wait_for_function(SHOWN, timeout=120_000)
             yield
         return
-    with tempfile.TemporaryDirectory() as folder, jupyterlab(copied(Path(folder))) as address:
-        open_in_lab(page, f"{address}/lab/tree/explorer.ipynb")
-        page.wait_for_function(SHOWN, timeout=120_000)
-        yield
+    with tempfile.TemporaryDirectory() as name:
+        folder = copied(Path(name))
+        arguments, places = jupyterlab(folder)
+        with server(arguments, folder / "log", **places) as address:
+            open_in_lab(page, f"{address}/lab/tree/explorer.ipynb")
+            page.wait_for_function(SHOWN, timeout=120_000)
+            yield
 
 
 def copied(folder: Path) -> Path:

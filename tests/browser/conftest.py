@@ -260,20 +260,27 @@ def laboratory(run: Path) -> Iterator[Laboratory]:
     with FileLock(folder / "copied.lock"):
         if not (folder / "notebooks").exists():
             shutil.copytree(notebooks(), folder / "notebooks")
+    arguments, places = jupyterlab(folder)
+    with lent(folder, arguments, **places) as address:
+        yield Laboratory(address, folder)
+
+
+def jupyterlab(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Arguments of `explorer`, and environment, of a JupyterLab on a folder's `notebooks`, which
+    keeps in the folder all that it remembers."""
     homes = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
-    places = {variable: str(folder / name) for variable, name in homes.items()}
     options = [
         f"--ServerApp.root_dir={folder}/notebooks",
         "--allow-root",
         "--IdentityProvider.token=",
     ]
-    with lent(folder, ["lab", "--", *options], **places) as address:
-        yield Laboratory(address, folder)
+    places = {variable: str(folder / name) for variable, name in homes.items()}
+    return ["lab", "--", *options], places
 
 
 @pytest.fixture(scope="module")
