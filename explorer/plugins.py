@@ -72,11 +72,24 @@ def plugins() -> tuple[Plugin, ...]:
     return tuple(there)
 
 
-def references(registry: str) -> dict[str, str]:
-    """The rows of all plug-ins for a registry, a field of `Plugin`: name to reference."""
-    rows: dict[str, str] = {}
+def references(registry: str, own: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The rows of a registry, a field of `Plugin`: this package's own, then those of all plug-ins.
+
+    Args:
+        registry: the field's name.
+        own: name to reference.
+    Raises:
+        ValueError: a plug-in has a row of a name that there is already.
+    """
+    rows = dict(own)
     for plugin in plugins():
-        rows |= getattr(plugin, registry)
+        for name, reference in getattr(plugin, registry).items():
+            if name in rows:
+                raise ValueError(
+                    f"{registry} must have each name once; got {name!r} for {reference!r} and "
+                    f"{rows[name]!r}"
+                )
+            rows[name] = reference
     return rows
 
 
@@ -85,9 +98,9 @@ def load(reference: str) -> Any:
     return pkgutil.resolve_name(reference)
 
 
-def rows(registry: str) -> dict[str, Any]:
-    """The rows of all plug-ins for a registry, loaded."""
-    return {name: load(reference) for name, reference in references(registry).items()}
+def rows(registry: str, own: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """The rows of a registry, loaded; see `references`."""
+    return {name: load(reference) for name, reference in references(registry, own).items()}
 
 
 def absence(name: str) -> str:

@@ -13,7 +13,7 @@ from explorer.numbers import listed
 LESSONS_LEAD = (
     "A lesson takes a question from the first broken line of code to exercises that check themselves, and "
     "opens as a page of its own. As notebooks to be changed, lessons are in <code>notebooks/</code>, which "
-    "<code>explorer lab</code> opens."
+    "JupyterLab opens."
 )
 
 

@@ -28,13 +28,13 @@ def tabs() -> Mapping[str, Tab]:
     Raises:
         ValueError: a plug-in's tab stands behind one that there is not.
     """
-    rows = {name: plugins.load(reference) for name, reference in OWN.items()}
-    for name, tab in plugins.rows("tabs").items():
-        order = list(rows)
+    rows: dict[str, Tab] = plugins.rows("tabs", OWN)
+    order = list(OWN)
+    for name, tab in rows.items():
+        if name in OWN:
+            continue
         if tab.after and tab.after not in order:
             raise ValueError(f"after must be a tab, one of {', '.join(order)}; got {tab.after!r}")
         place = order.index(tab.after) + 1 if tab.after else len(order)
         order.insert(place, name)
-        rows[name] = tab
-        rows = {each: rows[each] for each in order}
-    return MappingProxyType(rows)
+    return MappingProxyType({name: rows[name] for name in order})

@@ -170,27 +170,29 @@ def _measured(cell: Cell, stop: Stop) -> Found:
         return _reduced(measure(cell.config, stop, backward=cell.backward), cell.statistics)
 
 
-OWN: Mapping[str, Origin] = {
-    "predicted": Origin(
-        find=_predicted,
-        names=names_of,
-        batch=32,
-        seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers,
-        doing="Predicting",
-    ),
-    "measured": Origin(
-        find=_measured,
-        names=names_of,
-        memory=lambda cell: cell.config.sizes.memory_bytes,
-        seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds,
-    ),
+PREDICTED = Origin(
+    find=_predicted,
+    names=names_of,
+    batch=32,
+    seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers,
+    doing="Predicting",
+)
+MEASURED = Origin(
+    find=_measured,
+    names=names_of,
+    memory=lambda cell: cell.config.sizes.memory_bytes,
+    seconds=lambda cell: cell.config.n_seeds * cell.config.sizes.seconds,
+)
+OWN = {
+    "predicted": "explorer.sweeping.cell:PREDICTED",
+    "measured": "explorer.sweeping.cell:MEASURED",
 }
 
 
 @cache
 def origins() -> Mapping[str, Origin]:
     """Where cells' numbers may come from, by name; what plug-ins bring is last."""
-    return {**OWN, **plugins.rows("origins")}
+    return plugins.rows("origins", OWN)
 
 
 @cache
