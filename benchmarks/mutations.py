@@ -2,7 +2,7 @@
 
     python -m benchmarks.mutations
         # 60 mistakes of seed 0; exits with 1 if fewer than 90 % are noticed
-    python -m benchmarks.mutations --seed 3 --count 20 --rooms tasks training
+    python -m benchmarks.mutations --seed 3 --count 20 --rooms tasks race
 
 A mistake is one changed place in a copy of the working tree: a comparison turned or moved by its
 bound, 0, 1 or 2 off by one, `and` in place of `or`, a condition negated, a call left out. The tests
@@ -41,7 +41,7 @@ of pytest."""
 ROOMS = {
     "app": ("explorer/app/**/*.py",),
     "tasks": ("explorer/tasks/*.py",),
-    "training": ("plugins/race/explorer_race/*.py",),
+    "race": ("plugins/race/explorer_race/**/*.py",),
     "javascript": ("explorer/app/**/*.js",),
 }
 MIRRORS: dict[str, tuple[str, ...]] = {
@@ -52,27 +52,25 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/tasks/worker": ("tasks/test_pool",),
     "explorer/tasks/cluster": ("tasks/test_cluster",),
     "explorer/tasks": ("tasks",),
-    "plugins/race/explorer_race/archive": ("training/test_archive",),
-    "plugins/race/explorer_race/history": ("training/test_history", "training/test_instruments"),
-    "plugins/race/explorer_race/writing": ("training/test_writing",),
-    "plugins/race/explorer_race/outside": ("training/test_outside",),
-    "plugins/race/explorer_race/optimize": ("training/test_optimize", "training/test_recipe"),
-    "plugins/race/explorer_race/recipe": ("training/test_recipe",),
-    "plugins/race/explorer_race/tasks": ("training/test_tasks",),
-    "plugins/race/explorer_race/runner": ("training/test_instruments", "training/test_race"),
-    "plugins/race/explorer_race/telling": ("training/test_outside", "training/test_writing"),
-    "plugins/race/explorer_race/race": ("training/test_race", "training/test_instruments"),
-    "explorer/training": ("training",),
+    "plugins/race/explorer_race/archive": ("race/test_archive",),
+    "plugins/race/explorer_race/history": ("race/test_history", "race/test_instruments"),
+    "plugins/race/explorer_race/optimize": ("race/test_optimize", "race/test_recipe"),
+    "plugins/race/explorer_race/recipe": ("race/test_recipe",),
+    "plugins/race/explorer_race/tasks": ("race/test_tasks",),
+    "plugins/race/explorer_race/runner": ("race/test_instruments", "race/test_race"),
+    "plugins/race/explorer_race/telling": ("race/test_outside", "race/test_writing"),
+    "plugins/race/explorer_race/race": ("race/test_race", "race/test_instruments"),
+    "plugins/race/explorer_race": ("race",),
     "explorer/app/link": ("app/test_link", "app/test_page"),
     "explorer/app/map": ("app/test_map_panel", "app/test_map_plan"),
     "plugins/race/explorer_race/page/lineup": (
-        "app/test_sample",
-        "app/test_standings",
-        "app/test_race_controls",
+        "race/test_sample",
+        "race/test_standings",
+        "race/test_race_controls",
     ),
-    "plugins/race/explorer_race/page/standings": ("app/test_standings",),
-    "plugins/race/explorer_race/page/preparation": ("app/test_race_controls",),
-    "explorer/app/race": ("app/test_race_panel", "app/test_race_controls"),
+    "plugins/race/explorer_race/page/standings": ("race/test_standings",),
+    "plugins/race/explorer_race/page/preparation": ("race/test_race_controls",),
+    "plugins/race/explorer_race/page": ("race/test_race_panel", "race/test_race_controls"),
     "explorer/app/stories": ("app/test_telling", "app/test_stories"),
     "explorer/app/explore/question": ("test_guesses", "app/test_telling"),
     "explorer/app/explore/comparison": ("app/test_compare", "app/test_pins"),
@@ -86,8 +84,8 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/app/widgets/slider_steps": ("app/test_controls",),
     "explorer/app/widgets/files": (
         "app/test_takehome",
-        "app/test_race_controls",
-        "app/test_your_model",
+        "race/test_race_controls",
+        "models/test_your_model",
     ),
     "explorer/app/widgets/live": ("test_live",),
     "explorer/app/widgets/worker": ("app/test_worker",),
@@ -98,7 +96,7 @@ MIRRORS: dict[str, tuple[str, ...]] = {
     "explorer/app/first": ("app/test_first",),
     "explorer/app/still": ("app/test_still",),
     "explorer/app/home": ("app/test_takehome",),
-    "plugins/models/explorer_models/page": ("app/test_your_model",),
+    "plugins/models/explorer_models/page": ("models/test_your_model",),
     "explorer/app/sentences": ("app/test_explore", "app/test_page"),
     "explorer/app/dashboard": ("app/test_dashboard", "app/test_undo"),
     "explorer/app/setups": ("app/test_map_plan",),
