@@ -25,7 +25,11 @@ class CommandError(RuntimeError):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code; what went wrong is one line on standard error."""
+    """Runs one command and returns its exit code; what went wrong is one line on standard error.
+
+    Raises:
+        SystemExit: wrong arguments, or help was asked for.
+    """
     choices = _parser().parse_args(arguments)
     try:
         code: int | None = choices.run(choices)
@@ -76,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(choices: argparse.Namespace) -> None:
     config = Config.from_json(_read(choices.config))
-    from explorer.measuring import measure  # imports torch, which no other command needs
+    from explorer.measuring import measure  # imports torch, which help does not need
 
     sys.stdout.write(measure(config).to_json() + "\n")
 

@@ -54,18 +54,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leaves out files that cannot be imported without plug-ins, where these are absent."""
-    if core.part() == "absent" and collection_path.suffix in (".py", ".ipynb"):
-        return not core.is_core(collection_path) and collection_path.name != "conftest.py"
-    return None
+    if core.part() != "absent":
+        return None
+    if collection_path.is_dir():
+        return collection_path.parent == core.TESTS and collection_path.name in core.OTHERS
+    is_test = collection_path.name.startswith("test_") or collection_path.suffix == ".ipynb"
+    return is_test and not core.is_core(collection_path)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what `core` and `rotation` do; gives the tests of `LONGER` their limit, where they
     have none of their own."""
     if core.part():
-        others = [item for item in items if core.is_left_out(item)]
+        left_out = [item for item in items if core.is_left_out(item)]
         items[:] = [item for item in items if not core.is_left_out(item)]
-        config.hook.pytest_deselected(items=others)
+        config.hook.pytest_deselected(items=left_out)
     number = rotation.part()
     if number is not None:
         items[:], left = rotation.chosen(items, number)

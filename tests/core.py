@@ -3,8 +3,9 @@
 `EXPLORER_PLUGINS=absent` runs them alone, and expects `tests/alone` on PYTHONPATH; `present` runs
 all others. Without it, and where plug-ins are, all tests run.
 
-A test file is the package's if it names no plug-in and nothing that one brings, and no benchmark,
-some of which do. In such a file the mark `plugins` says that a test needs one."""
+A test file is the package's if it is in none of the folders `OTHERS`, and names no plug-in, nothing
+that one brings, and no benchmark, some of which do. In such a file the mark `plugins` says that a
+test needs one."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ OTHERS = ("browser", "models", "race", "serve")
 """Folders of tests that need plug-ins."""
 NAMES = "|".join(name for names in KNOWN.values() for name in names)
 PLUGIN = re.compile(
-    rf"explorer_(?:models|race|serve)|\b(?:ex|explorer)\.(?:{NAMES})\b|from (?:benchmarks|raced)\b"
+    rf"explorer_(?:models|race|serve)|\b(?:ex|explorer)\.(?:{NAMES})\b|from (?:benchmarks|raced|test_live)\b"
     rf"|^from explorer import (?:\([^)]*|[^\n(]*)\b(?:{NAMES})\b",
     re.MULTILINE,
 )

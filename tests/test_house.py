@@ -32,7 +32,7 @@ ROOMS: dict[str, int] = {
     "model": 9_000,
     "plotlyjs": 500,
     "schemes": 8_500,
-    "sweeping": 8_500,
+    "sweeping": 9_000,
     "tasks": 8_000,
     "theory": 43_500,
 }

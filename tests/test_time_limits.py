@@ -54,6 +54,7 @@ def test_a_test_that_hangs_fails_with_every_stack_and_the_others_run(tmp_path: P
     assert "waits_elsewhere" in said
 
 
+@pytest.mark.plugins
 def test_every_test_has_a_limit(request: pytest.FixtureRequest) -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "pytest"

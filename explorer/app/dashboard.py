@@ -242,9 +242,9 @@ class Dashboard(PageWidget):
             case ["stories"]:
                 self.telling.strip.shown = not self.telling.strip.shown
             case ["undo"]:
-                self._go(self._steps.back())
+                self._show_step(self._steps.back())
             case ["redo"]:
-                self._go(self._steps.forth())
+                self._show_step(self._steps.forth())
             case ["reset"]:
                 self.open_link(self._start_link)
 
@@ -254,9 +254,10 @@ class Dashboard(PageWidget):
             self.start_at(query)
         self._say(arrived=True)
 
-    def _go(self, page: Page) -> None:
-        """Makes the page of a step back, or again."""
+    def _show_step(self, page: Page) -> None:
+        """Shows the page that an undo or a redo leads to."""
         self.restore(page)
+        # a panel may hold another record than it was given; `follow` would take that for a change
         self._steps.now = self.page
         self.header.said = ""
         self._say()

@@ -148,7 +148,7 @@ def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
 
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
-    """Names of the numbers that `read` finds."""
+    """Names of the numbers that `_reduced` finds."""
     return [
         part
         for name in statistics

@@ -88,6 +88,7 @@ class Grid:
         return None
 
     def _check(self) -> None:
+        """Raises ConfigError unless there is such a sweep."""
         _distinct("origins", self.origins, origins())
         known = {
             **dict.fromkeys(ENDS),
@@ -108,13 +109,13 @@ class Grid:
                 self._check_setting(name)
             if not values:
                 raise ConfigError(f"over must have at least one value of {name}; got none")
-            if (twice := _repeated(values)) is not None:
+            for twice in _repeated(values):
                 raise ConfigError(
                     f"over must have distinct values of {name}; got {shown(twice)} twice"
                 )
 
     def _check_setting(self, name: str) -> None:
-        """Raises ConfigError unless a field is one of the settings of an origin of this sweep."""
+        """Raises ConfigError unless settings of an origin of this sweep vary a field."""
         records = {origin: row.varied for origin, row in origins().items() if row.varied}
         having = [origin for origin, record in records.items() if name in record.specs()]
         if not having:
@@ -225,16 +226,16 @@ def plain(values: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _repeated(values: Sequence[Any]) -> Any:
-    """The first value that was there before; None if there is none."""
+def _repeated(values: Sequence[Any]) -> list[Any]:
+    """The first value that was there before, alone in a list; an empty one if there is none."""
     earlier = set()
     for value in values:
         plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
         known = value if plain_one else repr(value)
         if known in earlier:
-            return value
+            return [value]
         earlier.add(known)
-    return None
+    return []
 
 
 def _distinct(argument: str, names: Sequence[str], known: Mapping[str, object]) -> None:

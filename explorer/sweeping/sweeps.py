@@ -21,7 +21,7 @@ from explorer.stopping import Stop
 from explorer.sweeping.cell import Cell, Found, Settings
 from explorer.sweeping.cell import origins as known_origins
 from explorer.sweeping.grid import Grid, Place
-from explorer.sweeping.table import Table, needed
+from explorer.sweeping.table import Table, imported
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
 
 # `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset
@@ -82,7 +82,7 @@ class Layout:
         Raises:
             ConfigError: xarray is not installed.
         """
-        xarray = needed("xarray", "a labelled dataset")
+        xarray = imported("xarray", "a labelled dataset")
         axes = ("origin", *self.grid.over)
         coordinates: dict[str, Any] = {"origin": ("origin", list(self.grid.origins))}
         for name, values in self.grid.over.items():
@@ -209,7 +209,7 @@ class Sweep:
 
     def _stored(self, where: Any) -> Any:
         """The store, after whatever it has was read."""
-        needed("zarr", "a store")
+        imported("zarr", "a store")
         from explorer.sweeping.store import Store
 
         store = Store(where, self.grid, [*self.layout.names, "state"], _version())
@@ -360,7 +360,7 @@ def sweep(
         array([[ 1.06,  1.13],
                [ 8.99, 18.81]])
     """
-    needed("xarray", "a labelled dataset")  # at once, not after an hour
+    imported("xarray", "a labelled dataset")  # at once, not after an hour
     return (
         Sweep(
             config,

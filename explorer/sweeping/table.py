@@ -50,12 +50,12 @@ class Table:
         return cells.assign(**{name: values.ravel() for name, values in self.values.items()})
 
 
-def needed(package: str, what: str) -> Any:
-    """A package of the extra `sweeps`.
+def imported(package: str, user: str) -> Any:
+    """Imports a package of the extra `sweeps`.
 
     Args:
         package: its name.
-        what: what needs it, as a sentence begins.
+        user: needs it, in the words of a sentence: "a store".
     Raises:
         ConfigError: it is not installed; says how it is.
     """
@@ -65,5 +65,5 @@ def needed(package: str, what: str) -> Any:
         if error.name != package:
             raise
         raise ConfigError(
-            f"{package} must be installed for {what}; got none: {EXTRA} installs it"
+            f"{package} must be installed for {user}; got none: {EXTRA} installs it"
         ) from None

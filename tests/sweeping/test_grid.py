@@ -43,6 +43,7 @@ def grid(over: Any, origins: Any = ("predicted",), statistics: Any = None) -> Gr
             {"over": {"alpha": [0.5, 1, 0.5]}},
             "over must have distinct values of alpha; got 0.5 twice",
         ),
+        ({"over": {"alpha": [None, None]}}, "over must have distinct values of alpha; got None"),
         ({"over": {"alpha": 0.5}}, "over must have a list of values for each field; got 0.5"),
         ({"over": {"norm": "rms"}}, "over must have a list of values for each field; got 'rms'"),
         (

@@ -89,6 +89,7 @@ class Links:
         return page, [*params.sentences, *params.rest()]
 
     def _page(self, params: Params) -> Page:
+        """The page of a link's parts, each of which is taken from `params` as it is read."""
         parts, sentences = state.parse(params.take("state"), self._tabs)
         params.sentences += sentences
         if "explore" in parts:
@@ -163,23 +164,29 @@ def _shared(fields: Mapping[str, object]) -> Any:
 def _named_pins(pins: tuple[Entry, ...], fields: Fields) -> list[str]:
     """The pins as names of designs, beside a design of these fields; none where one is more than
     that."""
-    names = [_name_among(fields, pin.config) for pin in pins]
+    names = [_preset_read_as(pin.config, fields) for pin in pins]
     if not all(names):
         return []
     said = tuple(Entry(pin.config) for pin in pins)  # with the names and hues that they get
     return names if state.seated(said, Pins())[0] == pins else []
 
 
-def _name_among(fields: Fields, config: Config) -> str:
-    """The named design that a config is, beside a design of these fields; empty where it is none.
+def _preset_read_as(config: Config, fields: Fields) -> str:
+    """The named design that `pin=` must name, in a link whose design has these fields, for `_pin`
+    to read this config; empty where none is. Of two that are equal it is the last.
 
-    Fields are compared, and no design is made: a page asks after every message."""
-    specs, wanted = Config.specs(), config.changed
+    Fields are compared, and no design is made: a page writes its link after every message."""
+    shared = _shared(fields)
     for name in reversed(PRESETS):
-        beside = {**named_fields(name), **_shared(fields)}
-        if {key: value for key, value in beside.items() if value != specs[key].default} == wanted:
+        if _without_defaults({**named_fields(name), **shared}) == config.changed:
             return name
     return ""
+
+
+def _without_defaults(fields: Mapping[str, object]) -> Fields:
+    """The fields whose values are not their defaults."""
+    specs = Config.specs()
+    return {name: value for name, value in fields.items() if value != specs[name].default}
 
 
 def in_a_sentence(sentences: Sequence[str]) -> str:

@@ -53,7 +53,8 @@ def text_of(state: State) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON has it: of choices and entries what differs from their defaults."""
+    """A setting as JSON has it. Choices and entries say what differs from their defaults; an entry
+    always says its config, too."""
     if isinstance(value, Choices):
         return value.changed
     if isinstance(value, Entry):

@@ -113,7 +113,7 @@ class Picture:
 
     def draw(self, job: Job, sweep: Sweep, plan: Plan) -> None:
         """Draws what is known of a map; until there is something, the last one stays."""
-        if not sweep.done:
+        if sweep.done == 0:
             self.chart.stale = bool(self.shown)
             return
         self.shown = Shown(job, sweep, plan)

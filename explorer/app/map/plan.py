@@ -306,22 +306,23 @@ def fitted(before: Plan, values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             chosen[f"{side}_from"], chosen[f"{side}_to"] = usual(str(name))
             chosen["compute"] = origin_of(str(name)) or chosen.get("compute")
-    return _with_cells(before, chosen)
+    return _agreeing(before, chosen)
 
 
-def _with_cells(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Choices whose statistic and computation belong together; what was not changed gives way."""
+def _agreeing(before: Plan, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Choices whose statistic is one that the computed cells have.
+
+    Where it is not, the computation follows a statistic that was changed; else the statistic
+    follows the computation."""
     statistic, compute = chosen.get("statistic"), chosen.get("compute")
     if statistic not in STATISTICS or compute not in COMPUTE:
-        return chosen
-    origin = scales()[statistic].origin
-    if COMPUTE[compute].shows == origin:
+        return chosen  # to be refused as such
+    wanted, shown = scales()[statistic].origin, COMPUTE[compute].shows
+    if wanted == shown:
         return chosen
     if statistic != before.statistic:
-        chosen["compute"] = origin
-    else:
-        chosen["statistic"] = origins()[COMPUTE[compute].shows].first
-    return chosen
+        return chosen | {"compute": wanted}  # a row of COMPUTE has the name of each origin
+    return chosen | {"statistic": origins()[shown].first}
 
 
 def place_of(config: Config, plan: Plan) -> dict[str, float] | None:

@@ -86,12 +86,8 @@ class Side:
         """From the first cell's edge to the last one's."""
         ends = self.edges[[0, -1]]
         low, high = (np.log10(ends) if self.log else ends).tolist()
-        return Axis(
-            field_title(self.spec),
-            (low, high),
-            self.log,
-            self.spec.kind == "integer" and not self.log,
-        )
+        counts = self.spec.kind == "integer" and not self.log
+        return Axis(field_title(self.spec), (low, high), log=self.log, counts=counts)
 
     def at(self, steps: Array) -> Array:
         """Values at fractions of a step between cells, even on the axis."""
@@ -233,19 +229,20 @@ def _side(table: Table, name: str) -> tuple[Side, NDArray[np.intp]]:
 
 
 def _check(table: Table, statistic: str, fields: tuple[str, ...]) -> None:
-    if statistic not in scales() or statistic not in table.values:
-        known = ", ".join(name for name in scales() if name in table.values)
-        raise ValueError(f"statistic must be one of {known}; got {statistic!r}")
-    there = list(table.over)
-    for name, value in zip("xy", fields, strict=False):
-        if value not in there:
-            raise ValueError(f"{name} must be one of {', '.join(there)}; got {value!r}")
+    """Raises ValueError unless a table has a statistic, and these fields and no others as axes."""
+    known = [name for name in scales() if name in table.values]
+    if statistic not in known:
+        raise ValueError(f"statistic must be one of {', '.join(known)}; got {statistic!r}")
+    for axis, field in zip("xy", fields, strict=False):  # a map of one axis has no y
+        if field not in table.over:
+            raise ValueError(f"{axis} must be one of {', '.join(table.over)}; got {field!r}")
     if len(set(fields)) < len(fields):
         raise ValueError(f"x and y must be two fields; got {fields[0]!r} twice")
-    if more := [name for name in there if name not in fields]:
-        held = "a map has two fields" if len(fields) > 1 else "a map of one axis has one field"
+    others = [field for field in table.over if field not in fields]
+    if others:
+        rule = "a map has two fields" if len(fields) > 1 else "a map of one axis has one field"
         raise ValueError(
-            f"{held}; choose a value of {' and '.join(more)} first, as dataset.sel({more[0]}=…)"
+            f"{rule}; choose a value of {' and '.join(others)} first, as dataset.sel({others[0]}=…)"
         )
 
 

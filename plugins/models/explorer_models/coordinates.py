@@ -328,39 +328,40 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def take(self, quantity: str, x: Tensor | None, count: int | None = None) -> None:
-        """Adds a tensor; `count` is how many of its entries are no zeros of a mask."""
+        """Adds a call's tensor to a quantity: the sum of its squares, and of those of its
+        difference from the same call at step 0. A call that step 0 has not, or in another shape,
+        makes the quantity uneven, and is left out.
+
+        Args:
+            count: of the entries that a mask leaves; None is all.
+        """
         if x is None:
             return
         self.passed |= quantity == STREAM
         x = x.detach().float() if x.dtype in HALF else x.detach()
-        place = quantity, self.calls[quantity]
+        call = quantity, self.calls[quantity]
         self.calls[quantity] += 1
         if self.step == 0:
-            self.first[place] = x.clone()
-        first = self.first.get(place)
+            self.first[call] = x.clone()
+        first = self.first.get(call)
         if first is None or first.shape != x.shape:
             self.uneven.add(quantity)
             return
-        size, change = (
+        squares, squared_changes = (
             torch.linalg.vector_norm(part, dtype=wide_on(x.device)).square()
             for part in (x, x - first)
         )
-        self.sums[quantity].append((max(1, x.numel() if count is None else count), size, change))
+        entries = x.numel() if count is None else count
+        self.sums[quantity].append((max(1, entries), squares, squared_changes))
 
     def sizes(self, width: int, depth: int, seed: int) -> Iterator[Size]:
-        """The quantities of the pass."""
+        """A row of each quantity at the step that was run. Step 0 comes first: its sizes are the
+        starts of later rows."""
         for quantity, sums in self.sums.items():
-            total, size, change = (float(sum(parts)) for parts in zip(*sums, strict=True))
-            factors = self.factors[quantity]
-            scaled = sum(
-                float(part) * factors.get(call, 1.0) ** 2 for call, (_, part, _) in enumerate(sums)
+            count, squares, squared_changes = (
+                float(sum(parts)) for parts in zip(*sums, strict=True)
             )
-            factor = math.sqrt(scaled / size) if size else 1.0
-            size, change, kind = (
-                math.sqrt(size / total),
-                math.sqrt(change / total),
-                self.kinds[quantity],
-            )
+            kind, size = self.kinds[quantity], math.sqrt(squares / count)
             yield Size(
                 quantity,
                 kind,
@@ -368,12 +369,24 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 depth,
                 seed,
                 self.step,
-                size,
-                change,
-                self.starts.setdefault(quantity, size),
-                self.head if kind == "attention" else 0,
-                factor,
+                size=size,
+                change=math.sqrt(squared_changes / count),
+                start=self.starts.setdefault(quantity, size),
+                head=self.head if kind == "attention" else 0,
+                factor=self._factor(quantity, squares),
             )
+
+    def _factor(self, quantity: str, squares: float) -> float:
+        """The factor by which a quantity is multiplied right afterwards, as a root mean square over
+        its calls; nan where a norm follows one of them. It is found at step 0, and 1 later."""
+        if not squares:
+            return 1.0
+        factors = self.factors[quantity]  # by the number of the call; a quantity is whole or uneven
+        scaled = sum(
+            float(of_call) * factors.get(call, 1.0) ** 2
+            for call, (_, of_call, _) in enumerate(self.sums[quantity])
+        )
+        return math.sqrt(scaled / squares)
 
 
 def address(tensor: Tensor) -> int:

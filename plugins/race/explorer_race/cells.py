@@ -109,8 +109,7 @@ def seconds(cell: Cell) -> float:
     work = config.n_seeds * (
         sizes.n_parameters * config.batch_size * config.n_ctx + sizes.activation_bytes
     )
-    steps = cell.settings.steps if isinstance(cell.settings, Training) else 1
-    return steps * (0.01 + 0.005 * config.n_layers + 1e-10 * work)
+    return training_of(cell).steps * (0.01 + 0.005 * config.n_layers + 1e-10 * work)
 
 
 def memory(cell: Cell) -> float:
