@@ -123,7 +123,7 @@ def main() -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    from benchmarks.__main__ import table
+    from benchmarks.results import table
 
     found = main()
     print(json.dumps(found, indent=2) if "--json" in sys.argv else table(found))

@@ -415,7 +415,7 @@ def main(
 
 
 if __name__ == "__main__":
-    from benchmarks.__main__ import table
+    from benchmarks.results import table
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--visitors", type=int, nargs="+", default=VISITORS)

@@ -156,6 +156,6 @@ def main() -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    from benchmarks.__main__ import table
+    from benchmarks.results import table
 
     print(table(main()))

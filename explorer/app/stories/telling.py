@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import traitlets
 
@@ -10,13 +10,11 @@ from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
 from explorer.app.stories.story import OFFER, VERDICT, Step, Story
+from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
 from explorer.app.widgets.parts import Part
 from explorer.config import Config
-
-if TYPE_CHECKING:
-    from explorer.app.dashboard import Dashboard
 
 
 class Strip(Part):
@@ -59,6 +57,20 @@ def box_of(widget: Part, root: Part) -> Part | None:
     return next(filter(None, (box_of(widget, child) for child in children)), None)
 
 
+class Host(Protocol):
+    """The page of a story, as far as the story sets it."""
+
+    view: View
+    panels: dict[str, Part]
+
+    @property
+    def opened(self) -> str:
+        """Name of the panel that is shown."""
+
+    def restore(self, page: Page) -> None:
+        """Makes a page."""
+
+
 class Telling:
     """The strip below the header, and the actions of its buttons.
 
@@ -68,7 +80,7 @@ class Telling:
             stories open.
     """
 
-    def __init__(self, page: Dashboard, links: Links) -> None:
+    def __init__(self, page: Host, links: Links) -> None:
         self._page, self._links = page, links
         self.strip = Strip()
         self.strip.on_msg(lambda _, content, __: self.act(content))
