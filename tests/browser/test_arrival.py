@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-import explorer
+import explorer_serve
 from explorer.app.widgets.runtime import KEY, LATE, STUB, WITHOUT_SCRIPT
 
 SOON = 90_000
@@ -140,7 +140,7 @@ def test_a_place_that_brings_no_script_for_the_page_says_so_until_one_comes(
     page.close()
 
 
-SCRIPT = Path(explorer.__file__).parent / "jupyter/voila/templates/explorer/static/page.js"
+SCRIPT = Path(explorer_serve.__file__).parent / "jupyter/voila/templates/explorer/static/page.js"
 PAUSE = 5.0
 """Seconds between two parts of a page; its script looks for the kernel every two."""
 

@@ -22,8 +22,10 @@ from playwright.sync_api import Browser, Route, expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 
-from explorer import command, plotlyjs
+from explorer import plotlyjs
+from explorer.command import run
 from explorer.memory import machine_memory
+from explorer_serve import command
 from explorer_serve.kernels import GRACE
 
 from .conftest import free_port, server
@@ -352,7 +354,7 @@ def test_commands_of_the_page_are_ones_that_are_understood(monkeypatch: pytest.M
     assert arguments
     contained = json.loads(entry[1])[1:] + arguments[1].split(", ")
     for words in (*map(str.split, commands), contained):
-        assert command.run(words) == 0
+        assert run(words) == 0
     for_all, here = ("0.0.0.0", 8866, True), ("localhost", 8866, True)  # noqa: S104 (compared, not bound)
     assert served == [for_all, here, here, for_all]
 
