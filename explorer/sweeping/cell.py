@@ -156,10 +156,45 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
     ]
 
 
+LARGEST_GAP = math.log(100)
+"""Logarithm of mean over typical draw up to which a typical draw is told: to a factor of about
+three, as seen in plain stacks of up to 64 layers of width 64."""
+
+
 def _predicted(cell: Cell, _: Stop) -> Found:
     from explorer.theory import predict
 
-    return _reduced(predict(cell.config, cell.backward), cell.statistics)
+    profile = predict(cell.config, cell.backward)
+    result = _reduced(profile, cell.statistics)
+    few = [name for name in cell.statistics if profile.carried_by_few(name)]
+    return _with_typical(result, profile, few) if few else result
+
+
+def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
+    """The numbers of a prediction with a typical draw's in place of means that few draws carry,
+    where it is near enough to be told.
+
+    Args:
+        few: the statistics whose predicted means are such.
+    """
+    from explorer.theory.scatter import parting
+
+    gaps = parting(profile.config or Config(), profile.values)
+    places = {
+        "second_moment": (("second_moment", "resid_post"), -1, gaps.second_moment),
+        "activation_gradient": (("activation_gradient", "embed"), 0, gaps.gradient),
+    }
+    numbers, notes = dict(result.numbers), dict(result.notes or {})
+    for name in few:
+        if name not in places:
+            continue
+        key, layer, gap = places[name]
+        if not gap <= LARGEST_GAP:  # nan is not, either
+            continue
+        typical = float(profile[key][0, layer]) * math.exp(-gap)
+        numbers |= {name: typical, f"{name}_low": typical, f"{name}_high": typical}
+        notes[name] = f"{notes[name]}, and is what a map shows"
+    return result._replace(numbers=numbers, notes=notes)
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:

@@ -31,6 +31,7 @@ from explorer.config import Config
 from explorer.ends import endings
 from explorer.limits import process_count
 from explorer.numbers import number
+from explorer.sweeping.cell import Cell, find
 from explorer.sweeping.workers import Here, Outside, Workers
 
 TINY = Config(d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2, norm_placement="none")
@@ -275,9 +276,12 @@ def line(page: Page) -> Page:
 def test_a_map_of_one_axis_has_a_line_and_dots(line: Page) -> None:
     dots, predicted = line.traces["measured"], line.traces["predicted"]
     designs = [TINY.replace(init_variance=value) for value in (0.5, 1.0, 2.0)]
-    for trace, found in ((dots, ex.measure), (predicted, ex.predict)):
+    cells = [Cell("predicted", design, ("second_moment",)) for design in designs]
+    for trace, expected in (
+        (dots, [endings(ex.measure(design))["second_moment"].middle for design in designs]),
+        (predicted, [result.numbers["second_moment"] for result in find(cells)]),
+    ):
         assert plain(trace["x"]).tolist() == [0.5, 1.0, 2.0]
-        expected = [endings(found(one))["second_moment"].middle for one in designs]
         np.testing.assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
     assert plain(line.traces["now"]["x"]).tolist() == [1.0] * 3
     chart = line.panel.picture.chart

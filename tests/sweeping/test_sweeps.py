@@ -136,6 +136,28 @@ def test_three_axes() -> None:
     )
 
 
+@pytest.mark.parametrize("n_layers", [12, 24, 48])
+def test_a_mean_that_few_draws_carry_is_a_typical_draw_in_a_cell(n_layers: int) -> None:
+    """Of a plain stack, whose second moment is a product over layers: the mean over draws is 2 to
+    20 times a typical draw, and a map of it would be blank, or wrong."""
+    config = Config(
+        norm_placement="none",
+        residual="absent",
+        d_model=64,
+        n_ctx=32,
+        n_layers=n_layers,
+        batch_size=2,
+        n_seeds=8,
+    )
+    found = sweep(config, {"n_layers": [n_layers]}, ["second_moment"], Here(), origins="predicted")
+    predicted, mean = float(found["second_moment"].squeeze()), predict(config)
+    draws = measure(config)["second_moment", "resid_post"][:, -1]
+    typical = float(np.exp(np.mean(np.log(draws))))
+    assert mean.carried_by_few("second_moment")
+    assert 1 / 3 < predicted / typical < 3
+    assert predicted < mean["second_moment", "resid_post"][0, -1] / 1.5
+
+
 def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:
     told: list[CellResult] = []
     whole = Sweep(SMALL, OVER, ["second_moment"], Here())
