@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from scripts import SIZE, run
 
 import explorer as ex
 from explorer import text
@@ -14,31 +13,10 @@ from explorer_race.page.files import script
 from explorer_race.recipe import Recipe
 from explorer_race.tasks import Task
 
-SIZE: dict[str, Any] = {
-    "n_layers": 2,
-    "d_model": 16,
-    "n_heads": 2,
-    "n_ctx": 8,
-    "batch_size": 2,
-    "n_seeds": 2,
-}
-
 
 @pytest.fixture(autouse=True)
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(go.Figure, "show", lambda figure: None)
-
-
-def run(code: str) -> dict[str, Any]:
-    """What a script leaves; it is somebody's file, so no line may be long or hold anything that is
-    not shown."""
-    assert max(map(len, code.splitlines())) <= 130
-    assert code.isprintable() or set(
-        "".join(filter(lambda sign: not sign.isprintable(), code))
-    ) == {"\n"}
-    left: dict[str, Any] = {}
-    exec(compile(code, "snippet.py", "exec"), left)  # noqa: S102 - what this test is about
-    return left
 
 
 @pytest.mark.parametrize(

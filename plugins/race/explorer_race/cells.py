@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from explorer.choices import Choices, ConfigError
 from explorer.display import must_be
@@ -12,6 +12,9 @@ from explorer.stopping import Stop, Stopped
 from explorer.sweeping.cell import Cell, Found, Origin
 from explorer_race.recipe import LONGEST, Recipe
 from explorer_race.tasks import Task
+
+if TYPE_CHECKING:
+    from explorer_race.runner import Contender
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,24 @@ def training_of(cell: Cell) -> Training:
     return cell.settings if isinstance(cell.settings, Training) else Training()
 
 
+def contender_of(cell: Cell) -> Contender:
+    """The only contender of the race that trains a cell."""
+    from explorer_race.runner import Contender
+
+    training = training_of(cell)
+    return Contender("cell", training.task.fit(cell.config), training.recipe)
+
+
 def find(cell: Cell, stop: Stop) -> Found:
     """Trains a cell's design.
 
     Raises:
         Stopped: `stop()` said true.
     """
-    from explorer_race.race import Contender, Race
+    from explorer_race.race import Race
 
     training = training_of(cell)
-    task, steps = training.task, training.steps
-    contender = Contender("cell", task.fit(cell.config), training.recipe)
-    race = Race([contender], task, steps, every=steps)
+    race = Race([contender_of(cell)], training.task, training.steps, every=training.steps)
     (runner,) = race.runners
     held_out = runner.tensors(runner.data.held_out)
     before = runner.features(held_out)
@@ -116,9 +125,7 @@ def memory(cell: Cell) -> float:
     """Bytes that a cell takes, about."""
     from explorer_race import race
 
-    training = training_of(cell)
-    contender = race.Contender("cell", training.task.fit(cell.config), training.recipe)
-    return race.memory([contender])
+    return race.memory([contender_of(cell)])
 
 
 NUMBERS = {
