@@ -21,6 +21,7 @@ from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.live import LONGEST_REFUSAL, Live
 from explorer.app.widgets.parts import LOCK, PageWidget, Part
+from explorer.app.widgets.schedule import Schedule
 from explorer.app.widgets.wording import settings_words
 from explorer.choices import Choices
 from explorer.display import shown
@@ -139,6 +140,7 @@ class LivePanel(Live[Choices, Drawing]):
             {"figure": chart},
             subject="computed setting",
             action="Compute",
+            schedule=Schedule(),
         )
         charts = Part([Part([chart]).add_class("ex-cell")]).add_class("ex-charts")
         main = Part([self.verdict, charts]).add_class("ex-main")
@@ -152,7 +154,7 @@ class LivePanel(Live[Choices, Drawing]):
         """The first figure as HTML that needs no script; waits until it is computed."""
         self._settled.wait(PATIENCE)
         with LOCK:
-            drawing = self._result
+            drawing = self.schedule.result
         if drawing is None:
             return still(self._title, [self.status.text], "")
         title, sentence = drawing.title or self._title, drawing.sentence or self._caption
@@ -211,7 +213,7 @@ class LivePanel(Live[Choices, Drawing]):
         chart = self.charts["figure"]
         chart.title, chart.caption = result.title or self._title, result.sentence or self._caption
         chart.marks = settings_words(self.controls.config)
-        chart.show(result.figure, stale=self._stale)
+        chart.show(result.figure, stale=self.schedule.stale)
 
     def _summary(self, result: Drawing) -> tuple[str, str]:
         return result.sentence or f"Computed: {self._title}", f"in {result.seconds:.2f} s"

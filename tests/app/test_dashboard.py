@@ -96,7 +96,7 @@ lines = [chart.figure["data"] for chart in page.panels["explore"].charts.values(
 print(sum(bool(line) for line in lines), flush=True)
 while page.panels["explore"].phase != "idle":
     time.sleep(0.01)
-print(len(page.panels["explore"]._result.seeds))
+print(len(page.panels["explore"].schedule.result.seeds))
 page.show("race")
 panel = page.panels["race"]
 panel.controls.set_state({"values": {**panel.controls.values, "n_layers": 2, "d_model": 16, "steps": 7, "every": 2}})

@@ -96,7 +96,7 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     assert panel.comparison.box.marks[0].startswith("● measured, 1 seed")
     panel.comparison.box.handle(["pin"], [])
     (pin,) = panel.comparison.pins
-    assert (pin.config, panel.known(after).measured) == (after, None)
+    assert (pin.config, panel.schedule.known(after).measured) == (after, None)
     assert {
         len(profile.seeds) for _, profile in panel._drawn() if profile.origin == "measured"
     } == {4}
@@ -105,7 +105,7 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     np.testing.assert_allclose(page.drawn(), expected(after))
     assert chart.badge != ""
     assert panel.verdict.findings[0]["meaning"] == f"4 of {after}."
-    found = panel.known(after).measured
+    found = panel.schedule.known(after).measured
     assert found is not None
     assert found.seeds == (0, 1, 2, 3)
     assert panel.worker.computations == 2
@@ -214,7 +214,7 @@ def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[st
     page.panel.status.observe(lambda change: events.append(change.new), names="text")
     mover = threading.Thread(target=page.set, kwargs=move)
     mover.start()
-    assert page.comes(lambda: page.panel._hurried)
+    assert page.comes(lambda: page.panel.schedule.interrupted)
     slow.may_end.set()
     mover.join(WAIT)
     refused = "d_model" in move

@@ -60,7 +60,9 @@ def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
     second.until("idle", "Measured 2 layers of width 16")
     assert second.stale() == {False}
     assert second.comes(
-        lambda: all(second.panel.known(one.config).measured for one in second.panel.comparison.pins)
+        lambda: all(
+            second.panel.schedule.known(one.config).measured for one in second.panel.comparison.pins
+        )
     )
 
 
@@ -76,7 +78,7 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(
     page.panel.restore(part)
     page.until("idle", "Measured 2 layers")
     (one,) = page.panel.comparison.pins
-    found = page.panel.known(one.config).measured
+    found = page.panel.schedule.known(one.config).measured
     assert found is not None
     assert found.pattern is None, "which is only shown of the current design"
     assert page.panel.worker.computations == 2, "nothing was measured again"

@@ -3,13 +3,14 @@ badges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.question import Asking
+from explorer.app.explore.schedule import Drawn, ExploreSchedule
 from explorer.app.explore.selections import ALL, LayerSelection, ListSelection
 from explorer.app.widgets.chart import Chart, Pair
 from explorer.app.widgets.parts import together
@@ -18,40 +19,6 @@ from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
 from explorer.figures.palette import LegendEntry
 from explorer.profile import STATISTICS, Profile
-
-# When the Explore panel draws what it has while it measures. Pure functions.
-
-
-PATIENCE = 0.8
-"""Seconds of measuring still to come for which the theory's lines are drawn ahead of the dots."""
-BEGINNING = 0.25
-"""Seconds of measuring after which it is known how long it takes; the first dots of a usual model
-are there by then."""
-SOON = 0.1
-"""Seconds of measuring still to come for which the first dots wait for the others."""
-AGAIN, LATER = 0.5, 1.5
-"""Seconds still to come for which dots are drawn once more before all are there, where they took so
-much longer."""
-
-
-def lines_first(busy: float, fraction: float) -> bool:
-    """Whether the dots of a measurement that is busy for so many seconds, and done in part, are far
-    away."""
-    return busy > BEGINNING and busy * (1 - fraction) > PATIENCE * fraction
-
-
-def worth_drawing(some: Profile, before: Profile | None) -> bool:
-    """Whether the other seeds of a partial measurement take longer than a drawing.
-
-    Args:
-        before: an earlier part of it that is on the charts, or another design's.
-    """
-    if some.config is None:
-        return False
-    left = some.seconds * (some.config.n_seeds / len(some.seeds) - 1)
-    if before is None or before.config != some.config:
-        return left > SOON
-    return left > AGAIN and some.seconds > LATER * before.seconds
 
 
 class Drawing:
@@ -64,6 +31,7 @@ class Drawing:
         statistic: the list that chooses the statistic of the first chart.
         layer: whose tokens that chart has, where it has positions.
         asking: the question that withholds some of them.
+        schedule: says what is drawn, and is told what was.
     """
 
     def __init__(
@@ -74,19 +42,11 @@ class Drawing:
         statistic: ListSelection,
         layer: LayerSelection,
         asking: Asking,
+        schedule: ExploreSchedule,
     ) -> None:
-        self._charts, self._comparison, self._matrix, self._statistic = (
-            charts,
-            comparison,
-            matrix,
-            statistic,
-        )
-        self._layer, self._asking = layer, asking
-        self.line: Profile | None = None
-        self.dots: Profile | None = None
-        """Of the last drawing; and the line before."""
-        self.whole = True
-        """Whether the last drawing was made on all charts."""
+        self._charts, self._comparison = charts, comparison
+        self._matrix, self._statistic, self._layer = matrix, statistic, layer
+        self._asking, self._schedule = asking, schedule
         matrix.hidden = True  # until there are several designs
 
     def _rows(self) -> dict[str, Row]:
@@ -98,77 +58,66 @@ class Drawing:
         first = row_of(self._statistic.value, self._layer.value)
         return {**FIGURES, "gradient_by_matrix": by_matrix, "second_moment": first}
 
-    def draw(
-        self,
-        predicted: Profile | None,
-        measured: Profile | None,
-        *,
-        stale: bool,
-        ahead: bool = False,
-        hurry: bool = False,
-        leave: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def draw(self, *, hurry: bool = False) -> None:
         """Draws every figure: the current design's line and dots, and the pins.
 
+        A move that waits for the lock ends the drawing.
+
         Args:
-            stale, ahead: of what is measured, and whether the line is not; see `Chart`.
             hurry: whether charts off the screen are left as they are.
-            leave: whether to leave all that is still to be drawn.
         """
-        self.line, self.dots, self.whole = predicted, measured, False
+        schedule = self._schedule
+        line, dots = schedule.line, schedule.dots
+        schedule.drawn = Drawn(line, dots, complete=False)
         secret = WITHHELD if self._asking.stands else ""
-        now = [profile for profile in (predicted, measured) if profile and not secret]
+        now = [profile for profile in (line, dots) if profile and not secret]
         profiles, whose = self._comparison.drawn(now, secret)
-        several, lines = len({design.index for design in whose}) > 1, _lines(profiles)
+        several = len({design.index for design in whose}) > 1
         self._matrix.hidden = not several  # a design alone shows each of its matrices
         self._layer.hidden = not STATISTICS[self._statistic.value].by_position
-        legend, rows = self._comparison.legend(whose), self._rows()
-        pinned = _pairs(profiles, whose)
-        both = (
-            measured and predicted and measured.config == predicted.config and not measured.partial
-        )
-        compared, skipped = measured if both else None, False
+        rows, legend = self._rows(), self._comparison.legend(whose)
+        explained, pinned = _lines(profiles), _pairs(profiles, whose)
+        compared = dots if line and dots and _comparable(line, dots) else None
+        skipped = False
         for name, chart in self._charts.items():
-            if leave():
+            if schedule.interrupted:
                 return
             if hurry and not chart.seen:
                 skipped = True
                 continue
-            hidden = self._asking.figure(name)
-            row = FIGURES[name] if hidden else rows[name]
+            withheld = self._asking.figure(name)
+            row = rows[name] if withheld is None else FIGURES[name]
             # of one design: the last, which is that of the controls
             alone = name == "attention_pattern"
             with together():  # a chart by itself: the browser draws it while the next one is made
                 chart.title = row.title
-                config = _config_of(predicted, measured)
-                figure = (
-                    hidden
-                    if hidden is not None
-                    else self._asking.guessed(row.name, row.plain(profiles, whose), config)
-                )
-                chart.show(figure, stale=stale and hidden is None, ahead=ahead)
+                if withheld is None:
+                    config = _config_of(line, dots)
+                    figure = self._asking.guessed(row.name, row.plain(profiles, whose), config)
+                    chart.show(figure, stale=schedule.stale, ahead=schedule.line_is_ahead)
+                else:
+                    chart.show(withheld, ahead=schedule.line_is_ahead)
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 chart.annotate(
                     (row.together if several else "") or row.caption,
                     row.statistic,
-                    None if hidden else predicted,
+                    line if withheld is None else None,
                     compared,
                     "now: " if several else "",
                     self._layer.value,
                     pinned,
                 )
-                chart.explain(row.why(*(() if hidden else lines[-1:] if alone else lines)))
-        self.whole = not skipped
+                if withheld is not None:
+                    chart.explain(row.why())
+                else:
+                    chart.explain(row.why(*(explained[-1:] if alone else explained)))
+        schedule.drawn = Drawn(line, dots, complete=not skipped)
 
-    def shows(self, predicted: Profile | None, measured: Profile | None) -> bool:
-        """Whether all charts have this line and these dots."""
-        return self.whole and self.line is predicted and self.dots is measured
 
-    def forget(self) -> None:
-        """Has the next result drawn, be it the one on the charts: something else on them has
-        changed."""
-        self.line = self.dots = None
+def _comparable(line: Profile, dots: Profile) -> bool:
+    """Whether a badge may compare them: of one design, and all its seeds."""
+    return line.config == dots.config and not dots.partial
 
 
 def _lines(profiles: Sequence[Profile]) -> list[Profile]:

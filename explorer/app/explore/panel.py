@@ -1,24 +1,20 @@
 """The Explore panel: controls on the left, what they do to the signal on the right, live.
 
-A config is predicted at once, where there is a theory, and measured by the worker; what is common
-to all live panels is in `live`, what pinned designs need in `comparison`. A design that is pinned
-before it was measured is measured once the worker has nothing else to do."""
+What is computed and drawn when is in `schedule`, what is common to all live panels in `live`, what
+pinned designs need in `comparison`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import partial
 
 from explorer.app import home
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.diagram import Diagram
-from explorer.app.explore.drawing import Drawing, lines_first, worth_drawing
+from explorer.app.explore.drawing import Drawing
 from explorer.app.explore.flatten import Flatten, Solve
-from explorer.app.explore.pins import Known
 from explorer.app.explore.question import Asking, Question
+from explorer.app.explore.schedule import Drawn, ExploreSchedule, Job, Predict
 from explorer.app.explore.selections import (
     LayerSelection,
     NamedDesigns,
@@ -46,17 +42,6 @@ from explorer.stopping import Progress, Stop
 
 OnSeed = Callable[[Profile], None] | None
 Measure = Callable[[Config, Stop, Progress, tuple[int, int], OnSeed], Profile]
-Predict = Callable[[Config], Profile]
-
-KEPT = 64
-"""Predictions that are kept, the largest of .2 MB."""
-
-
-class Job(NamedTuple):
-    """One task of the worker: a config, and the layer and head whose pattern is kept."""
-
-    config: Config
-    pattern_of: tuple[int, int]
 
 
 class Explore(Live[Job, Profile]):
@@ -70,6 +55,8 @@ class Explore(Live[Job, Profile]):
         solve: the theory run backwards, or None.
     """
 
+    schedule: ExploreSchedule
+
     def __init__(
         self,
         config: Config,
@@ -79,18 +66,9 @@ class Explore(Live[Job, Profile]):
         solve: Solve | None = None,
     ) -> None:
         self._measure = measure
-        # a slider that is dragged comes by again
-        self._theory_of = lru_cache(KEPT)(partial(theory_of, predict))
-        self._predicted: Profile | None = None  # of the newest job
-        self._outcomes: dict[
-            Config, Profile | str
-        ] = {}  # measurements of the pins, or reasons why there is none
-        self._some: Profile | None = (
-            None  # on the charts in place of the result: a measurement of some seeds
-        )
-        self._dragging = self._held = False
         self._map_over: Callable[[str], None] | None = None
         controls = Controls(config, self.refresh)
+        schedule = ExploreSchedule(predict, lambda: controls.rest)
         controls.on_msg(lambda _, content, __: self._open_map(content))
         self.named_designs = NamedDesigns(config, controls.apply)
         self.pattern, self.layer = (
@@ -103,17 +81,19 @@ class Explore(Live[Job, Profile]):
             for row in FIGURES.values()
         }
         self.comparison = Comparison(
-            lambda: controls.config, self.known, controls.apply, self._changed, diagnose
+            lambda: controls.config, schedule.known, controls.apply, self._changed, diagnose
         )
         self.asking = Asking(charts)
         self.drawing = Drawing(
-            charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking
+            charts, self.comparison, self.matrix, self.statistic, self.layer, self.asking, schedule
         )
-        super().__init__(controls, charts, subject="measured design", action="Measure")
+        super().__init__(
+            controls, charts, subject="measured design", action="Measure", schedule=schedule
+        )
         self.diagram = Diagram()
         self.remedies = Remedies(self.verdict, controls, diagnose) if diagnose else None
         if solve:
-            Flatten(controls, solve, lambda message: self._fail(self._job, message))
+            Flatten(controls, solve, lambda message: self._fail(schedule.job, message))
         self.home = TakeHome([*home.explore_files(self._designs, self._script, self._drawn)])
         self.children = self._layout()
         self.refresh()
@@ -153,7 +133,7 @@ class Explore(Live[Job, Profile]):
 
     def restore(self, part: ExplorePart) -> None:
         """Sets the controls and the lists, and replaces the pins."""
-        self.drawing.forget()
+        self.schedule.drawn = Drawn()  # the next result is drawn, be it the one on the charts
         self.comparison.pins.restore(part.pins)
         self.controls.apply(part.design.model_dump())
         self.pattern.restore(part.pattern_of)
@@ -215,19 +195,11 @@ class Explore(Live[Job, Profile]):
         return self.controls.refusal or self.pattern.refusal or self.layer.refusal
 
     def _next(self) -> Job:
-        # or its verdict alone was to come
-        self._dragging = self.phase is Phase.COMPUTING and not self._measured
-        self._held = (self._dragging or self._held) and self._moving
-        if self._result is None:
-            self._some = None  # nothing on the charts is stale yet
         self.named_designs.follow(self.controls.config)
         self.comparison.move()
         self.home.forget()
         if self.remedies:
             self.remedies.follow(self.controls.config)
-        # the browser makes its controls anew, which a dragged slider would wait for
-        if not self._held:
-            self._fit()
         return Job(self.controls.config, self.pattern.within(self.controls.config))
 
     def _fit(self) -> None:
@@ -238,35 +210,16 @@ class Explore(Live[Job, Profile]):
     def _promise(self, job: Job) -> str:
         return f"Measuring {model_words(job.config)}"
 
-    def _begun(self, job: Job) -> None:
-        """The theory's lines: at once while a slider is dragged, and otherwise only if the dots
-        take long.
-
-        A single move of a usual model is measured before an eye would have followed the line, and
-        drawing takes processors from measuring. A theory that breaks does not keep the measurement
-        from the page."""
-        self._predicted, _ = self._theory_of(job.config)
-        if not self.drawing.whole or (
-            self._lags and (self._dragging or self._held or self._result is None)
-        ):
-            self._draw(hurry=self._held)
+    def _begun(self, _: Job) -> None:
+        schedule = self.schedule
+        # the browser makes these controls anew, which a dragged slider would wait for
+        if not schedule.dragging:
+            self._fit()
+        schedule.predict()
+        if schedule.draws_at_once:
+            self._draw(hurry=schedule.dragging)
         else:
             self._draw_diagram()
-
-    @property
-    def _lags(self) -> bool:
-        """Whether the charts do not have the line of the newest job yet."""
-        return self._predicted is not self.drawing.line
-
-    @property
-    def _measured(self) -> bool:
-        """Whether the result is of the newest job's design; the layer of its pattern may be
-        another."""
-        return (
-            self._job is not None
-            and self._result is not None
-            and self._result.config == self._job.config
-        )
 
     def _rest(self) -> None:
         self._catch_up()  # a line that went ahead of its dots goes back to those that are there
@@ -277,12 +230,6 @@ class Explore(Live[Job, Profile]):
         else:
             self.pattern.show()
             self.layer.show()
-
-    def known(self, config: Config) -> Known:
-        """Prediction and measurement of a pinned design."""
-        outcome = self._outcomes.get(config)
-        measured, trouble = (None, outcome) if isinstance(outcome, str) else (outcome, "")
-        return Known(self._theory_of(config)[0], measured, trouble)
 
     def _changed(self) -> None:
         """Pins came, went or changed."""
@@ -308,7 +255,7 @@ class Explore(Live[Job, Profile]):
     def _drawn(self) -> list[tuple[str, Profile]]:
         """The profiles on the charts, each with the name of its design; the current design's are
         the last."""
-        now = [profile for profile in (self._line, self._result) if profile]
+        now = [profile for profile in (self.schedule.line, self.schedule.result) if profile]
         profiles, designs = self.comparison.drawn(now)
         name = self.comparison.pins.name_for
         return [
@@ -318,79 +265,61 @@ class Explore(Live[Job, Profile]):
         ]
 
     def _measure_pins(self) -> None:
-        """Has the pins measured that are not yet, when the design of the controls is."""
-        if self.phase is not Phase.COMPUTING and self._measured:
-            self.worker.submit(
-                *(
-                    Job(pin.config, (1, 0))
-                    for pin in self.comparison.pins
-                    if pin.config not in self._outcomes
-                )
-            )
+        """Has the pins measured that are not yet, once the design of the controls is."""
+        if jobs := [*self.schedule.unmeasured(pin.config for pin in self.comparison.pins)]:
+            self.worker.submit(*jobs)
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:
+        show = partial(self._show_some_seeds, job)
         try:
-            return self._measure(
-                job.config, stop, progress, job.pattern_of, partial(self._show_some, job)
-            )
+            return self._measure(job.config, stop, progress, job.pattern_of, show)
         except Exception as error:
             if not stop():
                 with LOCK:
-                    if self.comparison.pins.holder(job.config) and job.config not in self._outcomes:
-                        self._outcomes[job.config] = f"{type(error).__name__}: {error}"
+                    if self.comparison.pins.holder(job.config):
+                        self._keep(job.config, f"{type(error).__name__}: {error}")
             raise
 
+    def _keep(self, config: Config, outcome: Profile | str) -> None:
+        """Keeps what came of measuring a design, for as long as it is pinned or the controls'."""
+        pinned = (pin.config for pin in self.comparison.pins)
+        self.schedule.keep(config, outcome, [self.controls.config, *pinned])
+
     def _holds(self) -> bool:
-        """While a slider is dragged, which leaves the processors to the lines; a single move is
-        measured at once."""
-        return self._held and self._moving
+        return self.schedule.measuring_waits
 
-    @property
-    def _moving(self) -> bool:
-        """Whether the last move was just now."""
-        return time.monotonic() - self._moved < self.controls.rest
-
-    def _show_some(self, job: Job, some: Profile) -> None:
+    def _show_some_seeds(self, job: Job, some: Profile) -> None:
         """Draws the seeds that are there, while the others take longer than a drawing."""
         with LOCK:
-            wanted = (
-                job == self._job
-                and not self._measured
-                and not self._refusal()
-                and not self.asking.stands
-            )
-            if wanted and worth_drawing(some, self._some):
-                self._some, self._stale = some, False
+            if self._refusal() or self.asking.stands:
+                return
+            if self.schedule.take_seeds(job, some):
                 self._draw(hurry=True)
 
     def _receive(self, job: Job, result: Profile) -> None:
-        wanted = {job.config, self.controls.config, *(pin.config for pin in self.comparison.pins)}
-        self._outcomes = {
-            config: outcome for config, outcome in self._outcomes.items() if config in wanted
-        }
-        # shown of one design
-        self._outcomes[job.config] = replace(result, pattern=None, pattern_of=None)
+        self._keep(job.config, result)
         super()._receive(job, result)
-        self._ended(job != self._job)
+        self._ended(job)
 
     def _fail(self, job: Job | None, message: str) -> None:
         super()._fail(job, message)
-        self._ended(job != self._job)  # the table says why a pin has no values
+        self._ended(job)
 
-    def _ended(self, redraw: bool) -> None:
-        """Handles the end of a job: pins without a measurement come next."""
+    def _ended(self, job: Job | None) -> None:
+        """A job has ended: pins without a measurement come next."""
         self.comparison.follow()
-        if redraw:
+        if job != self.schedule.job:  # a pin's, whose values, or why it has none, are in the table
             self._draw()
         self._measure_pins()
 
     def _advance(self, job: Job, fraction: float) -> None:
         super()._advance(job, fraction)
-        if job == self._job and self._lags and lines_first(self.worker.busy_for, fraction):
+        schedule = self.schedule
+        if job == schedule.job and schedule.lines_go_first(self.worker.busy_for, fraction):
             self._draw()
 
     def _progress(self, job: Job, fraction: float) -> str:
-        return progress_words(job.config, fraction, self._some)
+        return progress_words(job.config, fraction, self.schedule.some_seeds)
 
     def _show(self, _: Profile) -> None:
         self._catch_up()
@@ -398,8 +327,7 @@ class Explore(Live[Job, Profile]):
 
     def _catch_up(self) -> None:
         """Draws the result, where the charts show anything else."""
-        self._some = None
-        if not self.drawing.shows(self._line, self._result):
+        if self.schedule.settle():
             self._draw()
 
     def _redraw(self) -> None:
@@ -409,56 +337,34 @@ class Explore(Live[Job, Profile]):
 
     def _judge(self) -> None:
         """Gives the verdict, as far as no question withholds it."""
-        if self.remedies and (self._result or self.asking.stands):
-            self.remedies.judge(None if self.asking.stands else self._result)
-        if self.phase is Phase.IDLE and self._result:
-            self._enter(Phase.IDLE, *self._summary(self._result))
-        self.asking.measured(self._result, self._line)
+        result = self.schedule.result
+        if self.remedies and (result or self.asking.stands):
+            self.remedies.judge(None if self.asking.stands else result)
+        if self.phase is Phase.IDLE and result:
+            self._enter(Phase.IDLE, *self._summary(result))
+        self.asking.measured(result, self.schedule.line)
 
     def _summary(self, result: Profile) -> tuple[str, str]:
-        text, detail = summary(result, self._predicted, whole=not self.asking.stands)
-        return text, " · ".join(filter(None, (detail, self._theory_of(self.controls.config)[1])))
-
-    @property
-    def _line(self) -> Profile | None:
-        """The prediction to be drawn: it goes ahead of its dots only while those are on their
-        way."""
-        if self._result is None or self._result.config is None or self.phase is Phase.COMPUTING:
-            return self._predicted
-        return self._theory_of(self._result.config)[0]
+        schedule = self.schedule
+        text, detail = summary(result, schedule.prediction, whole=not self.asking.stands)
+        _, no_theory = schedule.theory_of(self.controls.config)
+        return text, " · ".join(filter(None, (detail, no_theory)))
 
     def _draw(self, *, hurry: bool = False) -> None:
-        """Draws every figure, or as many as are done when the next move comes, in a hurry those
-        that are on the screen.
+        """Draws every figure, or in a hurry those that are on the screen.
 
         What is left is drawn at the next move, or at rest.
         """
         if not hurry:
             self._fit()
         self._draw_diagram()
-        dots = self._some or self._result
-        ahead = self.phase is Phase.COMPUTING  # whose line is the one that the controls ask for
-        self.drawing.draw(
-            self._line,
-            dots,
-            stale=self._stale,
-            ahead=ahead,
-            hurry=hurry,
-            leave=lambda: self._hurried,
-        )
+        self.drawing.draw(hurry=hurry)
 
     def _draw_diagram(self) -> None:
         """Draws a layer of the controls' design; parts that differ from the first pin, or the
         default, are marked."""
-        profiles = [] if self.asking.stands else [self._predicted, self._some or self._result]
+        profiles: list[Profile | None] = []
+        if not self.asking.stands:
+            profiles = [self.schedule.prediction, self.schedule.dots]
         reference = next((pin.config for pin in self.comparison.pins), Config())
         self.diagram.show(self.controls.config, profiles, reference)
-
-
-def theory_of(predict: Predict | None, config: Config) -> tuple[Profile | None, str]:
-    """The theory's profile of a design, None where there is none; and the reason, if theory has
-    failed."""
-    try:
-        return predict(config) if predict else None, ""
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
-        return None, f"no prediction: {type(error).__name__}: {error}"

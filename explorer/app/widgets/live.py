@@ -6,16 +6,15 @@ Charts show the last good result at all times, marked stale until the next one i
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.panel import Job, Panel, Phase, Result
-from explorer.app.widgets.parts import LOCK, together
+from explorer.app.widgets.parts import together
+from explorer.app.widgets.schedule import Schedule
 from explorer.app.widgets.verdict import Verdict
 from explorer.app.widgets.wording import left_in_words
 
@@ -36,22 +35,23 @@ class Live(Panel[Job, Result]):
         charts: by name.
         subject: of the charts, in the words of 'The charts show the last …'.
         action: label of the button that computes again after a stop.
+        schedule: of the panel.
     """
 
     def __init__(
-        self, controls: Controls[Any], charts: Mapping[str, Chart], subject: str, action: str
+        self,
+        controls: Controls[Any],
+        charts: Mapping[str, Chart],
+        subject: str,
+        action: str,
+        schedule: Schedule[Job, Result],
     ) -> None:
-        self._job: Job | None = None
-        self._result: Result | None = None
-        self._stale = False
-        self._interruptions: list[None] = []  # moves that wait for the lock
-        self._moved = -math.inf  # when the last move was handled
+        self.schedule = schedule
         self._subject, self._action = subject, action
         self.controls, self.charts = controls, dict(charts)
         self.verdict = Verdict()
-        controls.turn = (
-            nullcontext  # a choice is checked while a drawing goes on; `refresh` takes the lock
-        )
+        # a choice is checked while a drawing goes on; `refresh` takes the lock
+        controls.turn = nullcontext
         super().__init__()
 
     # --- what a panel says of itself --------------------------------------------------------------
@@ -103,7 +103,7 @@ class Live(Panel[Job, Result]):
 
     def refresh(self) -> None:
         """Asks for what the controls say: a refusal in words, or a result soon."""
-        with self._interrupting(), together():
+        with self.schedule.moving(), together():
             try:
                 if refusal := self._refusal():
                     short = (
@@ -115,35 +115,23 @@ class Live(Panel[Job, Result]):
                 else:
                     self._ask()
             except Exception as error:  # noqa: BLE001 - the page says what broke and goes on
-                self._fail(self._job, f"{type(error).__name__}: {error}")
-            self._moved = time.monotonic()
-
-    @contextmanager
-    def _interrupting(self) -> Iterator[None]:
-        """The lock, for a move: what is being drawn under it is given up at the next chart."""
-        self._interruptions.append(None)
-        LOCK.acquire()
-        self._interruptions.pop()
-        try:
-            yield
-        finally:
-            LOCK.release()
-
-    @property
-    def _hurried(self) -> bool:
-        """Whether a move waits for the lock."""
-        return bool(self._interruptions)
+                self._fail(self.schedule.job, f"{type(error).__name__}: {error}")
+            self.schedule.moved()
 
     def _halt(self, phase: Phase, sentence: str, action: str, offer: str = "") -> None:
         """The charts stay what they last were, and the status line says why."""
-        self._mark(stale=True)
-        shown = f"The charts show the last {self._subject}." if self._result is not None else ""
+        self.schedule.halt()
+        self._mark()
+        shown = ""
+        if self.schedule.result is not None:
+            shown = f"The charts show the last {self._subject}."
         self._enter(phase, sentence, shown, action=action, offer=offer)
         self._rest()
 
     def _ask(self) -> None:
-        self._job = job = self._next()
-        self._mark(stale=self._result is not None)
+        job = self._next()
+        self.schedule.ask(job)
+        self._mark()
         self._enter(Phase.COMPUTING, self._promise(job), fraction=2.0)
         self.worker.submit(job)
         self._begun(job)
@@ -158,7 +146,7 @@ class Live(Panel[Job, Result]):
             return
         if self.phase is Phase.COMPUTING:
             self.worker.submit()
-            self._job = None  # its result may be on the way
+            self.schedule.stop()
             self._halt(Phase.STALE, "Stopped.", self._action)
         elif self._refusal():
             self._undo()
@@ -168,29 +156,29 @@ class Live(Panel[Job, Result]):
     # --- on the worker's thread -------------------------------------------------------------------
 
     def _advance(self, job: Job, fraction: float) -> None:
-        if job == self._job and self.phase is Phase.COMPUTING:
+        if job == self.schedule.job and self.phase is Phase.COMPUTING:
             action = "Stop" if self.worker.busy_for > SLOW else ""
             self._enter(
                 Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action
             )
 
     def _receive(self, job: Job, result: Result) -> None:
-        if job != self._job:
+        if job != self.schedule.job:
             return
         refused = bool(self._refusal())
-        self._result = result
-        self._stale = refused  # each chart gets this together with its figure
-        self._show(result)
-        self._mark(stale=refused)
+        self.schedule.receive(result, refused=refused)
+        self._show(result)  # each chart gets its figure and whether it is stale together
+        self._mark()
         if not refused:
             self._enter(Phase.IDLE, *self._summary(result))
 
     def _fail(self, job: Job | None, message: str) -> None:
-        if job == self._job:
+        if job == self.schedule.job:
             self._halt(Phase.FAILED, message, "Try again")
 
-    def _mark(self, stale: bool) -> None:
-        self._stale = stale
+    def _mark(self) -> None:
+        """Says on charts and verdict whether they show what the controls ask for."""
+        stale = self.schedule.stale
         for chart in self.charts.values():
             chart.stale, chart.ahead = stale, False
         self.verdict.stale = stale
