@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from explorer.profile import MATRICES, STATISTICS, Array, Profile, Statistic
+from explorer.profile import Profile
+from explorer.sites import MATRICES, STREAM
+from explorer.vocabulary import STATISTICS, Array, AtEnd, Statistic
 
 
 class Ending(NamedTuple):
@@ -54,45 +57,55 @@ class End(NamedTuple):
         return STATISTICS[self.name]
 
 
-def _at(statistic: str, site: str, layer: int) -> Callable[[Profile], tuple[Array, str] | None]:
-    """Reads one layer of a site, counted from 0 or from the end."""
-
-    def at_layer(profile: Profile) -> tuple[Array, str] | None:
-        values = profile.values.get((statistic, site))
-        return None if values is None else (values[:, layer], "")
-
-    return at_layer
+def _last_layer(row: Statistic, profile: Profile) -> tuple[Array, str] | None:
+    """The value after the last layer, at the last of the statistic's sites in a layer."""
+    site = STREAM[-1] if row.on_stream else row.sites[-1]
+    values = profile.values.get((row.name, site))
+    return None if values is None else (values[:, -1], "")
 
 
-def _largest(profile: Profile) -> tuple[Array, str] | None:
-    """The gradient of the matrix whose mean is the largest, and where that is."""
-    held = [matrix for matrix in MATRICES if ("parameter_gradient", matrix) in profile.values]
-    if not held:
+def _input(row: Statistic, profile: Profile) -> tuple[Array, str] | None:
+    """The value at the input of the first layer."""
+    values = profile.values.get((row.name, STREAM[0]))
+    return None if values is None else (values[:, 0], "")
+
+
+def _largest_matrix(row: Statistic, profile: Profile) -> tuple[Array, str] | None:
+    """The value of the matrix whose mean over seeds is the largest, and where that is."""
+    matrices = [matrix for matrix in MATRICES if (row.name, matrix) in profile.values]
+    if not matrices:
         return None
-    # [matrix, seed, layer]
-    every = np.stack([profile["parameter_gradient", matrix] for matrix in held])
-    mean = STATISTICS["parameter_gradient"].mean(every, axis=1)
-    place, layer = np.unravel_index(np.argmax(mean), mean.shape)
-    return every[place, :, layer], f"{held[place]}, layer {layer + 1}"
+    every = np.stack([profile[row.name, matrix] for matrix in matrices])  # [matrix, seed, layer]
+    mean = row.mean(every, axis=1)
+    matrix, layer = np.unravel_index(np.argmax(mean), mean.shape)
+    return every[matrix, :, layer], f"{matrices[matrix]}, layer {layer + 1}"
 
 
-def _first_token(profile: Profile) -> tuple[Array, str] | None:
-    """The weight that the first token receives in the last layer."""
-    values = profile.values.get(("attention_received", "pattern"))
+def _first_token(row: Statistic, profile: Profile) -> tuple[Array, str] | None:
+    """The value of the first token in the last layer."""
+    values = profile.values.get((row.name, row.sites[0]))
     return None if values is None else (values[:, -1, 0], "")
 
 
-def _last(row: Statistic) -> End:
-    """A statistic at its last site, after the last layer."""
-    words = (
-        "The median head of the last layer."
-        if row.by_head
-        else "The stream after the last layer."
-        if row.on_stream
-        else "The last layer."
-    )
-    site = "resid_post" if row.on_stream else row.sites[-1]
-    return End(row.name, row.label, words, row.symbol, _at(row.name, site, -1))
+_READERS = {
+    "last layer": _last_layer,
+    "input": _input,
+    "largest matrix": _largest_matrix,
+    "first token": _first_token,
+}
+
+
+def _end(row: Statistic) -> End:
+    """The end of a statistic, as its row says."""
+    if row.end is not None:
+        end = row.end
+    elif row.by_head:
+        end = AtEnd(row.label, "The median head of the last layer.", row.symbol)
+    elif row.on_stream:
+        end = AtEnd(row.label, "The stream after the last layer.", row.symbol)
+    else:
+        end = AtEnd(row.label, "The last layer.", row.symbol)
+    return End(row.name, end.title, end.words, end.symbol, partial(_READERS[end.place], row))
 
 
 _FIRST = (
@@ -103,39 +116,11 @@ _FIRST = (
     "parameter_gradient",
 )
 """Statistics that lists begin with."""
-_OTHERWISE: Mapping[str, End] = MappingProxyType(
-    {
-        end.name: end
-        for end in (
-            End(
-                "activation_gradient",
-                "Gradient, first / last layer",
-                "Mean squared ∂L/∂x at the input of the first layer, relative to the last layer.",
-                "γ_0 / γ_N",
-                _at("activation_gradient", "embed", 0),
-            ),
-            End(
-                "parameter_gradient",
-                "Largest gradient of a matrix",
-                "Over all matrices of all layers.",
-                STATISTICS["parameter_gradient"].symbol,
-                _largest,
-            ),
-            End(
-                "attention_received",
-                "Attention on the first token",
-                "Mean weight that the first token receives in the last layer.",
-                "a_1",
-                _first_token,
-            ),
-        )
-    }
-)
 ENDS: Mapping[str, End] = MappingProxyType(
     {
-        name: _OTHERWISE.get(name) or _last(STATISTICS[name])
+        name: _end(STATISTICS[name])
         for name in dict.fromkeys((*_FIRST, *STATISTICS))
-        if name in _OTHERWISE or (STATISTICS[name].caption and not STATISTICS[name].by_position)
+        if STATISTICS[name].end or (STATISTICS[name].caption and not STATISTICS[name].by_position)
     }
 )
 """Values at the end of a stack, of each statistic that the page offers."""

@@ -10,444 +10,90 @@ from __future__ import annotations
 
 import json
 import math
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
+from explorer import stored
 from explorer.config import Config
 from explorer.display import Copied, draw, glance, shown, table
+from explorer.foreign import (
+    FACTS as FACTS,
+)
+from explorer.foreign import (
+    LOGITS as LOGITS,
+)
+from explorer.foreign import (
+    NOT_READ as NOT_READ,
+)
+from explorer.foreign import (
+    STUCK as STUCK,
+)
+from explorer.foreign import (
+    TRAITS as TRAITS,
+)
+from explorer.foreign import (
+    Fault as Fault,
+)
+from explorer.foreign import (
+    Learning as Learning,
+)
+from explorer.foreign import (
+    Part as Part,
+)
+from explorer.foreign import (
+    State as State,
+)
+from explorer.sites import (
+    BRANCHES as BRANCHES,
+)
+from explorer.sites import (
+    FORWARD as FORWARD,
+)
+from explorer.sites import (
+    MATRICES as MATRICES,
+)
+from explorer.sites import (
+    ROWS as ROWS,
+)
+from explorer.sites import (
+    SITE_WORDS as SITE_WORDS,
+)
+from explorer.sites import (
+    STREAM as STREAM,
+)
+from explorer.sites import (
+    TAPS as TAPS,
+)
+from explorer.sites import (
+    VECTORS as VECTORS,
+)
+from explorer.vocabulary import (
+    STATISTICS as STATISTICS,
+)
+from explorer.vocabulary import (
+    VOCABULARY as VOCABULARY,
+)
+from explorer.vocabulary import (
+    WEIGHT_STATISTICS as WEIGHT_STATISTICS,
+)
+from explorer.vocabulary import (
+    Array as Array,
+)
+from explorer.vocabulary import (
+    Key as Key,
+)
+from explorer.vocabulary import (
+    Statistic as Statistic,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
-
-Array = NDArray[np.float64]
-Key = tuple[str, str]
-
-STREAM = ("embed", "resid_mid", "resid_post")
-"""The residual stream: at the input, after each attention sublayer, after each MLP sublayer (norms
-included)."""
-BRANCHES = ("attn_out", "mlp_out")
-"""Each branch's term of the sum: before any multiplier of the residual rule, after a norm on the
-branch's output."""
-MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")
-"""The weight matrices of a layer, in the order of the forward pass."""
-VECTORS = ("sink", "alpha", "mix")
-"""Other learned parameters of a layer: a sink's logits, the residual α, and the mix of several
-streams."""
-
-FORWARD = (
-    "embed",
-    "attn_scores",
-    "pattern",
-    "attn_out",
-    "resid_mid",
-    "mlp_out",
-    "resid_post",
-    "logits",
-)
-"""The order in which a layer's sites are computed."""
-ROWS = ("attn_scores", "pattern")
-"""Sites of attention, by head."""
-
-
-class Statistic(NamedTuple):
-    """One quantity of the vocabulary: recorder, predictions, agreement, tables, charts, maps and
-    sweeps follow."""
-
-    name: str
-    label: str
-    symbol: str
-    definition: str
-    sites: tuple[str, ...]
-    unit: str = "ratio"
-    reduce: Callable[[Any], Any] | None = None
-    """From `measuring.statistics.Signal`, or `Rows` at the sites of attention, to `[layer]` or
-    `[layer, head]`, by the tensors' own methods; None of the backward pass, whose gradients become
-    norms as they arrive."""
-    caption: str = ""
-    """A sentence below its chart, and whether the page offers it at all; a chart without one has
-    the definition. Of a statistic by position {layer} stands for the layer that is drawn."""
-    healthy: tuple[float, str] | None = None
-    """The value that a map takes for healthy at the end of a stack, and its words."""
-    log: bool = False
-    bounds: tuple[float, float] = (-math.inf, math.inf)
-    marks: Mapping[float, str] = MappingProxyType({})
-    """Levels that a figure marks, and their words."""
-    compared: str = ""
-    """Words after a value, which say what it is a multiple of."""
-    reference: Literal["", "input", "last layer"] = ""
-    """The site that fixes the values by definition: they are set there, or relative to it."""
-    backward: bool = False
-    """Whether it is of the backward pass, which begins where the forward pass ends."""
-    unpredicted: str = "not covered: it is measured only"
-    """The note of a statistic without a row in `theory.laws`."""
-    root: bool = False
-    """Whether it is the root of a mean square: what is predicted is the root mean square over
-    draws."""
-    by_position: bool = False
-    """Whether it has a value of each token position, mean over batch and heads; a chart has those
-    of one layer."""
-
-    def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
-        """Mean over some axes, as it is predicted."""
-        if not self.root:
-            return np.asarray(np.mean(draws, axis))
-        total = np.hypot.reduce(draws, axis)  # squares of gradients may leave float64's range
-        return np.asarray(total / math.sqrt(draws.size / max(total.size, 1)))
-
-    def standard_error(self, draws: Array) -> Array:
-        """Standard error of `mean` over the first axis; nan of a single draw, or where a draw is
-        not finite."""
-        if len(draws) < 2:
-            return np.full(draws.shape[1:], math.nan)
-        with np.errstate(invalid="ignore"):
-            if not self.root:
-                return np.asarray(np.std(draws, axis=0, ddof=1) / math.sqrt(len(draws)))
-            mean = self.mean(draws)
-            squares = np.square(draws / np.where(mean == 0, 1, mean))
-            return np.asarray(mean / 2 * np.std(squares, axis=0, ddof=1) / math.sqrt(len(draws)))
-
-    @property
-    def bounded(self) -> bool:
-        """Whether its values lie between two numbers: those are compared by their difference,
-        others by their ratio."""
-        return all(map(math.isfinite, self.bounds))
-
-    @property
-    def on_stream(self) -> bool:
-        """Whether it is read along the residual stream."""
-        return any(site in STREAM for site in self.sites)
-
-    @property
-    def by_head(self) -> bool:
-        """Whether it is read of each head."""
-        return not self.by_position and any(site in ROWS for site in self.sites)
-
-
-STATISTICS: dict[str, Statistic] = {
-    row.name: row
-    for row in (
-        Statistic(
-            "second_moment",
-            "Second moment",
-            "q = mean x²",
-            "mean of x² over batch, token and coordinate",
-            (*STREAM, *BRANCHES),
-            "input² units",
-            lambda signal: signal.q,
-            "Mean x² of the residual stream.",
-            (1.0, "q = 1"),
-            log=True,
-            marks={1.0: "q = 1"},
-            reference="input",
-        ),
-        Statistic(
-            "token_correlation",
-            "Token correlation",
-            "ρ = p / q",
-            "mean overlap of two different tokens, divided by the second moment",
-            STREAM,
-            reduce=lambda signal: signal.overlap / signal.q,
-            bounds=(0.0, 1.0),
-            caption="Overlap of two tokens. At 1 all tokens are alike: rank collapse.",
-            healthy=(0.0, "unrelated tokens"),
-            marks={1.0: "all tokens alike", 0.0: "unrelated"},
-            reference="input",
-        ),
-        Statistic(
-            "max_abs",
-            "Largest |x|",
-            "max |x|",
-            "largest |x| over batch, token and coordinate; float16 ends at 65,504, bfloat16 (8 bits) at 3.39e38",
-            (*STREAM, *BRANCHES),
-            "input units",
-            lambda signal: signal.largest,
-            "The largest |x| of the batch. float16 ends at 65,504: what is larger becomes infinite.",
-            # √(2 ln M) of M = 32,768 unit normal numbers, the default's 2 × 64 × 256
-            (4.6, "unit normal"),
-            log=True,
-            marks={65504.0: "float16 ends"},
-        ),
-        # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of
-        # outlier features
-        Statistic(
-            "kurtosis",
-            "Kurtosis of features",
-            "mean s⁴ / (mean s²)²",
-            "of each coordinate's RMS s over a sequence: 1 if all are alike, d if one has it all",
-            STREAM,
-            reduce=lambda signal: signal.features.square().mean(dim=(1, 2)),
-            log=True,
-            caption="1: features are alike. Up to the width d: one outlier dominates, and low precision loses "
-            "the rest.",
-            healthy=(1.0, "features alike"),
-            marks={1.0: "all features alike", 3.0: "all tokens alike"},
-        ),
-        # massive activations stand out in a few spike channels: Sun et al. 2026, arXiv 2603.05498
-        Statistic(
-            "feature_ratio",
-            "Largest / median feature",
-            "max s / median s",
-            "largest over median of the coordinates' RMS s over a sequence, mean over the batch",
-            STREAM,
-            reduce=lambda signal: signal.largest_feature,
-            log=True,
-            caption="1: features are alike. Far above: a few spike channels hold massive activations.",
-            healthy=(1.0, "features alike"),
-            marks={1.0: "all features alike"},
-        ),
-        Statistic(
-            "logit_std",
-            "Logit spread",
-            "s",
-            "RMS over keys of the centered attention logits",
-            ("attn_scores",),
-            reduce=lambda rows: rows.variance.mean(dim=(1, 3)).clamp(min=0).sqrt(),
-            log=True,
-            caption="RMS of the centered logits. Far below 1, attention is uniform; far above, one-hot.",
-            healthy=(1.0, "unit logits"),
-            root=True,
-        ),
-        Statistic(
-            "attention_entropy",
-            "Attention entropy",
-            "H",
-            "Shannon entropy of an attention row's keys, without any sink, nats",
-            ("pattern",),
-            "nats",
-            lambda rows: rows.entropy.mean(dim=(1, 3)),
-            marks={0.0: "one-hot"},
-        ),
-        Statistic(
-            "attention_entropy_normalized",
-            "Attention entropy",
-            "H / ln n",
-            "entropy of an attention row's keys over ln(their number); 1 is uniform, 0 one-hot",
-            ("pattern",),
-            reduce=lambda rows: rows.normalized.mean(dim=(1, 3)),
-            bounds=(0.0, 1.0),
-            caption="The median head of each layer. 1 is uniform, 0 is one-hot.",
-            healthy=(1.0, "uniform"),
-            marks={1.0: "uniform", 0.0: "one-hot"},
-            compared="of the uniform one",
-        ),
-        Statistic(
-            "attention_max",
-            "Largest attention weight",
-            "max p",
-            "mean over rows of the largest attention weight",
-            ("pattern",),
-            reduce=lambda rows: rows.largest.mean(dim=(1, 3)),
-            bounds=(0.0, 1.0),
-            marks={1.0: "one-hot"},
-            caption="Mean of each token's largest attention weight. 1 is one-hot, 1/n is uniform.",
-            # one-hot is the far end; what is healthy, 1/n and little more, is near 0 from some 10
-            # tokens on
-            healthy=(0.0, "spread out"),
-        ),
-        Statistic(
-            "second_moment_by_position",
-            "Second moment by position",
-            "q_t",
-            "mean of x² over batch and coordinate, of the token at each position",
-            ("resid_post",),
-            "input² units",
-            lambda signal: signal.by_token,
-            "Mean x² of each token after {layer}.",
-            log=True,
-            marks={1.0: "q = 1"},
-            by_position=True,
-        ),
-        Statistic(
-            "token_correlation_by_position",
-            "Token correlation by position",
-            "ρ_t",
-            "mean overlap of a token with the others, over the mean product of their RMS",
-            ("resid_post",),
-            reduce=lambda signal: signal.correlation_by_token,
-            bounds=(0.0, 1.0),
-            caption="Overlap of each token with the others after {layer}.",
-            marks={1.0: "all tokens alike", 0.0: "unrelated"},
-            by_position=True,
-        ),
-        Statistic(
-            "attention_entropy_by_position",
-            "Attention entropy by position",
-            "H_t",
-            "Shannon entropy of the row of each query, without any sink, mean over batch and heads, nats",
-            ("pattern",),
-            "nats",
-            lambda rows: rows.by_query,
-            "Entropy of each token's attention in {layer}. Under a causal mask at most ln t: token t sees "
-            "t keys.",
-            marks={0.0: "one-hot"},
-            by_position=True,
-        ),
-        # a sink by its mean attention: Gu et al. 2025, arXiv 2410.10781, who count the queries that
-        # see the key alone
-        Statistic(
-            "attention_received",
-            "Attention received by position",
-            "a_t",
-            "mean over queries, batch and heads of the weight that the key at each position receives",
-            ("pattern",),
-            "share",
-            lambda rows: rows.received,
-            "Mean weight that each token receives in {layer}. A causal mask alone favors the first tokens; "
-            "1 on the first is an attention sink.",
-            log=True,
-            by_position=True,
-        ),
-        Statistic(
-            "output_logit_rms",
-            "Output logits, RMS",
-            "RMS z",
-            "root mean square of the logits that the readout gives the stream after a layer, through the final "
-            "norm",
-            ("logits",),
-            "logit",
-            lambda signal: signal.q.sqrt(),
-            "RMS of the readout's logits of each layer's stream; those of the last layer are the output's.",
-            (1.0, "unit logits"),
-            log=True,
-            marks={1.0: "unit logits"},
-            root=True,
-        ),
-        Statistic(
-            "output_logit_largest",
-            "Output logits, largest",
-            "max |z|",
-            "largest of these logits, without its sign, over batch, token and character",
-            ("logits",),
-            "logit",
-            lambda signal: signal.largest,
-            "The largest of the readout's logits of each layer's stream, without its sign.",
-            # √(2 ln M) of M = 13,184 unit normal numbers, the default's 2 × 64 tokens of 103
-            # characters
-            (4.4, "unit normal"),
-            log=True,
-        ),
-        Statistic(
-            "activation_gradient",
-            "Gradient by layer",
-            "γ / γ_N",
-            "mean of (∂L/∂x)² per coordinate, relative to the last layer",
-            STREAM,
-            log=True,
-            caption="Mean squared ∂L/∂x ÷ the last layer's. Flat: all layers train evenly.",
-            healthy=(1.0, "flat"),
-            marks={1.0: "flat"},
-            compared="× that of the last layer",
-            reference="last layer",
-            backward=True,
-        ),
-        Statistic(
-            "parameter_gradient",
-            "Gradient by matrix",
-            "‖∂L/∂W‖",
-            "Frobenius norm of the loss gradient by one matrix",
-            (*MATRICES, *VECTORS),
-            "loss/weight",
-            log=True,
-            backward=True,
-            root=True,
-        ),
-    )
-}
-
-
-WEIGHT_STATISTICS: dict[str, Statistic] = {
-    row.name: row
-    for row in (
-        Statistic(
-            "weight_variance",
-            "Weight variance",
-            "fan_in · mean W²",
-            "mean square of a matrix's entries times its fan_in; 1 keeps a unit second moment",
-            MATRICES,
-            "× 1/fan_in",
-            log=True,
-            marks={1.0: "unit"},
-        ),
-        Statistic(
-            "weight_likeness",
-            "Likeness of weights",
-            "max cos(W_l, W_k)",
-            "largest cosine between a matrix and the same one of another layer, of up to 4096 entries of each",
-            MATRICES,
-            bounds=(-1.0, 1.0),
-            marks={1.0: "a copy", 0.0: "independent"},
-        ),
-        # Yang, Simon & Bernstein 2023, arXiv 2310.17813: the same at every width, of W and of its
-        # change, where features are learned
-        Statistic(
-            "spectral_norm",
-            "Spectral norm",
-            "‖W‖₂ √(fan_in / fan_out)",
-            "largest singular value over √(fan_out / fan_in): the largest factor on the RMS of a vector",
-            MATRICES,
-            "× √(fan_out / fan_in)",
-            log=True,
-            marks={1.0: "√(fan_out / fan_in)"},
-        ),
-        Statistic(
-            "stable_rank",
-            "Stable rank",
-            "‖W‖_F² / ‖W‖₂²",
-            "sum of the squared singular values over the largest: 1 of an outer product, fan_in of a rotation",
-            MATRICES,
-            log=True,
-            marks={1.0: "one direction"},
-        ),
-        Statistic(
-            "largest_possible_logit",
-            "Largest possible logit",
-            "‖W_Qᵀ W_K‖₂ d / √d_head",
-            "largest singular value of a head's W_Qᵀ W_K, before any rotation by position, times the width over "
-            "the divisor of the logits: the largest logit of two vectors of RMS 1",
-            ("attn_scores",),
-            "logit",
-            log=True,
-        ),
-        Statistic(
-            "logit_rank",
-            "Stable rank of a head",
-            "‖W_Qᵀ W_K‖_F² / ‖W_Qᵀ W_K‖₂²",
-            "sum of the squared singular values of a head's W_Qᵀ W_K over the largest: 1 where its logits follow "
-            "one direction",
-            ("attn_scores",),
-            log=True,
-            marks={1.0: "one direction"},
-        ),
-    )
-}
-"""Statistics of the weights themselves: the first two where no config describes the model, the
-others on request."""
-VOCABULARY: Mapping[str, Statistic] = ChainMap(WEIGHT_STATISTICS, STATISTICS)
-
-
-SITE_WORDS = MappingProxyType(
-    {
-        "embed": "input",
-        "resid_mid": "stream after attention",
-        "resid_post": "stream after MLP",
-        "attn_out": "attention output",
-        "mlp_out": "MLP output",
-        "attn_scores": "attention logits",
-        "pattern": "attention pattern",
-        "logits": "output logits",
-    }
-)
-"""Words for the sites; a weight matrix keeps its name."""
-
 
 FIRST_STEP = "the first step moves"
 """Begins the note on gradients that are 0 until a readout, or another weight after the layers, is
@@ -474,139 +120,12 @@ class Breakdown(NamedTuple):
         """The site as a person calls it."""
         return SITE_WORDS.get(self.site, self.site)
 
-
-class Fault(NamedTuple):
-    """Something that is wrong in itself in a model that is not ours, as `own.faults` reads it."""
-
-    kind: str
-    """A key of `diagnosis.faults.KINDS`."""
-    layer: int
-    """From 1; 0 outside the layers."""
-    place: str
-    """A matrix, a site or a norm, in words; empty where the parameter's name says all."""
-    value: float
-    """How many numbers are meant, or of which size they are."""
-    name: str = ""
-    """Of the parameter, of the operation, or of the data type."""
-
-
-TRAITS = (
-    "no norm",
-    "norm on the sum alone",
-    "no residual",
-    "norm on queries and keys",
-    "no norm on queries and keys",
-    "logits not divided",
-    "norm after the layers",
-    "no norm after the layers",
-)
-"""Words for what all layers of a model have in common, each read off its operations."""
-LOGITS = ("loss", "error", "classes", "variance", "rms", "largest", "square_log_sum")
-"""Mean cross-entropy in nats and its standard error over rows; number of classes; variance of a
-row's logits, mean over rows; their root mean square and largest |z|; mean (ln Σ e^z)² over rows."""
-
-FACTS = {
-    "softmax": "axis over which attention's weights sum to 1: keys, queries, heads or sequences",
-    "mask": "keys that a query sees: all (none), causal, reversed (later ones alone), ahead (one too many), another",
-    "divisor": "of the attention logits",
-    "d_head": "coordinates of a head",
-    "qk_norm": "whether queries or keys are normalized: yes or no",
-    "rotary": "mistake of rotary positions, see `own.heads.ROTARY`",
-    "rotary_speed": "factor on rotary positions, where it is not 1",
-    "restart": "token, from 0, at which rotary positions begin anew",
-    "attention_skip": "factor on the stream that attention is added to",
-    "mlp_skip": "factor on the stream that the MLP is added to",
-    "attention_added": "no, where attention is computed and added to nothing",
-    "modules": "distinct modules that a container of layers repeats from end to end, and the next",
-    "entries": "entries of that container",
-    "target": "what says that the model predicts tokens: see `own.ahead`",
-    "ahead": "share of the gradient of a row of its logits that goes to tokens that it must not see; 0 without any",
-}
-"""Names in `Profile.facts`, each there where it was read and is the same in all layers that have
-it."""
-
-
-State = Literal[
-    "first",
-    "second",
-    "later",
-    "waiting",
-    "frozen",
-    "idle",
-    "zeros",
-    "never",
-    "unreached",
-    "unused",
-    "uncalled",
-    "checkpoint",
-    "no_grad",
-    "unheld",
-    "no_rate",
-    "unmoved",
-]
-"""Why parameters learn, or do not.
-
-first: a gradient at the first step. second: exactly 0 then, and not at the second step. later: not
-at a later one. waiting: exactly 0 so far, with no further step that was read. frozen: requires_grad
-is False. idle: no gradient in this batch, where modules of the same name beside them have one, as
-experts do.
-
-zeros: exactly 0 at every step that was read, and so are the parameters themselves. never: exactly 0
-at every such step. unreached: no path from the loss. unused: no operation reads them. uncalled:
-their module was not called. checkpoint: a reentrant gradient checkpoint, none of whose arguments
-requires a gradient. no_grad: their layer runs under torch.no_grad(). unheld: a gradient, and no
-optimizer that has stepped holds them. no_rate: the learning rate of all their steps is 0. unmoved:
-matrices with a gradient, and an optimizer's steps that change no number. """
-STUCK: tuple[State, ...] = (
-    "unheld",
-    "no_rate",
-    "unmoved",
-    "checkpoint",
-    "no_grad",
-    "unreached",
-    "zeros",
-    "never",
-    "uncalled",
-    "unused",
-)
-"""States of parameters that do not learn, and are not frozen."""
-
-
-class Part(NamedTuple):
-    """Parameters of one name and state, in all layers that have them."""
-
-    state: State
-    name: str
-    """Of the parameter or the module within its layer, such as attn.lora_A; within the model where
-    it is in none. * stands for a number, and nothing for a whole layer."""
-    layers: tuple[int, ...]
-    """From 1; empty where they are in no layer of the stack."""
-    parameters: int
-    """How many they are."""
-    matrix: bool
-    """Whether one of them has two axes or more; of those whose gradient stays 0, two that are
-    longer than 1."""
-
-
-class Learning(NamedTuple):
-    """Which parameters of a model that is not ours learn, and why others do not."""
-
-    parts: tuple[Part, ...] = ()
-    steps: int = 0
-    """Steps of a training in which they were seen; 0 of a probe, which takes one small step itself
-    where it must."""
-    projected: bool = False
-    """Whether the loss was a projection of the model's first output, which need not depend on all
-    of the model."""
-    facts: tuple[str, ...] = ()
-    """Sentences on what was seen beside the states, such as how a gradient was read."""
-
-    def of(self, *states: State) -> list[Part]:
-        """The parts in some states."""
-        return [part for part in self.parts if part.state in states]
-
-
-NOT_READ = Learning()
+    @property
+    def depth(self) -> float:
+        """Its place on the depth axis, in layers: half a layer earlier where attention is the
+        cause."""
+        before_mlp = self.site in TAPS and TAPS[self.site].before_mlp
+        return self.layer - 0.5 * before_mlp
 
 
 @dataclass(frozen=True, eq=False)
@@ -840,9 +359,14 @@ class Profile(Copied):
     def depth(self, site: str) -> Array:
         """Positions of a site's layers on the depth axis, `[layer]`, in layers."""
         length = next(value.shape[1] for (_, name), value in self.values.items() if name == site)
-        if site == "embed":
+        tap = TAPS.get(site)
+        if tap is None:
+            return np.arange(1.0, length + 1)
+        if tap.once:
             return np.zeros(length)
-        return np.arange(1, length + 1) - (0.5 if site in ("resid_mid", "attn_out") else 0.0)
+        # attention's own statistics are drawn at the number of their layer
+        half_earlier = tap.before_mlp and tap.kind != "attention"
+        return np.arange(1.0, length + 1) - 0.5 * half_earlier
 
     def carried_by_few(self, statistic: str) -> bool:
         """Whether a statistic is a predicted mean over draws, which few draws carry: a typical one
@@ -890,39 +414,7 @@ class Profile(Copied):
     def to_json(self) -> str:
         """One JSON object that `from_json` reads back; nan and infinities become strings, for JSON
         has none."""
-        return json.dumps(
-            {
-                "origin": self.origin,
-                "config": None if self.config is None else self.config.model_dump(),
-                "model": self.model,
-                "layers": self.layers,
-                "shapes": dict(self.shapes),
-                "dtype": self.dtype,
-                "twin": None if self.twin is None else self.twin.model_dump(),
-                "differences": self.differences,
-                **({"kinds": self.kinds} if self.kinds else {}),
-                "remarks": self.remarks,
-                "absent": [[*key, *layers] for key, layers in self.absent.items()],
-                "seeds": self.seeds,
-                "seconds": _plain(self.seconds),
-                "notes": dict(self.notes),
-                "first_nonfinite": first._asdict() if (first := self.first_nonfinite) else None,
-                "values": [
-                    {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
-                    for (statistic, site), value in self.values.items()
-                ],
-                "others": [json.loads(other.to_json()) for other in self.others],
-                "step": self.step,
-                **({"logits": dict(self.logits)} if self.logits else {}),
-                **({"faults": [tuple(fault) for fault in self.faults]} if self.faults else {}),
-                **({"traits": self.traits} if self.traits else {}),
-                **({"learning": self.learning._asdict()} if self.learning.parts else {}),
-                **({"waits": dict(self.waits)} if self.waits else {}),
-                **({"coverage": self.coverage} if self.coverage else {}),
-                **({"facts": dict(self.facts)} if self.facts else {}),
-            },
-            allow_nan=False,
-        )
+        return json.dumps(stored.plain_record(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Profile:
@@ -932,10 +424,15 @@ class Profile(Copied):
             ValueError: it is something else; names the field, the rule and the value.
         """
         try:
-            return _Stored.model_validate_json(text).profile()
+            return cls._of(stored.fields_of(text))
         except (ValueError, OverflowError) as error:
-            words = _refusal(error) if isinstance(error, ValidationError) else error
-            raise ValueError(f"a profile must be what Profile.to_json wrote; {words}") from None
+            raise stored.refusal(error) from None
+
+    @classmethod
+    def _of(cls, fields: dict[str, Any]) -> Profile:
+        """A profile, and the other stacks beside it, of their fields."""
+        others = tuple(cls._of(other) for other in fields["others"])
+        return cls(**{**fields, "others": others})
 
 
 def index_of(layer: int, count: int) -> int:
@@ -984,172 +481,3 @@ def _ends(statistic: str, value: Array) -> list[float]:
     with np.errstate(all="ignore"):
         layers = VOCABULARY[statistic].mean(value, axis=(0, *range(2, value.ndim)))
     return [float(layers[place]) for place in (0, len(layers) // 2, -1)]
-
-
-def _plain(value: Any) -> Any:
-    """Numbers that JSON can hold: finite ones as they are, the others as the strings nan, inf and
-    -inf."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value if math.isfinite(value) else str(value)
-
-
-MOST = 1e300
-"""The largest number of seconds, or of a logit: a whole number of JSON may have any size."""
-
-
-def _seconds(value: Any) -> Any:
-    """A duration; one that is not finite is a text in JSON."""
-    if isinstance(value, int | float) and abs(value) > MOST:
-        raise ValueError(f"must be a number of at most {MOST:g}")
-    return float(value) if value in ("nan", "inf", "-inf") else value
-
-
-class _Row(BaseModel, strict=True):
-    """One array of a profile as JSON."""
-
-    statistic: str
-    site: str
-    values: Any
-
-
-class _StoredLearning(BaseModel, strict=True):
-    """`Learning` as JSON."""
-
-    parts: tuple[tuple[State, str, tuple[int, ...], int, bool], ...] = ()
-    steps: int = 0
-    projected: bool = False
-    facts: tuple[str, ...] = ()
-
-    def learning(self) -> Learning:
-        """The record."""
-        return Learning(
-            tuple(Part(*row) for row in self.parts), self.steps, self.projected, self.facts
-        )
-
-
-class _Stored(BaseModel, strict=True):
-    """A profile as JSON; parts without a default must be there."""
-
-    origin: Literal["measured", "predicted"]
-    values: tuple[_Row, ...]
-    config: dict[str, Any] | None
-    seeds: tuple[int, ...]
-    notes: dict[str, str]
-    seconds: Annotated[float, BeforeValidator(_seconds)]
-    model: str = ""
-    layers: tuple[str, ...] = ()
-    shapes: dict[str, tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]] = {}
-    dtype: str = ""
-    twin: dict[str, Any] | None = None
-    remarks: tuple[str, ...] = ()
-    absent: tuple[
-        Annotated[
-            tuple[str, str, tuple[int, ...]],
-            BeforeValidator(
-                lambda row: (*row[:2], tuple(row[2:])) if isinstance(row, list) else row
-            ),
-        ],
-        ...,
-    ] = ()
-    differences: tuple[tuple[int, str, str], ...] = ()
-    faults: tuple[
-        Annotated[
-            Fault,
-            BeforeValidator(
-                lambda row: Fault(*row) if isinstance(row, list) and 4 <= len(row) <= 5 else row
-            ),
-        ],
-        ...,
-    ] = ()
-    traits: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    others: tuple[_Stored, ...] = ()
-    step: int = 0
-    logits: dict[str, Annotated[float, Field(ge=0, lt=MOST)]] = {}
-    learning: _StoredLearning = Field(default_factory=lambda: _StoredLearning())
-    waits: dict[str, tuple[int, ...]] = {}
-    coverage: tuple[str, ...] = ()
-    facts: dict[str, Annotated[float, Field(gt=-MOST, lt=MOST)] | str] = {}
-
-    def profile(self, at: str = "") -> Profile:
-        """The profile; `at` is its place in the file, before the name of a part."""
-        values = {
-            (row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
-            for place, row in enumerate(self.values)
-        }
-        _must_fit(values, f"{at}values")
-        return Profile(
-            **dict(self)
-            | {
-                "values": values,
-                "absent": {(statistic, site): layers for statistic, site, layers in self.absent},
-                "learning": self.learning.learning(),
-                "others": tuple(
-                    other.profile(f"{at}others[{place}].")
-                    for place, other in enumerate(self.others)
-                ),
-                **{
-                    name: Config(**design) if design else None
-                    for name, design in (("config", self.config), ("twin", self.twin))
-                },
-            }
-        )
-
-
-def _must_fit(values: Mapping[Key, Array], at: str) -> None:
-    """Refuses arrays that cannot be of one model: those along the stream are drawn as one line.
-
-    Args:
-        values: `[seed, layer]` or `[seed, layer, …]` each.
-        at: their place in the file.
-    """
-    layers: dict[str, int] = {"embed": 1}
-    others: dict[str, tuple[int, ...]] = {}
-    for (statistic, site), array in values.items():
-        if site not in STREAM or array.ndim < 2:  # of fewer axes `Profile` speaks
-            continue
-        count = layers.setdefault(site, array.shape[1])
-        if array.shape[1] != count:
-            raise ValueError(
-                f"{at} must have one number of layers at {site}; got {array.shape[1]} beside {count}, "
-                f"of {statistic}"
-            )
-        seeds, _, *rest = array.shape
-        first = others.setdefault(statistic, (seeds, *rest))
-        if (seeds, *rest) != first:
-            raise ValueError(
-                f"{at} must have as many seeds, and heads or positions, at all sites of {statistic}; got "
-                f"{(seeds, *rest)} at {site} beside {first}"
-            )
-
-
-def _refusal(error: ValidationError) -> str:
-    """The first thing that is wrong with a file: its place, the rule and the value."""
-    first = error.errors()[0]
-    place = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-    ).lstrip(".")
-    if first["type"] == "missing":
-        return f"it has no {place}"
-    if first["type"] == "json_invalid":
-        return f"it is no JSON: {first['msg']}"
-    rule = (
-        first["msg"]
-        .replace("Input should", "must")
-        .replace("Tuple should", "must")
-        .removeprefix("Value error, ")
-    )
-    return f"{place or 'it'} {rule}; got {shown(first['input'])}"
-
-
-def _numbers(rows: Any, at: str) -> Array:
-    """An array; nan and infinities are strings in JSON."""
-    try:
-        if not isinstance(rows, list) or None in np.array(rows, dtype=object).ravel():
-            raise TypeError
-        return np.array(rows, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"{at} must be numbers, [seed, layer] or [seed, layer, head]; got {shown(rows)}"
-        ) from None

@@ -17,9 +17,11 @@ from torch import Tensor
 from explorer.config import Config
 from explorer.measuring.statistics import Rows, Signal, no_number
 from explorer.model import Layer
-from explorer.profile import BRANCHES, ROWS, STATISTICS, STREAM, Array, Key
+from explorer.sites import ROWS, TAPS, sites_of
+from explorer.vocabulary import STATISTICS, Array, Key
 
-ORDER = STREAM + BRANCHES
+SIGNALS = sites_of("stream", "branch", "inner", "readout")
+"""Sites of tensors `[batch, token, features]`, those of a statistic next to each other."""
 
 BLOCK_ELEMENTS = 2**18
 """A block holds about this many numbers of one site: 1 MB in float32."""
@@ -106,58 +108,62 @@ class Recorder:
             scores, pattern = (self.stack(pending[site]) for site in ROWS)
             rows = Rows.of(scores, pattern, self.mask, self.config.design.sink.logit is not None)
             self.reduce(rows, dict.fromkeys(ROWS, (0, len(pending["pattern"]))))
-        tensors: list[Tensor] = []
-        spans: dict[str, tuple[int, int]] = {}
-        for site in ORDER:
+        by_shape: defaultdict[torch.Size, list[str]] = defaultdict(list)
+        for site in SIGNALS:
             if pending[site]:
+                by_shape[pending[site][0].shape].append(site)
+        for sites in by_shape.values():
+            tensors: list[Tensor] = []
+            spans: dict[str, tuple[int, int]] = {}
+            for site in sites:
                 spans[site] = (len(tensors), len(tensors) + len(pending[site]))
                 tensors += pending[site]
-        self.reduce(Signal.of(self.stack(tensors)), spans)
-        if pending["logits"]:
-            self.reduce(
-                Signal.of(self.stack(pending["logits"])), {"logits": (0, len(pending["logits"]))}
-            )
+            self.reduce(Signal.of(self.stack(tensors)), spans)
 
     def stack(self, tensors: list[Tensor]) -> Tensor:
         """`[seed · batch, ...]` of each layer to `[layer · seed, batch, ...]`."""
         return torch.stack(tensors).view(len(tensors) * self.seeds, -1, *tensors[0].shape[1:])
 
     def reduce(self, sample: Signal | Rows, spans: Mapping[str, tuple[int, int]]) -> None:
-        """Reduces stacked layers to the statistics of their sites, each over the part of the stack
-        that it needs."""
-        parts: dict[
-            tuple[int, int], Signal | Rows
-        ] = {}  # statistics of the same sites share what they compute
+        """Reduces stacked tensors to the statistics of their sites.
+
+        Args:
+            sample: the tensors of all sites, `seeds` rows a layer.
+            spans: site to its first layer in the stack, and the one after its last.
+        """
+        # statistics of the same sites share what they compute
+        samples: dict[tuple[int, int], Signal | Rows] = {}
         for row in STATISTICS.values():
             sites = [site for site in row.sites if site in spans]
             if row.reduce is None or not sites or (row.by_position and not self.positions):
                 continue
-            start, stop = (
-                min(spans[site][0] for site in sites),
-                max(spans[site][1] for site in sites),
-            )
-            if (start, stop) not in parts:
-                parts[start, stop] = sample.part(start * self.seeds, stop * self.seeds)
-            values = row.reduce(parts[start, stop])
+            start = min(spans[site][0] for site in sites)
+            stop = max(spans[site][1] for site in sites)
+            if (start, stop) not in samples:
+                samples[start, stop] = sample.part(start * self.seeds, stop * self.seeds)
+            values = row.reduce(samples[start, stop])
             for site in sites:
                 first, last = spans[site]
-                self.reduced[row.name, site].append(
-                    values[(first - start) * self.seeds : (last - start) * self.seeds]
-                )
+                of_site = values[(first - start) * self.seeds : (last - start) * self.seeds]
+                self.reduced[row.name, site].append(of_site)
 
     def values(self) -> list[dict[Key, Array]]:
         """For each seed, statistic and site to `[layer]` or `[layer, head]`; waits for the
         device."""
         values = {
-            key: torch.cat(parts).double().cpu().numpy() for key, parts in self.reduced.items()
+            key: torch.cat(blocks).double().cpu().numpy() for key, blocks in self.reduced.items()
         }
-        last = dict.fromkeys((key for key in values if key[1] != "embed"), len(self.left_out))
         return [
-            {
-                key: np.concatenate(
-                    [part := column[seed :: self.seeds], *[part[-1:]] * last.get(key, 0)]
-                )
-                for key, column in values.items()
-            }
+            {key: self.of_seed(key, rows, seed) for key, rows in values.items()}
             for seed in range(self.seeds)
         ]
+
+    def of_seed(self, key: Key, rows: Array, seed: int) -> Array:
+        """The layers of one seed, whose rows alternate with the other seeds'.
+
+        The layers that were left out, where the signal is nan, are as the last one that was
+        computed."""
+        layers = rows[seed :: self.seeds]
+        if TAPS[key[1]].once:
+            return layers
+        return np.concatenate([layers, *[layers[-1:]] * len(self.left_out)])
