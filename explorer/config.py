@@ -307,7 +307,8 @@ def preset(name: str, **choices: Any) -> Config:
 # another.
 
 SETTING = ("Size", "Input and loss")
-"""Groups of fields that are the experiment's, not the design's: a preset leaves them alone."""
+"""Groups of fields that are the experiment's, not the design's: a preset leaves them alone, but
+for those that it names."""
 
 
 def design_fields() -> list[str]:
