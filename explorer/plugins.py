@@ -37,7 +37,7 @@ class Plugin:
     names: Mapping[str, str] = field(default_factory=dict)
     """Public names: `ex.race`."""
     tabs: Mapping[str, str] = field(default_factory=dict)
-    """Tabs of the page: `app.tabs.Tab`."""
+    """Tabs of the page: `app.page.Tab`."""
     commands: str = ""
     """A function that adds commands to `explorer`: see `command`."""
     kinds: Mapping[str, str] = field(default_factory=dict)

@@ -111,6 +111,33 @@ def test_a_plug_in_of_another_distribution_brings_what_it_registers(tmp_path: Pa
     ]
 
 
+MOVED = """
+import explorer as ex
+
+page = ex.dashboard("?tab=noise")
+panel = page.panels["noise"]
+assert "state" not in page.link
+before = panel.chart.figure
+panel.controls.set_state({"values": {"n_layers": 30}})
+assert panel.chart.figure != before
+assert "from" in panel.chart.description
+assert page.open_link('?tab=noise&state={"noise":{"settings":{"n_layers":7}}}') == []
+panel.controls.set_state({"values": {"n_layers": 0}})
+print(panel.part.settings.n_layers, panel.controls.refusal)
+page.close()
+"""
+
+
+def test_the_tab_in_the_guide_has_a_slider_that_redraws_its_chart(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    page = guide.partition("# explorer_noise/page.py\n")[2].partition("```")[0]
+    told = said(
+        MOVED, distribution(tmp_path, "noise", __init__=NOISE, spectrum=SPECTRUM, page=page)
+    )
+    assert told.stderr == ""
+    assert told.stdout.startswith("7 Depth must be")
+
+
 def test_a_plug_in_whose_package_is_gone_is_absent_and_a_broken_one_is_an_error(
     tmp_path: Path,
 ) -> None:
