@@ -35,7 +35,7 @@ from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.tables import Sloped, Tables
-from explorer.theory.tokens import ONE, TINY, State, keys_of, scattered, scattered_by_attention
+from explorer.theory.tokens import ONE, TINY, State, key_scatter, keys_of, scatter_after_attention
 
 
 class Attention(NamedTuple):
@@ -67,32 +67,32 @@ def attention(
     way back."""
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
-    place, keys = x.place, keys_of(x)
+    axis, keys = x.axis, keys_of(x)
     *_, shared, own = keys if values is x else keys_of(values)
-    scatter = scattered(x, keys)
+    scatter = key_scatter(x, keys)
     law = logits(gains, x, keys, scatter, below, kept)
     overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
     rho, alike, common, lost = law.rho, law.alike, shared, None
     if gains.sink is not None:
-        lost = sinks(tuple(map(int, place.t)), gains.sink).lookup(law.s, law.common * law.bent)
+        lost = sinks(tuple(map(int, axis.visible)), gains.sink).lookup(law.s, law.common * law.bent)
         spread, crowding = np.maximum(spread + lost.spread, 0.0), crowding + lost.crowding
-        both = lost.together(rho, place.lift)
-        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** rho
+        both = lost.together(rho, axis.lift)
+        common, overlap = both * common, overlap * both * lost.focus.take(axis.shorter) ** rho
     if gains.cap or gains.sphere:
         alike = alike * law.bent
     alike = alike / (ONE + alike)
     # at ρ = 1 two rows crowd as one does
-    more = (alike * (crowding - spread))[place.smaller]
-    crowd = rho * (place.lift(alike * spread) + rho * more)
-    y = common + own[place.smaller] * (overlap * place.ratio + crowd)
+    more = (alike * (crowding - spread))[axis.shorter]
+    crowd = rho * (axis.lift(alike * spread) + rho * more)
+    y = common + own[axis.shorter] * (overlap * axis.ratio + crowd)
     # rows whose Σp² differ have outputs of different length: their relative variance, of its share
     # of q, over the heads
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
-    uneven_mean = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
-    v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
-    alike_rows = place.average(rho)[1]
+    uneven_mean = float(axis.weights.dot(unevenness * uneven * uneven)) / gains.n_heads
+    v = scatter_after_attention(gains, x.v, float(axis.weights.dot(overlap[1:].diagonal())))
+    alike_rows = axis.average(rho)[1]
     mixed = State(
-        place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean
+        axis, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean
     )
     return _gated(
         gains, x, mixed, Attention(law, own, shared[0].copy(), scatter, overlap, lost, mixed, None)
@@ -106,9 +106,9 @@ def _gated(gains: Gains, x: State, mixed: State, softmax: Attention) -> tuple[St
         return mixed, softmax
     opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
     noise, y = gains.gate.noise, mixed.y * opened
-    gated = State(x.place, y, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
+    gated = State(x.axis, y, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
     return gated, softmax._replace(
-        ungated=State(x.place, y, mixed.v, mixed.w, mixed.u), opened=opened
+        ungated=State(x.axis, y, mixed.v, mixed.w, mixed.u), opened=opened
     )
 
 
@@ -116,8 +116,8 @@ def _sloped(
     gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
 ) -> tuple[State, Attention]:
     """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
-    place, keys = x.place, keys_of(x)
-    scatter = scattered(x, keys)
+    axis, keys = x.axis, keys_of(x)
+    scatter = key_scatter(x, keys)
     spread = logits(gains, x, keys, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)
     shared = keys.shared.copy()
@@ -129,8 +129,8 @@ def _sloped(
     # of the values, whose sum y is
     mixed_own = own if values is x else table.apart(values.y, 0 * spread)
     uneven = (squared / square**2 - 1) * (mixed_own * square / y[0]) ** 2
-    v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
-    mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
+    v = scatter_after_attention(gains, x.v, float(axis.weights.dot(square)))
+    mixed = State(axis, y, v, gains.noise[0] + float(axis.weights.dot(uneven)) / gains.n_heads)
     return _gated(
         gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None)
     )
@@ -159,7 +159,7 @@ class Paths(NamedTuple):
 
 def paths(
     gains: Gains,
-    place: Positions,
+    axis: Positions,
     table: Tables,
     layers: Sequence[Attention],
     x: Array,
@@ -172,11 +172,11 @@ def paths(
         **{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK}
     )
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
-    longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
+    longer, shorter = axis.visible[axis.longer], axis.visible[axis.shorter[1:]]
     overlap, square = (
         stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0)
     )
-    ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
+    ratio, gates, by_common = axis.ratio[1:], {}, np.zeros_like(square)
     kept, both = np.ones_like(square), np.ones_like(overlap)
     if gains.sink is not None:
         lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
@@ -191,22 +191,24 @@ def paths(
             jacobian,
             law.rho[:, 1:],
             np.maximum(common, 0.0) / np.maximum(own, TINY),
-            lambda part: place.lift(part)[:, 1:],
+            lambda part: axis.lift(part)[:, 1:],
         )
         law = law._replace(
-            keys=law.keys * (1 - summed), both=law.both * (1 - place.lift(summed)[:, 1:])
+            keys=law.keys * (1 - summed), both=law.both * (1 - axis.lift(summed)[:, 1:])
         )
         gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
     apart = _different(longer, both - overlap * ratio)
-    value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))
+    value = _kinds(
+        (axis.visible * square, shorter * overlap), (_others(axis.visible, kept - square), apart)
+    )
     # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
     energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
-    jacobian = jacobian * law.slopes[:, 1:] * place.lift(energy)[:, 1:]
+    jacobian = jacobian * law.slopes[:, 1:] * axis.lift(energy)[:, 1:]
     # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query
     # logits order them
     along, scatter = law.own / gains.d_head, stack([layer.scatter for layer in layers])
     by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
-    alike = place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
+    alike = axis.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
     own = _kinds(
         (energy * (by_row + by_common), jacobian * ratio),
         (alike[:, 0], alike[:, 1:]),
@@ -215,21 +217,19 @@ def paths(
     # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen
     # to be alike
     left = np.stack(
-        [key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1
+        [key_factors(gains, axis, law.key, law.key_p, law.keys, law.both), axis.lift(law.key)], 1
     )
-    mean = x[:, 0] @ place.prefix.T
+    mean = x[:, 0] @ axis.key_mean.T
     *factors, key_bias = gains.factors(mean, mean)
     query, key, bias = (
-        place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
+        axis.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
     )
-    scale = place.sharp
+    scale = axis.logit_factor
     unbiased = by_row = scale * query[:, None] * left
     if gains.biases.k:
         lone = np.maximum(law.key_p - key_bias, 0.0)
         unbiased = by_row.copy()
-        unbiased[:, 0] = (
-            scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
-        )
+        unbiased[:, 0] = scale * query * key_factors(gains, axis, law.key, lone, law.keys, law.both)
     if gains.adds == "qk":  # the other factor of the product, summed over the layers
         own[:, :2] *= scale * left
         own[:, 2] *= scale * law.query
@@ -239,12 +239,12 @@ def paths(
         query = by_row
     first, pair = key[:, 0], key[:, 1:]
     given = _kinds(
-        (place.t * first, shorter * place.turns.rows * pair),
-        (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)),
+        (axis.visible * first, shorter * axis.turns.rows * pair),
+        (-law.keys * _others(axis.visible, first), _different(longer, -law.both * ratio * pair)),
     )
     value *= gains.v * gains.o
     if gains.gate:
-        units = gains.gate.units(place.lift(x[:, 0]), correlations)
+        units = gains.gate.units(axis.lift(x[:, 0]), correlations)
         opened = gains.gate.kernel.overlaps(*units)[1]
         value, own = value * opened[:, None], own * opened[:, None]
         gates["W_G"] = (

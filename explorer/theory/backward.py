@@ -71,7 +71,7 @@ final norm."""
 
 
 def run(
-    gains: Gains, place: Positions, table: Tables, steps: Steps, overlap: float
+    gains: Gains, axis: Positions, table: Tables, steps: Steps, overlap: float
 ) -> tuple[Backward, float]:
     """The recursion from (1, `overlap`) after the last of the steps and its final norm, if the
     design has one.
@@ -80,16 +80,16 @@ def run(
         gradients relative to the mean at the last layer's output, `[..., pair]`, and that mean over
         the mean after the final norm.
     """
-    gradient, unit, along = np.full_like(place.ratio, overlap), 1.0, ISOTROPIC
+    gradient, unit, along = np.full_like(axis.ratio, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
         norm = normalize(steps.last, gains, gains.d_model)[1]
         along = ISOTROPIC if gains.point else ACROSS
-        gradient = gradient * (place.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
-        unit = float(place.mean @ gradient[0])
+        gradient = gradient * (axis.lift(1 / norm.q) if norm.slopes is None else norm.slopes)
+        unit = float(axis.weights @ gradient[0])
         gradient = gradient / unit
     descent, sites = (
-        Descent(gains, place, table, steps),
+        Descent(gains, axis, table, steps),
         np.empty((len(steps) + 1, *gradient.shape)),
     )
     sites[-1] = gradient
@@ -103,9 +103,9 @@ class Descent:
     """The loop, from the last step to the first. A gradient is linear in the one after it: its
     factors are made of all layers' tokens at once, and the loop only multiplies."""
 
-    def __init__(self, gains: Gains, place: Positions, table: Tables, steps: Steps) -> None:
-        self.gains, self.place, self.steps = gains, place, steps
-        self.before = isotropic(gains, place, steps, "input")
+    def __init__(self, gains: Gains, axis: Positions, table: Tables, steps: Steps) -> None:
+        self.gains, self.axis, self.steps = gains, axis, steps
+        self.before = isotropic(gains, axis, steps, "input")
         self.before *= (
             np.array([step.placement.scale * step.placement.reads for step in steps])[:, None, None]
             ** 2
@@ -116,29 +116,29 @@ class Descent:
             ]
             ** 2
         )
-        self.skip = skip * isotropic(gains, place, steps, "skip")
+        self.skip = skip * isotropic(gains, axis, steps, "skip")
         scale = (
             np.array([gains.branch[i] * step.present for i, step in enumerate(steps)])[
                 :, None, None
             ]
             ** 2
         )
-        self.branch = scale * isotropic(gains, place, steps, "output")
-        heads = of_heads(gains, place, steps) if gains.attends else None
+        self.branch = scale * isotropic(gains, axis, steps, "output")
+        heads = of_heads(gains, axis, steps) if gains.attends else None
         if heads:
-            self.skip, self.branch = (part * place.ones for part in (self.skip, self.branch))
+            self.skip, self.branch = (part * axis.ones for part in (self.skip, self.branch))
             self.skip[::2] *= heads.skip
             self.branch[::2] *= heads.branch
-        self.final_input = self.branch * isotropic(gains, place, steps, "last")
+        self.final_input = self.branch * isotropic(gains, axis, steps, "last")
         self.final_input *= gains.last[: len(steps)]
         """As `branch`, with the last matrix's own factor: what comes through it is multiplied by
         its gain alone."""
-        self.on_values = isotropic(gains, place, steps, "values")
+        self.on_values = isotropic(gains, axis, steps, "values")
         sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
-        factors = zip(*through(gains, place, list(sums.values())), strict=True) if sums else ()
+        factors = zip(*through(gains, axis, list(sums.values())), strict=True) if sums else ()
         self.on_sum = dict(zip(sums, factors, strict=True))
         """By sublayer: see `through`."""
-        units = gains.units(place.lift(steps.inside[1::2, 0]), steps.rho[1::2])
+        units = gains.units(axis.lift(steps.inside[1::2, 0]), steps.rho[1::2])
         self.parts = [part(*units)[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
         slopes = sum(ratio * part for ratio, part in zip(gains.ratios, self.parts, strict=True))
@@ -155,7 +155,7 @@ class Descent:
         if layers := [step.attention for step in steps if step.attention]:
             self.paths = paths(
                 gains,
-                place,
+                axis,
                 table,
                 layers,
                 steps.inside[::2],
@@ -174,12 +174,12 @@ class Descent:
                 self.paths.value + self.paths.key * self.paths.energy[:, 2:]
             )
             self.rest = last * ((self.paths.query * self.paths.energy[:, :2]).sum(1) + self.gate)
-        self.least = -1 / np.maximum(place.t - 1, 1.0)
+        self.least = -1 / np.maximum(axis.visible - 1, 1.0)
         self.totals: list[Array] = []
         self.values: list[Array] = []
-        self.borrowed = np.zeros_like(place.ratio)
+        self.borrowed = np.zeros_like(axis.ratio)
         self.energies: list[Array] = []
-        self.beside = np.zeros_like(place.ratio)
+        self.beside = np.zeros_like(axis.ratio)
         """Through a parallel MLP, to what its layer reads."""
         self.kept = 1.0
         """How far deviations of overlaps survive from the layer at hand to the one above."""
@@ -188,7 +188,7 @@ class Descent:
 
     def sublayer(self, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
         """From after a sublayer to before it."""
-        gains, step, mean = self.gains, self.steps[index], self.place.mean
+        gains, step, mean = self.gains, self.steps[index], self.axis.weights
         norms = step.norms
         if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
@@ -205,7 +205,7 @@ class Descent:
             inner = self.before[index] * inner
             if not gains.point:
                 above = self.longer * step.kept
-                inner *= 1 - above * norms["input"].same
+                inner *= 1 - above * norms["input"].length_variance
                 self.longer = longer(above, float(mean.dot(stream[0])), float(mean.dot(inner[0])))
         self.kept *= step.followed
         if self.on_sum and step.present:
@@ -223,7 +223,9 @@ class Descent:
         else:
             gradient = inner + stream + self.beside if gains.parallel else inner + stream
         square = np.maximum(gradient[0], ZERO, out=gradient[0])
-        if self.place.alike:  # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may overstep
+        if self.axis.unmasked:
+            # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may
+            # overstep
             gradient[1] = np.minimum(np.maximum(gradient[1], square * self.least), square)
         return gradient, along
 
@@ -249,10 +251,10 @@ class Descent:
         """The three paths together."""
         if self.plain:
             rest: Array = self.rest[layer] * gradient
-            return rest + self.place.gather(self.given[layer] * gradient)
+            return rest + self.axis.gather(self.given[layer] * gradient)
         gains, inner = self.gains, self.final_input[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
-        through: Array = self.on_values[2 * layer] * self.place.gather(value * inner)
+        through: Array = self.on_values[2 * layer] * self.axis.gather(value * inner)
         self.values.append(through)
         # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
         if gains.value_residual:
@@ -265,7 +267,7 @@ class Descent:
         self.energies.append(energy)
         self.kept = 1.0
         through = through + query[0] * energy[0] + query[1] * energy[1]
-        return through + self.place.gather(key * energy[2])
+        return through + self.axis.gather(key * energy[2])
 
     def record(self, site: Array) -> Backward:
         """All of it, once the loop is through."""
@@ -289,7 +291,7 @@ class Descent:
         key = query
         if gains.adds == "qk":
             key = np.array(
-                [self.place.gather(gradient) for gradient in self.paths.key * energy[:, 2:]]
+                [self.axis.gather(gradient) for gradient in self.paths.key * energy[:, 2:]]
             )
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
@@ -300,7 +302,7 @@ class Descent:
         )
 
 
-def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
+def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
     """Factors through norms, `[norm, pair]`: of what they divide by, averaged over the scatter of
     the tokens' lengths as in `tokens.normalize`; and 2 − ρ² of what points along the tokens, for
     two tokens lose what points along either."""
@@ -310,7 +312,7 @@ def through(gains: Gains, place: Positions, norms: Sequence[Norm]) -> tuple[Arra
     square = stack([norm.rho for norm in norms]) ** 2
     even = 0.25 * w * square + (1 + 0.75 * w + 0.75 * u)
     even[:, 0] += 0.25 * u[:, 0]
-    even *= place.lift(1 / stack([norm.q for norm in norms]))
+    even *= axis.lift(1 / stack([norm.q for norm in norms]))
     for factor, norm in zip(even, norms, strict=True):
         if norm.regained is not None:
             factor *= norm.regained
@@ -329,7 +331,7 @@ class Heads(NamedTuple):
     """`[layer, 1, 1]`: on gradients by what multiplies the heads, beside `branch`."""
 
 
-def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
+def of_heads(gains: Gains, axis: Positions, steps: Steps) -> Heads | None:
     """Factors for gradients that correlate with the length that a norm after attention divides by;
     None without them.
 
@@ -351,7 +353,7 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
         norm = step.norms.get("output") or step.norms.get("sum")
         if norm and step.attention:
             share = 1.0 if "output" in step.norms else max(1 - step.kept, 1e-6)
-            left = float(place.mean.dot(np.square(gains.epsilon / norm.q)))
+            left = float(axis.weights.dot(np.square(gains.epsilon / norm.q)))
             rows.append((layer, share, 1 - left))
     if not rows:
         return None
@@ -361,7 +363,7 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     if not gate:
         heads.own[layers, 0, 0] = 1 - taken * f / gains.n_heads
         return heads
-    square, _ = gate.units(steps.inside[::2, 0][layers] @ place.mean, np.ones(len(layers)))
+    square, _ = gate.units(steps.inside[::2, 0][layers] @ axis.weights, np.ones(len(layers)))
     opened = expit(np.sqrt(square)[:, None] * NODES)
     size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
     total = gate.number * (size @ WEIGHTS)
@@ -381,7 +383,7 @@ def of_heads(gains: Gains, place: Positions, steps: Steps) -> Heads | None:
     return heads
 
 
-def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part) -> Array:
+def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) -> Array:
     """`[sublayer, pair]`: factor through the norm on a signal of gradients that have no direction;
     1 without a norm, `[sublayer, 1, 1]` if there are none at all.
 
@@ -390,14 +392,14 @@ def isotropic(gains: Gains, place: Positions, steps: Sequence[Step], part: Part)
     norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
     if not norms:
         return np.ones((len(steps), 1, 1))
-    factor, doubled = through(gains, place, list(norms.values()))
+    factor, doubled = through(gains, axis, list(norms.values()))
     if not gains.point:
         share = np.array([1 / norm.width for norm in norms.values()])[:, None, None]
         rest = 1 - gains.centers * share
         factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * doubled)
     if len(norms) == len(steps):
         return factor
-    out = np.ones((len(steps), *place.ones.shape))
+    out = np.ones((len(steps), *axis.ones.shape))
     out[list(norms)] = factor
     return out
 

@@ -167,7 +167,7 @@ def apply(
     design = config.design
     out = {key: np.array(value) for key, value in values.items()}
     notes: dict[str, str] = {}
-    if design.point and any(place.has("sum") for place in design.kinds):
+    if design.point and any(placement.has("sum") for placement in design.kinds):
         reason = (
             "not covered: a function of every sum makes a stream whose coordinates are not Gaussian"
         )
@@ -197,13 +197,14 @@ def apply(
         _bent(config, out, notes)
     if config.logit_cap:
         _capped(config, notes, rows)
-    places = design.sublayers if design.attends else design.sublayers[1::2]
-    if design.point or not any(place.norms for place in places):
+    placements = design.sublayers if design.attends else design.sublayers[1::2]
+    if design.point or not any(placement.norms for placement in placements):
         _scattered(config, out, notes)
     if design.attends:
         _one_hot(config, notes, rows)
         if any(
-            place.within or (place.has("output") and place.has("sum")) for place in design.kinds
+            placement.within or (placement.has("output") and placement.has("sum"))
+            for placement in design.kinds
         ):
             reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
             notes.setdefault(
@@ -279,7 +280,7 @@ def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
         design.predicts_text
         and config.n_layers > SHALLOW
         and max(design.skips) <= 1
-        and all(place.has("sum") and not place.has("input") for place in design.kinds)
+        and all(placement.has("sum") and not placement.has("input") for placement in design.kinds)
     ):
         reason = f"rough, by up to {100 * SCATTERED:.0f} %: it scatters as much from draw to draw"
         notes.setdefault(GRADIENTS[0], reason)
@@ -292,7 +293,7 @@ def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str
         config.causal or design.inherits or design.rotates or design.gates or config.value_residual
     )
     attention = attention or design.sink.logit is not None
-    inner = bool(design.point) or any(place.within for place in design.kinds)
+    inner = bool(design.point) or any(placement.within for placement in design.kinds)
     single = not (design.stream.parallel or design.stream.mixes)
     every = bool(design.attends and attention) or inner or not single
     lost = tuple(STATISTICS) if every else GRADIENTS
@@ -394,7 +395,7 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """A function in the norms' place: at the end of branches it bounds them, elsewhere it sets no
     size."""
     design = config.design
-    if any(place.has("output") for place in design.kinds):
+    if any(placement.has("output") for placement in design.kinds):
         notes["max_abs"] = "not covered at branches, which a function bounds"
         for name, site in out:
             if name == "max_abs" and site in BRANCHES:
@@ -406,7 +407,9 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
             reason = "branches near ±1 make a stream whose coordinates are not Gaussian"
             bounds["kurtosis"] = "40 %"
             notes |= {name: f"rough, by up to {most}: {reason}" for name, most in bounds.items()}
-    if design.degree > 1 and not all(place.has("input") for place in design.sublayers[1::2]):
+    if design.degree > 1 and not all(
+        placement.has("input") for placement in design.sublayers[1::2]
+    ):
         reason = f"rough: a function sets no size before an MLP of degree {design.degree:g}"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
@@ -420,7 +423,7 @@ def _outgrown(out: Mapping[Key, Array]) -> bool:
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Branches of one size beside an input of less; and few heads of keys, whose draws differ."""
     design = config.design
-    if any(place.has("output") for place in design.kinds) and _outgrown(out):
+    if any(placement.has("output") for placement in design.kinds) and _outgrown(out):
         reason = f"rough, by up to {100 * BESIDE:.0f} %, at the input: branches of a size of their own join one of less"
         notes.setdefault("activation_gradient", reason)
     alike = out["token_correlation", STREAM[1]].max() > CLOSE
@@ -563,14 +566,14 @@ def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -
     design = config.design
     before_norm = [
         layer
-        for layer, (place, following) in enumerate(itertools.pairwise(design.sublayers))
-        if not place.skip and following.has("input") and not layer % 2
+        for layer, (placement, following) in enumerate(itertools.pairwise(design.sublayers))
+        if not placement.skip and following.has("input") and not layer % 2
     ]
     lost = {layer // 2 for layer in before_norm}
     lost |= {
         layer
-        for layer, place in enumerate(design.sublayers[::2])
-        if place.has("output") or (place.has("sum") and not place.skip)
+        for layer, placement in enumerate(design.sublayers[::2])
+        if placement.has("output") or (placement.has("sum") and not placement.skip)
     }
     if before_norm and 0 < design.gates <= config.n_heads:
         for (statistic, _), value in out.items():

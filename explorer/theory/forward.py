@@ -37,9 +37,10 @@ from explorer.theory.tokens import (
     Tokens,
     add,
     correlation_of_sum,
-    lengths,
+    covariance_with_power,
+    excess_of_power,
     normalize,
-    passed,
+    overlap_response,
     times,
 )
 
@@ -82,7 +83,7 @@ class Steps(list[Step]):
     processor's cache."""
 
     def __init__(self, count: int, first: State) -> None:
-        pairs, self.last = first.place.ones.shape, first
+        pairs, self.last = first.axis.ones.shape, first
         """The output of the last sublayer that was added, covered or not."""
         self.inside, self.rho, self.final_input, self.added, self.site = np.empty(
             (5, count, *pairs)
@@ -118,15 +119,15 @@ class Steps(list[Step]):
 
 
 def run(
-    gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State
+    gains: Gains, axis: Positions, table: Tables | Sloped, n_layers: int, first: State
 ) -> Steps:
     """The recursion over 2N sublayers; shorter where a second moment leaves the range of
     `LARGEST`."""
     x, steps, total = first, Steps(2 * n_layers, first), first.mean.q
     below, kept, before, source, past = None, 1.0, first, None, None
-    if gains.period < 2 * n_layers and place.alike:
+    if gains.period < 2 * n_layers and axis.unmasked:
         past = Overlaps(
-            gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean
+            gains, softmax(int(axis.visible[0]), gains.d_head, gains.fixed), n_layers, first.mean
         )
     for index in range(2 * n_layers):
         attends = not index % 2
@@ -158,7 +159,7 @@ def run(
 
 def _absent(steps: Steps) -> tuple[State, Step]:
     """As `sublayer`, of one that is not there."""
-    x, nothing = steps.last, State(steps.last.place, np.zeros_like(steps.last.y))
+    x, nothing = steps.last, State(steps.last.axis, np.zeros_like(steps.last.y))
     step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
     steps.note(step, x, nothing, nothing, x.q, x)
     return x, step
@@ -192,13 +193,15 @@ def sublayer(
         lower, kept_from, source = below
         values, last, bias = _values(gains, inside, source), gains.o, gains.biases.o
         if "heads" in sites:
-            values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
+            values = State(x.axis, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
             values, norms["values"] = normalize(values, gains, widths["heads"])
         final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
     else:
         final_input, follows = mlp(gains, inside, gains.centers and "read" in sites)
         last, bias = gains.out, gains.biases.out
-        longer = 0.0 if "read" in sites or "output" in sites else lengths(gains, inside.w)[1]
+        longer = (
+            0.0 if "read" in sites or "output" in sites else covariance_with_power(gains, inside.w)
+        )
     if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
         final_input, norms["last"] = normalize(final_input, gains, widths["read"])
@@ -209,7 +212,7 @@ def sublayer(
     if softmax and gains.gate and softmax.opened is not None and not gains.point:
         # a norm divides gates out again: they do not scatter lengths after it
         steady, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
-        regained = 1 + (gains.gate.regained(opened / x.place.lift(opened[0])) - 1) * (
+        regained = 1 + (gains.gate.regained(opened / x.axis.lift(opened[0])) - 1) * (
             1 - bias / branch.y
         )
     if "output" in sites:
@@ -230,7 +233,7 @@ def sublayer(
             * scale
             * past.meet(index, x.mean, inside.mean, std, branch.mean, added.mean)[:, None]
         )
-    site = State(x.place, y, both.v, both.w, both.u)
+    site = State(x.axis, y, both.v, both.w, both.u)
     if not past:
         site.mean = both
     q, total = site.mean.q, site.q
@@ -256,16 +259,16 @@ def _values(gains: Gains, x: State, source: State | None) -> State:
     bias = gains.biases.v / (2 if source else 1)
     if mixed is x.y and gains.v == 1 and not bias:
         return x
-    return State(x.place, times(gains.v, mixed) + bias, x.v, x.w, x.u)
+    return State(x.axis, times(gains.v, mixed) + bias, x.v, x.w, x.u)
 
 
 def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
     """Hidden units, without their mean if `centered`; and how far their overlaps follow those of
     the MLP's input."""
     square, overlap = gains.kernel.overlaps(*gains.units(x.square, x.rho))
-    follows, bend = passed(gains, x.mean)
+    follows, bend = overlap_response(gains, x.mean)
     if gains.degree != 1:
-        length, _ = lengths(gains, x.w)
+        length = excess_of_power(gains, x.w)
         overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + length * x.rho**2)
         overlap = np.minimum(overlap, square * (1 + length))
     w = gains.noise[1] + gains.degree**2 * x.w
@@ -274,10 +277,10 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
             overlap
             - gains.kernel.overlaps(gains.units(x.square, x.rho)[0], np.zeros_like(x.rho))[1]
         )
-    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
+    return State(x.axis, overlap, scatter_after_mlp(gains, x.v, follows), w), follows
 
 
-def scattered_by_mlp(gains: Gains, v: float, follows: float) -> float:
+def scatter_after_mlp(gains: Gains, v: float, follows: float) -> float:
     """Scatter of the overlaps of what an MLP's last matrix reads, from that of its tokens.
 
     W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the
@@ -321,7 +324,7 @@ class Overlaps:
         """`[sublayer]`: factor on a branch's output, of the norm on it."""
         self.bend = 0.0
         """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads:
-        `tokens.passed`."""
+        `tokens.overlap_response`."""
         self.cross = np.zeros((2, 1))
         """`[which, site]`: overlaps of the stream at all sites with the present branch's term."""
 
@@ -338,7 +341,7 @@ class Overlaps:
         self.branch_input[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
         self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
-            self.bend = passed(self.gains, inside)[1] * inside.v
+            self.bend = overlap_response(self.gains, inside)[1] * inside.v
         earlier, terms = (
             np.arange(index % self.gains.period, index, self.gains.period),
             np.zeros((2, index)),

@@ -145,8 +145,8 @@ class Gains:
         )
         unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
         unit &= all(
-            place.has("input", "sum") and place.scale == 1 and place.reads >= 1
-            for place in design.sublayers
+            placement.has("input", "sum") and placement.scale == 1 and placement.reads >= 1
+            for placement in design.sublayers
         )
         self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
         """Gains of the `readers` over the first's."""

@@ -91,24 +91,24 @@ def logits(
         below: the logits of the layer below.
         kept: how far deviations of overlaps survived from what it read to what this layer reads.
     """
-    place, inherits, turns, rho = x.place, gains.adds, x.place.turns, x.rho
+    axis, inherits, turns, rho = x.axis, gains.adds, x.axis.turns, x.rho
     by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
-    query, single, own = times(by_query, x.q), place.ones[0], place.ones[0]
+    query, single, own = times(by_query, x.q), axis.ones[0], axis.ones[0]
     key, key_p = times(by_key, keys.own), times(by_key, np.maximum(keys.shared[0], ZERO))
     key_p = key_p + key_bias if gains.biases.k else key_p
     if inherits or gains.biases.q:
         query, overlaps = query + query_bias, queries(x, by_query, query_bias)
-        rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
+        rho = correlation(overlaps, axis.lift(query)) if gains.biases.q else rho
         query = overlaps if inherits else query
     crowd = key * scatter
     if below and inherits == "qk":
         single = joint(key, below.key, below.single)
         query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
         crowd = crowd + kept * below.crowd
-    scale, turned = place.sharp, turns is not STILL
+    scale, turned = axis.logit_factor, turns is not STILL
     scaled = scale[0] * (query[0] if inherits else query)
     apart = (
-        key_factors(gains, place, key, key_p, turns.keys, turns.both)
+        key_factors(gains, axis, key, key_p, turns.keys, turns.both)
         if inherits or turned
         else key[None]
     )
@@ -125,12 +125,12 @@ def logits(
                 alike + kept * below.alike,
             )
             own = lone / np.maximum(covariance[0], 1e-300)
-        rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
+        rho = correlation(covariance, np.maximum(axis.lift(covariance[0]), 1e-300))
     elif turned:
-        rho = correlation(rho * apart, np.maximum(place.lift(apart[0]), 1e-300))
-    s, *bent = _capped(gains, place, np.sqrt(covariance[0]), shared, rho)
+        rho = correlation(rho * apart, np.maximum(axis.lift(apart[0]), 1e-300))
+    s, *bent = _capped(gains, axis, np.sqrt(covariance[0]), shared, rho)
     if gains.sphere:
-        rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
+        rows = zip(s.tolist(), axis.visible.tolist(), single.tolist(), strict=True)
         s = np.array(
             [as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows]
         )
@@ -139,13 +139,11 @@ def logits(
 
 def queries(x: State, factor: Any, bias: Any) -> Array:
     """`[pair]`: overlaps of the tokens' queries; see `Gains.factors`."""
-    factor, bias = (x.place.lift(part + ZERO * x.q) for part in (factor, bias))
+    factor, bias = (x.axis.lift(part + ZERO * x.q) for part in (factor, bias))
     return np.asarray(factor * x.square * x.rho + bias)
 
 
-def key_factors(
-    gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any
-) -> Array:
+def key_factors(gains: Gains, axis: Positions, own: Array, p: Array, keys: Any, both: Any) -> Array:
     """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row
     and of two rows.
 
@@ -155,13 +153,13 @@ def key_factors(
         keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see
             `Logits`.
     """
-    out = place.lift(own)
+    out = axis.lift(own)
     # all that keys share drops out
-    if place.turns is STILL and not gains.cap and gains.sink is None:
+    if axis.turns is STILL and not gains.cap and gains.sink is None:
         return out
-    shared = place.lift(p)[..., 1:, :]
+    shared = axis.lift(p)[..., 1:, :]
     out[..., 0, :] += (1 - keys) * p
-    out[..., 1:, :] = place.turns.rows * (out[..., 1:, :] + shared) - both * shared
+    out[..., 1:, :] = axis.turns.rows * (out[..., 1:, :] + shared) - both * shared
     return out
 
 
@@ -172,19 +170,19 @@ def joint(own: Array, below: Array, single: Array) -> Array:
 
 
 def _capped(
-    gains: Gains, place: Positions, s: Array, common: Array, rho: Array
+    gains: Gains, axis: Positions, s: Array, common: Array, rho: Array
 ) -> tuple[Array, ...]:
     """The last seven fields of `Logits`."""
-    turns, ones = place.turns, place.ones
+    turns, ones = axis.turns, axis.ones
     if gains.cap == 0:
         return s, s, ones[0], rho, ones, turns.keys, turns.both
     mean = np.sqrt(common)
-    rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
+    rows = zip(s.tolist(), mean.tolist(), axis.visible.tolist(), strict=True)
     bent = [cap(deviation, center, gains.cap, max(int(t), 2)) for deviation, center, t in rows]
     std, inside, slope = np.array(bent).T
-    two, slopes = pairs(place.lift(s), place.lift(mean), rho, gains.cap)
+    two, slopes = pairs(axis.lift(s), axis.lift(mean), rho, gains.cap)
     _, keys = pairs(s, mean, np.zeros_like(s), gains.cap)
-    return inside, std, slope, two, slopes, turns.keys * keys, turns.both * place.lift(keys)[1:]
+    return inside, std, slope, two, slopes, turns.keys * keys, turns.both * axis.lift(keys)[1:]
 
 
 class Capped(NamedTuple):

@@ -84,13 +84,13 @@ def norms(
     return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
 
-def within(gains: Gains, place: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
+def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
     """`own` of `norms`."""
 
     def pairs(x: Array, delta: Array) -> Array:
         """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens, each with
         itself among them."""
-        return np.asarray(np.einsum("lij,lij,ij->l", x, delta, place.total))
+        return np.asarray(np.einsum("lij,lij,ij->l", x, delta, axis.pair_sum))
 
     inside, final_input = steps.inside, steps.final_input
     own = {
@@ -129,7 +129,7 @@ def within(gains: Gains, place: Positions, steps: Steps, back: Backward) -> dict
 def across(
     config: Config,
     gains: Gains,
-    place: Positions,
+    axis: Positions,
     steps: Steps,
     last: Tokens,
     alike: Array,
@@ -147,12 +147,12 @@ def across(
     """
     if not config.design.predicts_text:
         return {}
-    others = Others(config, gains, place, steps)
-    overlap = bent * float(place.mean @ others.last @ place.mean)
+    others = Others(config, gains, axis, steps)
+    overlap = bent * float(axis.weights @ others.last @ axis.weights)
     start = loss_gradient(config, last._replace(p=overlap), FREQUENT, own_share(config, steps))
-    shape = _pair(place, length)[0]
+    shape = _pair(axis, length)[0]
     return others.totals(
-        _pair(place, alike), start.overlap * shape, start.target * shape, start.character
+        _pair(axis, alike), start.overlap * shape, start.target * shape, start.character
     )
 
 
@@ -163,14 +163,14 @@ class Others:
     A pair here is `[position, position]`. Through a branch F and its sum p → stay · p + join ·
     F(enter · p)."""
 
-    def __init__(self, config: Config, gains: Gains, place: Positions, steps: Steps) -> None:
-        self.config, self.gains, self.place = config, gains, place
+    def __init__(self, config: Config, gains: Gains, axis: Positions, steps: Steps) -> None:
+        self.config, self.gains, self.axis = config, gains, axis
         self.o, self.out = gains.o * gains.last[::2], gains.out * gains.last[1::2]
         """`[layer, 1, 1]`: gains of W_O and W_out."""
         self._links(steps)
         self._gate(steps)
         centered = gains.centers and any(step.placement.has("last") for step in steps[1::2])
-        square = gains.hidden * _pair(place, steps.inside[1::2, 0]) + gains.biases.hidden
+        square = gains.hidden * _pair(axis, steps.inside[1::2, 0]) + gains.biases.hidden
         # from the embedding: half of a token is its character's, half its position's; or all of it
         # its character's
         size, part = config.input_second_moment, config.design.token_part
@@ -218,10 +218,10 @@ class Others:
         """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier,
         `reach` leads from the values' input, or from hidden units, to what the branch's last matrix
         reads."""
-        gains, unit = self.gains, np.ones_like(self.place.mean)
+        gains, unit = self.gains, np.ones_like(self.axis.weights)
         divided = {
             part: _pair(
-                self.place,
+                self.axis,
                 [norm.square if (norm := step.norms.get(part)) else unit for step in steps],
             )
             for part in get_args(Part)
@@ -256,21 +256,21 @@ class Others:
             step.attention.lost.mass for step in steps if step.attention and step.attention.lost
         ]
         if lost:
-            self.reach[::2] *= _pair(self.place, np.square(lost))
+            self.reach[::2] *= _pair(self.axis, np.square(lost))
         if not gate:
             return
-        units = gate.units(_pair(self.place, steps.inside[::2, 0]), steps.rho[::2, 1:])
+        units = gate.units(_pair(self.axis, steps.inside[::2, 0]), steps.rho[::2, 1:])
         _, opened = gate.kernel.overlaps(*units)
         _, slopes = gate.kernel.slopes(*units)
         self.reach[::2] *= opened
         self.gate += self.o * gate.gain * slopes / opened
-        heads = of_heads(gains, self.place, steps)
+        heads = of_heads(gains, self.axis, steps)
         if heads:
             self.gate *= heads.own
 
     def _attended(self, x: Array) -> Array:
         """Average over the keys of two rows, of `[..., position, position]`."""
-        return self.place.prefix @ x @ self.place.prefix.T
+        return self.axis.key_mean @ x @ self.axis.key_mean.T
 
     def _rho(self, x: Array, square: Array) -> Array:
         """Correlation of the inputs of two hidden units."""
@@ -300,7 +300,7 @@ class Others:
         pairs = np.array([others, single, (n - 1) * n * varied])
         inside, final_input, after = self._kinds(query, overlap, target)
         query = FIRST * query[:, None]
-        weights = np.einsum("k,i,j->kij", pairs, self.place.mean, self.place.mean)
+        weights = np.einsum("k,i,j->kij", pairs, self.axis.weights, self.axis.weights)
 
         def total(x: Array) -> Array:
             return np.asarray(np.einsum("lkij,kij->l", x, weights))
@@ -361,7 +361,7 @@ class Others:
 
     def _descend(self, gradient: Array, query: Array, passed: float) -> Array:
         """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
-        after, stream, suffix = gradient, [], self.place.suffix
+        after, stream, suffix = gradient, [], self.axis.row_sum
         enter, join = self.enter[::2], self.join[::2]
         keep, collected = (
             self.stay[::2] + enter * join * query,
@@ -378,7 +378,7 @@ class Others:
         return np.array(stream[::-1])
 
 
-def _pair(place: Positions, x: Any) -> Array:
+def _pair(axis: Positions, x: Any) -> Array:
     """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
-    root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
+    root = np.sqrt(np.reshape(x, (-1, len(axis.weights))))
     return np.asarray(root[:, :, None] * root[:, None, :])

@@ -31,7 +31,7 @@ from explorer.theory.attention import stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
-from explorer.theory.positions import bias_slopes, place
+from explorer.theory.positions import axis_of, bias_slopes
 from explorer.theory.sink import Sunk, drain
 from explorer.theory.tables import Sloped, sloped, tables
 from explorer.theory.tokens import State, Tokens, normalize
@@ -151,18 +151,18 @@ class Recursion:
 
     def __init__(self, config: Config) -> None:
         self.config, self.gains = config, Gains(config)
-        gains, self.place = self.gains, place(config, self.gains.scale)
-        n, fall = config.n_ctx, () if self.place.alike else bias_slopes(config)
+        gains, self.axis = self.gains, axis_of(config, self.gains.scale)
+        n, fall = config.n_ctx, () if self.axis.unmasked else bias_slopes(config)
         self.table = (
             sloped(n, fall, config.d_head, gains.fixed)
             if fall
-            else tables(n, not self.place.alike, config.d_head, gains.fixed)
+            else tables(n, not self.axis.unmasked, config.d_head, gains.fixed)
         )
         tokens = embedding(config)
-        y = np.full_like(self.place.ratio, tokens.p)
+        y = np.full_like(self.axis.ratio, tokens.p)
         y[0] = tokens.q
-        self.first = State(self.place, y, tokens.v, tokens.w)
-        self.steps = forward.run(gains, self.place, self.table, config.n_layers, self.first)
+        self.first = State(self.axis, y, tokens.v, tokens.w)
+        self.steps = forward.run(gains, self.axis, self.table, config.n_layers, self.first)
 
     def stream(self) -> dict[Key, Array]:
         """Statistics of the embedding, and of the sublayers and branches that are covered."""
@@ -204,7 +204,7 @@ class Recursion:
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
-        place = self.place
+        axis = self.axis
         layers = [step.attention for step in self.steps if step.attention]
         if not layers:
             return Rows(
@@ -217,14 +217,14 @@ class Recursion:
         (q, p), lengths = self._means(tokens), tokens[:, 0]
         # the part of the keys that the last row's logits tell apart, and the share of it by turns
         rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
-        own = 1 - place.turns.keys[-1] * rho
+        own = 1 - axis.turns.keys[-1] * rho
         turned = 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
-        weight = np.where(place.t > 1, place.mean, 0.0)
+        weight = np.where(axis.visible > 1, axis.weights, 0.0)
         weight /= weight.sum()
         s_max, uncapped, total = (
             part.max(axis=1) for part in (s, np.sqrt(variance), np.sqrt(variance + common))
         )
-        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
+        spread = np.sqrt((std * std * (1 - 1 / axis.visible)) @ weight).reshape(len(s), -1).mean(1)
         if isinstance(self.table, Sloped):
             entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(
                 0, 1
@@ -233,13 +233,13 @@ class Recursion:
             # `Sloped`)
             received = np.array([self.table.weights(row).mean((0, 1)) for row in s])
         else:
-            averages, kept = self.table.rows(s), np.ones((len(s), len(place.t)))
+            averages, kept = self.table.rows(s), np.ones((len(s), len(axis.visible)))
             if self.gains.sink is not None:
                 lost = Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True)))
                 averages, kept = drain(averages, lost), lost.mass
             entropy, largest = averages[:2]
-            received = place.received(kept)
-        ceiling = np.log(np.maximum(place.t, 2.0))
+            received = axis.received(kept)
+        ceiling = np.log(np.maximum(axis.visible, 2.0))
         return Rows(
             s_max,
             uncapped,
@@ -247,11 +247,11 @@ class Recursion:
             own,
             turned,
             spread,
-            entropy @ place.mean,
+            entropy @ axis.weights,
             (entropy / ceiling) @ weight,
-            largest @ place.mean,
+            largest @ axis.weights,
             s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
-            place.at_tokens(entropy),
+            axis.at_tokens(entropy),
             received,
         )
 
@@ -260,18 +260,18 @@ class Recursion:
         layer; none where logits fall with distance."""
         if isinstance(self.table, Sloped):
             return {}
-        config, gains, place, steps = self.config, self.gains, self.place, self.steps
-        site, bent, length = steps.last, 1.0, np.ones_like(place.mean)
+        config, gains, axis, steps = self.config, self.gains, self.axis, self.steps
+        site, bent, length = steps.last, 1.0, np.ones_like(axis.weights)
         norm = normalize(site, gains, config.d_model) if gains.final else None
         if norm and gains.point:
-            site, bent = norm[0], float(1 / (place.mean @ norm[1].square))
+            site, bent = norm[0], float(1 / (axis.weights @ norm[1].square))
         own = own_share(config, steps)
         square, overlap, *_ = loss_gradient(config, site.mean, coincidence(config.n_ctx), own)
-        back, unit = backward.run(gains, place, self.table, steps, overlap)
-        within = parameters.within(gains, place, steps, back)
+        back, unit = backward.run(gains, axis, self.table, steps, overlap)
+        within = parameters.within(gains, axis, steps, back)
         if norm:  # after a final norm a gradient is larger where the token is shorter
             length = 1 / (norm[1].square * unit)
-        across = parameters.across(config, gains, place, steps, site.mean, back.alike, length, bent)
+        across = parameters.across(config, gains, axis, steps, site.mean, back.alike, length, bent)
         weights = parameters.norms(config, gains, within, across, square * unit)
         stream = by_site(self._means(back.site)[0])
         return {
@@ -287,8 +287,8 @@ class Recursion:
         n, (q, p) = self.config.n_ctx, self._means(y)
         v, w = np.array([(x.v, x.w + x.u) for x in laws]).T
         chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
-        squares = np.einsum("lij,lij,ij->l", y, y, self.place.total)
-        tokens, others = map(self.place.at_tokens, (y[:, 0], self.place.with_others(y)))
+        squares = np.einsum("lij,lij,ij->l", y, y, self.axis.pair_sum)
+        tokens, others = map(self.axis.at_tokens, (y[:, 0], self.axis.with_others(y)))
         return Moments(
             q, p, squares / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0, 0], tokens, others
         )
@@ -296,7 +296,7 @@ class Recursion:
     def _means(self, y: Array) -> Array:
         """`[(q, p), ...]`: second moment and off-diagonal overlap of `[..., pair]`, averaged over
         the tokens."""
-        others = self.place.others
-        weights = np.array([self.place.averages[0].reshape(others.shape), others])
+        others = self.axis.pair_mean
+        weights = np.array([self.axis.averages[0].reshape(others.shape), others])
         # einsum, for BLAS starts threads where arrays are a little larger
         return np.asarray(np.einsum("...ij,kij->k...", y, weights))

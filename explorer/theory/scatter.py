@@ -83,7 +83,9 @@ class Sums:
         def has(*parts: Part) -> Array:
             """Whether a norm stands on one of these signals; a function in its place does not
             divide."""
-            return np.array([place.has(*parts) and not design.point for place in design.sublayers])
+            return np.array(
+                [placement.has(*parts) and not design.point for placement in design.sublayers]
+            )
 
         self.normed = has("sum") & present
         kept, total = stream_shares(config, values)

@@ -110,12 +110,12 @@ class Tables:
     between them ln Y11 is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %."""
 
     def __init__(self, n: int, causal: bool, d_head: int, fixed_length: bool) -> None:
-        self._place = place = positions(n, causal)
+        self._axis = axis = positions(n, causal)
         line = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
         s = line[:, None] + np.zeros(FINE_R)
         rho = 1 - np.linspace(0, 1, FINE_R) ** 2 + 0 * s
         tables = [
-            None if size == 1 else softmax(int(size), d_head, fixed_length) for size in place.t
+            None if size == 1 else softmax(int(size), d_head, fixed_length) for size in axis.visible
         ]
         alone = (np.ones_like(s), np.zeros_like(s))
         pairs = np.array(
@@ -126,7 +126,7 @@ class Tables:
         # [(ln Y11, J11), (value, step in √x, step in r, change of one by the other), position · √x
         # · r]
         self._pairs = np.stack([along, _steps(along, 4)], 1).reshape(2, 4, -1)
-        self._first = place.smaller * (FINE_X * FINE_R)
+        self._first = axis.shorter * (FINE_X * FINE_R)
         only = ONE_HOT + np.zeros(FINE_X)
         rows = np.stack(
             [only if table is None else np.array(table.rows(line)) for table in tables], 1
@@ -134,7 +134,7 @@ class Tables:
         # [(value, step), Row, position · √x]
         self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
         self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
-        self._row = np.arange(len(place.t)) * FINE_X
+        self._row = np.arange(len(axis.visible)) * FINE_X
 
     def lookup(self, s: Array, rho: Array) -> tuple[Array, Array, Array, Array]:
         """Averages that the forward recursion reads, of rows `[position]` of s and pairs of rows
@@ -144,7 +144,7 @@ class Tables:
             `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys;
             then `[position]`, `spread`, `crowding` and `unevenness` as in `softmax.Row`.
         """
-        at, low, x, r = self._cells(s[self._place.first] * s[self._place.second], rho)
+        at, low, x, r = self._cells(s[self._axis.first] * s[self._axis.second], rho)
         overlap, rows = (
             np.exp(_between(self._pairs[0], at, x, r)),
             self._along(self._read, low[0], x[0]),
@@ -153,7 +153,7 @@ class Tables:
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
             rows, overlap = (
                 rows * tail,
-                overlap * self._place.lift((1 - (1 - square) * tail) / square),
+                overlap * self._axis.lift((1 - (1 - square) * tail) / square),
             )
         return overlap, *rows
 
@@ -166,9 +166,7 @@ class Tables:
 
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`."""
-        at, _, x, r = self._cells(
-            s.take(self._place.first, -1) * s.take(self._place.second, -1), rho
-        )
+        at, _, x, r = self._cells(s.take(self._axis.first, -1) * s.take(self._axis.second, -1), rho)
         return _between(self._pairs[1], at, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
@@ -321,9 +319,9 @@ class Sloped:
     @staticmethod
     def _at(table: Array, s: Array) -> Array:
         """Linear between nodes; the positions are last."""
-        place = x_of(np.minimum(s, WIDEST)) / SPREADS[1]
-        low = np.minimum(place.astype(int), len(SPREADS) - 2)
-        share, position = place - low, np.arange(len(s))
+        axis = x_of(np.minimum(s, WIDEST)) / SPREADS[1]
+        low = np.minimum(axis.astype(int), len(SPREADS) - 2)
+        share, position = axis - low, np.arange(len(s))
         below, above = (np.moveaxis(table[low + step, ..., position], 0, -1) for step in (0, 1))
         value: Array = below + share * (above - below)
         return value
