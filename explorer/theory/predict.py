@@ -27,12 +27,12 @@ from explorer.profile import (
     by_site,
 )
 from explorer.theory import backward, coverage, forward, laws, parameters
-from explorer.theory.attention import stack
+from explorer.theory.attention import stack, sunk_by_layer
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import axis_of, bias_slopes
-from explorer.theory.sink import Sunk, drain
+from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, sloped, tables
 from explorer.theory.tokens import State, Tokens, normalize
 
@@ -235,7 +235,7 @@ class Recursion:
         else:
             averages, kept = self.table.rows(s), np.ones((len(s), len(axis.visible)))
             if self.gains.sink is not None:
-                lost = Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True)))
+                lost = sunk_by_layer(layers)
                 averages, kept = drain(averages, lost), lost.mass
             entropy, largest = averages[:2]
             received = axis.received(kept)

@@ -102,7 +102,7 @@ class Shared(NamedTuple):
     shared part of the values included."""
     summed: Array
     """`[layer, position]`: squared sum of the gradient over a row's keys, over its energy. It is 0
-    without a sink, where the gradients cancel (see `logits.Logits.keys`), and above 1 where most
+    without a sink, where the gradients cancel (see `logits.Logits.cancels`), and above 1 where most
     keys' gradients have one sign."""
     of_sink: Array
     """`[layer, position, position]`: E p₀ p₀′ o·o′ over E o·o′ of two rows' outputs o, for the
