@@ -65,7 +65,7 @@ class Attention(NamedTuple):
 def attention(
     gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
 ) -> tuple[State, Attention]:
-    """What W_O reads, means of the values by a softmax of the logits of x, times gates.
+    """Input of W_O: means of the values by a softmax of the logits of x, times gates.
 
         y = p̂ + Δ (Y · ratio + crowding),        Y = Y2 of a row, Y11 of two rows
         with a sink p̂ E M M′ in the place of p̂
@@ -374,7 +374,7 @@ def stack(rows: Sequence[Array]) -> Array:
 
 
 def sunk_by_layer(layers: Sequence[Attention]) -> Sunk:
-    """What rows lose to a sink, `[layer, row position]`; every layer has a sink."""
+    """Weight that rows lose to a sink, `[layer, row position]`; every layer has a sink."""
     return Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
 
 

@@ -124,7 +124,7 @@ class Steps(list[Step]):
 
 
 class Below(NamedTuple):
-    """What an attention takes from the layers below, beside its input."""
+    """Numbers that an attention takes from the layers below, beside its input."""
 
     logits: Logits | None = None
     """Logits of the layer below; None in the first layer."""

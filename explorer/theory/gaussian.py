@@ -144,6 +144,12 @@ def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
     return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
 
 
+def normal_weights(z: Array) -> Array:
+    """Weights of averages over N(0, 1) at evenly spaced nodes z, by the trapezoid rule."""
+    density = np.exp(-z * z / 2)
+    return np.asarray(density / density.sum())
+
+
 def panels(resolve: float) -> tuple[Array, Array]:
     """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve
     1/`resolve`."""

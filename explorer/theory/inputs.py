@@ -14,7 +14,7 @@ from scipy.special import expit, log_ndtr
 from explorer.config import Config
 from explorer.profile import Array
 from explorer.schemes.data import INPUTS
-from explorer.theory.gaussian import REACH
+from explorer.theory.gaussian import REACH, normal_weights
 from explorer.theory.logits import NODES, WEIGHTS, cap, squashed
 from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
@@ -95,7 +95,7 @@ def log_sum(n: int, s: float, height: float = 0.0) -> float:
         raise ValueError(f"s must be a finite number from 0 on; got {s}")
     most = math.log(n) + min(s * s / 2, s * math.sqrt(2 * math.log(n)) + 6 * s)
     u, z = np.linspace(-most - 16, 5 + 6 * s, 1200)[:, None], np.linspace(-8.5, 8.5, 801)
-    weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
+    weight = normal_weights(z)
     missing = -np.expm1(-np.exp(np.minimum(u + softened(s * z, height), 50.0))) @ weight
     every = np.exp(n * np.log1p(-np.minimum(missing, 1 - 1e-16)))
     return float(np.trapezoid(np.exp(-np.exp(np.minimum(u[:, 0], 50.0))) - every, u[:, 0]))

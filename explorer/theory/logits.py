@@ -19,13 +19,13 @@ from scipy.optimize import brentq
 
 from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.gaussian import REACH, panels
+from explorer.theory.gaussian import REACH, normal_weights, panels
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
 from explorer.theory.tokens import ZERO, Keys, State, correlation, times
 
 NODES = np.linspace(-4, 4, 17)
-WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
+WEIGHTS = normal_weights(NODES)
 """Trapezoid rule for averages over N(0, 1): nodes and weights."""
 STEEPEST = 1e9
 """Largest logit in units of the cap; larger ones are treated as this large."""

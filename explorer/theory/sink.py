@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.profile import Array
+from explorer.theory.gaussian import normal_weights
 from explorer.theory.softmax import REACH, Row, X, s_of, x_of
 
 STEP = 0.5
@@ -192,7 +193,7 @@ def _one_key(logit: float) -> Array:
     out[0] = log_t < 0  # far below x is 0, far above e⁻ˣ is
     for row, s in enumerate(NODES):
         z = np.arange(-REACH, REACH, min(0.5, 0.8 / max(s, 1e-9)))
-        weight = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
+        weight = normal_weights(z)
         inside = (log_t > -REACH * s - 26) & (log_t < REACH * s + 5)
         x = np.exp(np.minimum(log_t[inside, None] + s * z, 50.0))
         integrand = np.exp(-x)

@@ -24,7 +24,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import log_ndtr
 
 from explorer.profile import Array
-from explorer.theory.gaussian import PATH, TABULATED, integrals, rho_of
+from explorer.theory.gaussian import PATH, TABULATED, integrals, normal_weights, rho_of
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Visible keys."""
@@ -142,8 +142,7 @@ def _log_t(s: float) -> Array:
 def _normal_grid(step: float) -> tuple[Array, Array]:
     """Trapezoid rule for averages over N(0, 1): nodes and weights."""
     z = np.arange(-REACH, REACH + step / 2, step)
-    weight = np.exp(-z * z / 2)
-    return z, weight / weight.sum()
+    return z, normal_weights(z)
 
 
 def _one_key(t: Array, s: float, k: int) -> Array:
