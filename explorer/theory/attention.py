@@ -181,7 +181,7 @@ class Averages(NamedTuple):
     two rows `[layer, position, position]`. Without a sink M is 1."""
 
     law: Logits
-    """Fields of `BACK`, with a first axis of layers."""
+    """The logits of all layers: with a first axis of layers."""
     rows: Row
     square: Array
     """Y2 of a row."""
@@ -204,8 +204,7 @@ def _averages(
 ) -> Averages:
     """Softmax averages of all layers, those that lose weight to a sink among them."""
     laws = [layer.logits for layer in layers]
-    columns = {name: _by_layer([getattr(law, name) for law in laws]) for name in BACK}
-    law = laws[0]._replace(**columns)
+    law = Logits(*map(_by_layer, zip(*laws, strict=True)))
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
     overlaps = stack([layer.overlap for layer in layers])
     square, overlap = overlaps[:, 0], overlaps[:, 1:]
@@ -351,21 +350,6 @@ def _query_and_key_factors(
         ),
     )
     return energy, query, given, unbiased
-
-
-BACK = (
-    "query",
-    "key_own",
-    "key_shared",
-    "own_part",
-    "s",
-    "slope",
-    "rho",
-    "slope_of_two",
-    "cancels",
-    "cancels_in_two",
-)
-"""Fields of `Logits` that the way back reads, of every layer."""
 
 
 def stack(rows: Sequence[Array]) -> Array:
