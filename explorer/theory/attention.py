@@ -25,8 +25,8 @@ logits are uncorrelated given the stream, and their energies add on the way down
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.softmax import Row
 from explorer.theory.tables import Sloped, Tables
 from explorer.theory.tokens import ONE, TINY, State, key_scatter, keys_of, scatter_after_attention
+
+Record = TypeVar("Record", Logits, Sunk)
 
 
 class Attention(NamedTuple):
@@ -189,13 +191,13 @@ class Averages(NamedTuple):
     """Y11 of two rows, as in `Attention.overlap`."""
     jacobian: Array
     """J11 of two rows."""
-    mass_square: Array
+    mass_square: Array | float = 1.0
     """E M² of a row."""
-    mass_product: Array
+    mass_product: Array | float = 1.0
     """E M M′ of two rows."""
-    by_shared: Array
+    by_shared: Array | float = 0.0
     """Energy by a row's logits from the shared part of the values, over that from their own."""
-    by_sink: Array | None
+    by_sink: Array | None = None
     """`[layer, pair]`: `Paths.gates["sink"]`."""
 
 
@@ -203,15 +205,13 @@ def _averages(
     gains: Gains, axis: Positions, table: Tables, layers: Sequence[Attention]
 ) -> Averages:
     """Softmax averages of all layers, those that lose weight to a sink among them."""
-    laws = [layer.logits for layer in layers]
-    law = Logits(*map(_by_layer, zip(*laws, strict=True)))
+    law = by_layer(layer.logits for layer in layers)
     rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
     overlaps = stack([layer.overlap for layer in layers])
     square, overlap = overlaps[:, 0], overlaps[:, 1:]
-    ones, none = np.ones_like(overlap), np.zeros_like(square)
     if gains.sink is None:
-        return Averages(law, rows, square, overlap, jacobian, ones[:, 0], ones, none, None)
-    lost = sunk_by_layer(layers)
+        return Averages(law, rows, square, overlap, jacobian)
+    lost = by_layer(layer.lost for layer in layers if layer.lost)
     rows = drain(rows, lost)
     own = stack([layer.own for layer in layers])
     common = np.maximum(stack([layer.shared for layer in layers]), 0.0) / np.maximum(own, TINY)
@@ -357,16 +357,10 @@ def stack(rows: Sequence[Array]) -> Array:
     return np.concatenate(rows).reshape(len(rows), *np.shape(rows[0]))
 
 
-def sunk_by_layer(layers: Sequence[Attention]) -> Sunk:
-    """Weight that rows lose to a sink, `[layer, row position]`; every layer has a sink."""
-    return Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
-
-
-def _by_layer(rows: Sequence[Array]) -> Array:
-    """As `stack`; a single array that all layers have in common gets a first axis of length 1."""
-    if all(row is rows[0] for row in rows):
-        return rows[0][None]
-    return stack(rows)
+def by_layer(layers: Iterable[Record]) -> Record:
+    """The records of all layers as one, whose arrays have a first axis of layers."""
+    records = list(layers)
+    return type(records[0])(*map(stack, zip(*records, strict=True)))
 
 
 def _kinds(*kinds: tuple[Array, Array]) -> Array:

@@ -14,7 +14,7 @@ the norms above have been there already; `Along` keeps that account."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +24,11 @@ from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.attention import Attention, paths, stack
 from explorer.theory.forward import Step, Steps
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Gains, column
 from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
-from explorer.theory.tokens import ZERO, Norm, normalize
+from explorer.theory.tokens import ZERO, Norm, normalize, ratio
 
 
 class Backward(NamedTuple):
@@ -248,8 +248,7 @@ class Descent:
         if mean == 1:
             return np.zeros_like(even)
         of_token = along.token / norm.width * doubled
-        factor: Array = (1 - ones - of_token) / (1 - mean) * even
-        return factor
+        return np.asarray((1 - ones - of_token) / (1 - mean) * even)
 
     def attention(self, layer: int, gradient: Array) -> Array:
         """The gradient through an attention, of that after its term of the sum: the three paths
@@ -269,7 +268,7 @@ class Descent:
         through = through + self.gate[layer] * after
         energy: Array = own * after
         if self.energies and gains.adds:  # the logits are also part of those of the layer above
-            energy += self.energies[-1] * np.array([1.0, self.kept, 1.0])[:, None, None]
+            energy += self.energies[-1] * column([1.0, self.kept, 1.0])
         self.energies.append(energy)
         self.kept = 1.0
         through = through + query[0] * energy[0] + query[1] * energy[1]
@@ -301,15 +300,10 @@ class Descent:
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
         alike, after = through_queries[:, 1, 0], branch[::2, 0]
-        alike = np.divide(alike, after, out=np.zeros_like(after), where=after > 0)
+        alike = ratio(alike, after)
         gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
         value = np.array(self.values[::-1])
         return Backward(site, total, branch, query, key, value, alike, hidden, gates)
-
-
-def column(values: Iterable[float]) -> Array:
-    """Numbers by sublayer as `[sublayer, 1, 1]`, to multiply `[sublayer, pair]`."""
-    return np.array(list(values))[:, None, None]
 
 
 def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:

@@ -431,7 +431,7 @@ class Copies:
             with_branches[:, earlier] = factor * self.of_copies(index, earlier)
         a, b = self.factors[:, :index]
         self.cross = np.array([recurrence(a, b, row) for row in with_branches])
-        return np.asarray(self.cross[:, index])
+        return self.cross[:, index]
 
     def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of `earlier` branches of the same weights,
@@ -444,7 +444,7 @@ class Copies:
             rho = np.maximum([r, c], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
             overlap[1] += self.bend * (r - c) ** 2
-            return np.asarray(self.gains.out * overlap + self.gains.biases.out)
+            return self.gains.out * overlap + self.gains.biases.out
         queries = biased(self.gains.q * q, np.array([r, c]), self.gains.biases.q)[1]
         f = (r - c) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.broadcast_to(np.sqrt(std[index] * std[earlier]), queries.shape)
@@ -469,5 +469,4 @@ def recurrence(a: Array, b: Array, terms: Array) -> Array:
 
     The X solve a triangular system of two diagonals, 1 and −a below it."""
     diagonals = np.array([np.ones(len(terms) + 1), np.append(-a, 0.0)])
-    solution: Array = dtbsv(1, diagonals, np.append(0.0, b * terms), lower=1, diag=1)
-    return solution
+    return dtbsv(1, diagonals, np.append(0.0, b * terms), lower=1, diag=1)

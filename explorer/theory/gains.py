@@ -3,6 +3,7 @@ softmax."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -48,8 +49,7 @@ class Gate(NamedTuple):
             alike: E σσ′ / √(E σ² E σ′²).
         """
         missing = 1 - alike
-        regained: Array = 1 + missing * self.number ** -(1 + 2 * missing) / alike
-        return regained
+        return 1 + missing * self.number ** -(1 + 2 * missing) / alike
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
         """Second moment and correlation of the gates' inputs, of tokens of second moment q and
@@ -111,7 +111,7 @@ class Gains:
             for half in (0, 1)
         ]
         """Coordinates that each norm averages, in attention and in the MLP."""
-        self.last = np.array(design.last)[:, None, None]
+        self.last = column(design.last)
         """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
         """Whether the factors on the stream follow from the branches below, see
@@ -227,6 +227,11 @@ class Gains:
         """Second moment and correlation of the inputs of an MLP's activation, of tokens of second
         moment q and correlation ρ."""
         return biased(q if self.hidden == 1 else self.hidden * q, rho, self.biases.hidden)
+
+
+def column(values: Iterable[float]) -> Array:
+    """Numbers by sublayer as `[sublayer, 1, 1]`, to multiply `[sublayer, pair]`."""
+    return np.array(list(values))[:, None, None]
 
 
 def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:

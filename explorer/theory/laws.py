@@ -21,6 +21,7 @@ from explorer.profile import MATRICES, Array, Key, Profile
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.gaussian import normal_weights
 from explorer.theory.inputs import VOCABULARY, after_cap, softened, spread
+from explorer.theory.tokens import ratio
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes
@@ -61,7 +62,7 @@ class Moments(NamedTuple):
     @property
     def rho(self) -> Array:
         """Correlation p/q of two tokens in [0, 1]; 0 for what is not a number."""
-        return np.asarray(np.fmin(np.fmax(self.p / self.q, 0.0), 1.0))
+        return np.fmin(np.fmax(self.p / self.q, 0.0), 1.0)
 
 
 class Rows(NamedTuple):
@@ -106,7 +107,7 @@ def kurtosis(config: Config, x: Moments) -> Array:
     independent (gammas: V = 2/n) and for tokens that are all alike (V = 2, which gives 3d / (d +
     2)). He et al. 2024, arXiv 2405.19279, relate the two in the same way."""
     variance = 2 * x.alike
-    return np.asarray((1 + variance) / (1 + variance / config.d_model))
+    return (1 + variance) / (1 + variance / config.d_model)
 
 
 def feature_ratio(config: Config, x: Moments) -> Array:
@@ -219,7 +220,7 @@ def _with_uneven_lengths(largest: Array, excess: Array) -> Array:
     t = np.where(abs(t) < 1e-9, 1e-9, t)  # the limit
     delta = (np.sqrt(1 + 6 * np.maximum(-t, 0.0)) - 1) / 3
     square = np.where(t < 0, -delta * (1 + delta) ** 2, -np.expm1(-np.abs(t))) / t
-    return np.asarray(largest * np.sqrt(square))
+    return largest * np.sqrt(square)
 
 
 @lru_cache(maxsize=256)
@@ -340,7 +341,7 @@ def stream_shares(config: Config, values: Mapping[Key, Array]) -> tuple[Array, A
         factors = list(map(profiled_factor, below.tolist(), sums.tolist()))
     skip = np.square(factors) * streams[:-1]
     total = skip + np.square(design.branches) * added
-    return np.divide(skip, total, out=np.zeros_like(total), where=total > 0), total
+    return ratio(skip, total), total
 
 
 def input_share(config: Config, values: Mapping[Key, Array]) -> float:

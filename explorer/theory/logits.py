@@ -83,8 +83,7 @@ class Logits(NamedTuple):
     @property
     def shrinkage(self) -> Array:
         """Factor of the cap on the logits' variance as softmax sees it, s² over the variance."""
-        factor: Array = self.s**2 / np.maximum(self.covariance[0], LEAST)
-        return factor
+        return np.asarray(self.s**2 / np.maximum(self.covariance[0], LEAST))
 
 
 def logits(
@@ -201,8 +200,7 @@ def key_factors(
 def concentrated(own: Array, below: Array, concentration: Array) -> Array:
     """`Logits.concentration` of a sum: (own² + below² · its concentration) / (own + below)²."""
     squares = own * own + below * below * concentration
-    share: Array = squares / np.maximum((own + below) ** 2, LEAST)
-    return share
+    return squares / np.maximum((own + below) ** 2, LEAST)
 
 
 def _capped(

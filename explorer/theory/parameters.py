@@ -24,9 +24,9 @@ import numpy as np
 from explorer.config import Config
 from explorer.profile import Array
 from explorer.schemes.placement import Part
-from explorer.theory.backward import Backward, column, of_heads
+from explorer.theory.backward import Backward, of_heads
 from explorer.theory.forward import Steps
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Gains, column
 from explorer.theory.inputs import (
     BIGRAM,
     FREQUENT,
@@ -36,9 +36,9 @@ from explorer.theory.inputs import (
     own_share,
 )
 from explorer.theory.positions import Positions
-from explorer.theory.tokens import Tokens
+from explorer.theory.tokens import Tokens, ratio
 
-ONLY_MEAN = np.array([1.0, 0.0, 0.0])[:, None, None]
+ONLY_MEAN = column([1.0, 0.0, 0.0])
 """`[kind, 1, 1]`: the mean over all pairs, without the two kinds of excess; see
 `OtherSequences.totals`."""
 
@@ -60,10 +60,7 @@ def norms(
     if gains.attends and "W_V" not in across:
         # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t
         if "W_V" in own:  # of other sequences as much as W_O has
-            of_output = unit * own["W_O"]
-            more = np.zeros_like(of_output)
-            np.divide(total["W_O"], of_output, where=of_output > 0, out=more)
-            total["W_V"] = unit * own["W_V"] * more
+            total["W_V"] = unit * own["W_V"] * ratio(total["W_O"], unit * own["W_O"])
         else:
             total["W_V"] = total["W_O"] * gains.o * gains.last[::2, 0, 0]
     squares = {}
@@ -413,4 +410,4 @@ class OtherSequences:
 def _pair(axis: Positions, x: Any) -> Array:
     """Geometric mean at two positions: `[layer, position]` to `[layer, position, position]`."""
     root = np.sqrt(np.reshape(x, (-1, len(axis.weights))))
-    return np.asarray(root[:, :, None] * root[:, None, :])
+    return root[:, :, None] * root[:, None, :]

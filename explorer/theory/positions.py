@@ -103,7 +103,7 @@ class Positions(NamedTuple):
 
     def at_tokens(self, x: Array) -> Array:
         """A function of position read at every token: `[…, position]` to `[…, token]`."""
-        return np.asarray(x @ self.reading.T)
+        return x @ self.reading.T
 
     def with_others(self, y: Array) -> Array:
         """Cosine of each token with the n − 1 others of its sequence: `[…, pair]` to `[…,
@@ -116,7 +116,7 @@ class Positions(NamedTuple):
         length = np.sqrt(q)
         overlaps = n * (p @ self.weights) - p.diagonal(0, -2, -1)
         lengths_of_others = n * (length @ self.weights)[..., None] - length
-        return np.asarray(overlaps / (length * lengths_of_others))
+        return overlaps / (length * lengths_of_others)
 
     def received(self, kept: Array) -> Array:
         """Mean weight that the key at each token receives, where a row's keys share equally.
@@ -140,8 +140,8 @@ class Positions(NamedTuple):
         pair]`."""
         root = np.sqrt(x)
         if root.ndim == 1:  # numpy is slower where it must ask which axis
-            return np.asarray(root[self.first] * root[self.second])
-        return np.asarray(root.take(self.first, -1) * root.take(self.second, -1))
+            return root[self.first] * root[self.second]
+        return root.take(self.first, -1) * root.take(self.second, -1)
 
     def gather(self, given: Array) -> Array:
         """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over

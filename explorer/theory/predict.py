@@ -27,14 +27,14 @@ from explorer.profile import (
     by_site,
 )
 from explorer.theory import backward, coverage, forward, laws, parameters
-from explorer.theory.attention import Attention, stack, sunk_by_layer
+from explorer.theory.attention import Attention, by_layer
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import axis_of, bias_slopes
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
-from explorer.theory.tokens import State, Tokens, normalize
+from explorer.theory.tokens import State, Tokens, normalize, ratio
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -203,18 +203,17 @@ class Recursion:
         axis = self.axis
         layers = [step.attention for step in self.steps if step.attention]
         if not layers:
-            by_layer, by_token = np.empty(0), np.empty((0, self.config.n_ctx))
-            return Rows(*[by_layer] * (len(Rows._fields) - 2) + [by_token] * 2)
-        laws = [layer.logits for layer in layers]
-        columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
-        s, std, variance, common = map(stack, zip(*columns, strict=True))  # [layer, position]
+            none, by_token = np.empty(0), np.empty((0, self.config.n_ctx))
+            return Rows(*[none] * (len(Rows._fields) - 2) + [by_token] * 2)
+        law = by_layer(layer.logits for layer in layers)
+        s, std, variance = law.s, law.std, law.covariance[:, 0]  # [layer, position]
         entropy, largest, received = self._softmax(layers, s)
         y = self.steps.inside[::2]
         (q, p), lengths = self._means(y), y[:, 0]
         # the part of the keys that the last row's logits tell apart, and the share of it by turns
         rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
         own = 1 - axis.turns.keys[-1] * rho
-        turned = 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
+        turned = ratio(own - (1 - rho), own)
         # a row of one key has neither spread nor entropy
         weight = np.where(axis.visible > 1, axis.weights, 0.0)
         weight /= weight.sum()
@@ -223,7 +222,7 @@ class Recursion:
         return Rows(
             s=s_max,
             uncapped=np.sqrt(variance).max(axis=1),
-            total=np.sqrt(variance + common).max(axis=1),
+            total=np.sqrt(variance + law.common).max(axis=1),
             own=own,
             turned=turned,
             spread=spread.reshape(len(s), -1).mean(1),  # over heads, where they differ
@@ -249,7 +248,7 @@ class Recursion:
             return averages[:, 0], averages[:, 1], received
         rows, kept = table.rows(s), np.ones((len(s), len(axis.visible)))
         if self.gains.sink is not None:
-            lost = sunk_by_layer(layers)
+            lost = by_layer(layer.lost for layer in layers if layer.lost)
             rows, kept = drain(rows, lost), lost.mass
         return rows.entropy, rows.largest, axis.received(kept)
 

@@ -225,8 +225,7 @@ def _rows(n: int, keys: Array, sink: Array) -> Array:
 
     def integral(integrand: Array, power: int) -> Array:
         """E of `integrand` times p₀ to a power but for its factorial, `[s, common]`."""
-        average: Array = integrand @ sink[power].T
-        return average
+        return np.asarray(integrand @ sink[power].T)
 
     # integrands of ΣA², ΣA³, ΣA⁴ and Σ_{i≠j} A_i² A_j²
     in_2, in_3, in_4 = (n * keys[k] * rest[1] / factor for k, factor in ((2, 1), (3, 2), (4, 6)))

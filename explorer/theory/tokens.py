@@ -291,6 +291,11 @@ def times(factor: float | Array, x: Array) -> Array:
     return x if isinstance(factor, float) and factor == 1 else factor * x
 
 
+def ratio(x: Array, y: Array) -> Array:
+    """x / y, and 0 where y is not above 0."""
+    return np.divide(x, y, out=np.zeros_like(y), where=y > 0)
+
+
 def add(
     x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0
 ) -> tuple[Tokens, float]:
