@@ -358,9 +358,14 @@ def stack(rows: Sequence[Array]) -> Array:
 
 
 def by_layer(layers: Iterable[Record]) -> Record:
-    """The records of all layers as one, whose arrays have a first axis of layers."""
+    """The records of all layers as one, whose arrays have a first axis of layers; of length 1 for
+    an array that all layers have in common."""
     records = list(layers)
-    return type(records[0])(*map(stack, zip(*records, strict=True)))
+    columns = []
+    for arrays in zip(*records, strict=True):
+        common = all(array is arrays[0] for array in arrays)
+        columns.append(arrays[0][None] if common else stack(arrays))
+    return type(records[0])(*columns)
 
 
 def _kinds(*kinds: tuple[Array, Array]) -> Array:

@@ -44,7 +44,6 @@ from explorer.theory.tokens import (
     excess_of_power,
     normalize,
     overlap_response,
-    times,
 )
 
 LARGEST = 1e60
@@ -89,7 +88,7 @@ class Steps(list[Step]):
         pairs = first.axis.ones.shape
         self.last = first
         """The output of the last sublayer that was added, covered or not."""
-        self.inside, self.rho, self.final_input, self.added, self.site = np.empty(
+        self.inside, self.rho, self.final_input, self.added, self.site = self._overlaps = np.empty(
             (5, count, *pairs)
         )
         """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its
@@ -119,8 +118,8 @@ class Steps(list[Step]):
             fine[: 2 * len(spreads) : 2] &= ~(largest > LARGEST_LOGIT)
         covered = len(self) if fine.all() else int(fine.argmin())
         del self[covered:]
-        for name in ("inside", "rho", "final_input", "added", "site"):
-            setattr(self, name, getattr(self, name)[:covered])
+        overlaps = self._overlaps[:, :covered]
+        self.inside, self.rho, self.final_input, self.added, self.site = overlaps
 
 
 class Below(NamedTuple):
@@ -332,7 +331,7 @@ def _values(gains: Gains, x: State, source: State | None) -> State:
         mixed, bias = (x.y + source.y) / 4, bias / 2
     if mixed is x.y and gains.v == 1 and not bias:
         return x
-    return State(x.axis, times(gains.v, mixed) + bias, x.v, x.w, x.u)
+    return State(x.axis, gains.v * mixed + bias, x.v, x.w, x.u)
 
 
 def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:

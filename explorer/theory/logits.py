@@ -22,7 +22,7 @@ from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, normal_weights, panels
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
-from explorer.theory.tokens import ZERO, Keys, State, correlation, times
+from explorer.theory.tokens import ZERO, Keys, State, correlation
 
 NODES = np.linspace(-4, 4, 17)
 WEIGHTS = normal_weights(NODES)
@@ -101,14 +101,14 @@ def logits(
     """
     axis, inherits, turns = x.axis, gains.adds, x.axis.turns
     by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
-    query, rho = times(by_query, x.q), x.rho
+    query, rho = by_query * x.q, x.rho
     if inherits or gains.biases.q:
         overlaps = query_overlaps(x, by_query, query_bias)
         query = overlaps if inherits else query + query_bias
         if gains.biases.q:
-            rho = correlation(overlaps, axis.lift(times(by_query, x.q) + query_bias))
-    key_own = times(by_key, keys.own)
-    key_shared = times(by_key, np.maximum(keys.shared[0], ZERO))
+            rho = correlation(overlaps, axis.lift(by_query * x.q + query_bias))
+    key_own = by_key * keys.own
+    key_shared = by_key * np.maximum(keys.shared[0], ZERO)
     if gains.biases.k:
         key_shared = key_shared + key_bias
     crowd = key_own * scatter

@@ -139,8 +139,8 @@ class Positions(NamedTuple):
         """Geometric mean √(x_i x_j) of a quantity at two positions: `[…, position]` to `[…,
         pair]`."""
         root = np.sqrt(x)
-        if root.ndim == 1:  # numpy is slower where it must ask which axis
-            return root[self.first] * root[self.second]
+        if root.ndim == 1:  # numpy is slower where it must ask which axis, or repeat rows
+            return np.asarray(root[self.first] * root[self.second])
         return root.take(self.first, -1) * root.take(self.second, -1)
 
     def gather(self, given: Array) -> Array:

@@ -27,7 +27,7 @@ from explorer.profile import (
     by_site,
 )
 from explorer.theory import backward, coverage, forward, laws, parameters
-from explorer.theory.attention import Attention, by_layer
+from explorer.theory.attention import Attention, by_layer, stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
@@ -205,8 +205,9 @@ class Recursion:
         if not layers:
             none, by_token = np.empty(0), np.empty((0, self.config.n_ctx))
             return Rows(*[none] * (len(Rows._fields) - 2) + [by_token] * 2)
-        law = by_layer(layer.logits for layer in layers)
-        s, std, variance = law.s, law.std, law.covariance[:, 0]  # [layer, position]
+        laws = [layer.logits for layer in layers]
+        columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
+        s, std, variance, common = map(stack, zip(*columns, strict=True))  # [layer, position]
         entropy, largest, received = self._softmax(layers, s)
         y = self.steps.inside[::2]
         (q, p), lengths = self._means(y), y[:, 0]
@@ -222,7 +223,7 @@ class Recursion:
         return Rows(
             s=s_max,
             uncapped=np.sqrt(variance).max(axis=1),
-            total=np.sqrt(variance + law.common).max(axis=1),
+            total=np.sqrt(variance + common).max(axis=1),
             own=own,
             turned=turned,
             spread=spread.reshape(len(s), -1).mean(1),  # over heads, where they differ

@@ -180,7 +180,7 @@ class Tables:
     def jacobian(self, s: Array, rho: Array) -> Array:
         """J11 of pairs of rows, `[..., pair]`; s is `[..., position]`, ρ `[..., pair]`."""
         axis = self._axis
-        square = s.take(axis.first, -1) * s.take(axis.second, -1)
+        square = s.take(axis.first, -1) * s[..., None, :]
         cell, _, x, r = self._cells(square, rho)
         return _between(self._pairs[1], cell, x, r)
 

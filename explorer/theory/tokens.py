@@ -286,11 +286,6 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
 
-def times(factor: float | Array, x: Array) -> Array:
-    """The product; x itself where the factor is 1, as most are."""
-    return x if isinstance(factor, float) and factor == 1 else factor * x
-
-
 def ratio(x: Array, y: Array) -> Array:
     """x / y, and 0 where y is not above 0."""
     return np.divide(x, y, out=np.zeros_like(y), where=y > 0)
