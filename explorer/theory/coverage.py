@@ -155,7 +155,7 @@ FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in
 def apply(
     config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
 ) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Withdraws predictions that do not hold, and says why.
+    """Withdraws predictions that do not hold, with a note of the reason.
 
     Args:
         values: predictions as `[1, layer]`, `[1, layer, 1]` or `[1, layer, token]`.
@@ -273,12 +273,7 @@ def _measured() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
     """Errors that were measured, and whose cause is not in the recursions."""
     design = config.design
-    if (
-        design.attends
-        and design.normalizes_heads
-        and config.d_head <= SHORT
-        and rows.s.max(initial=0.0) > EVEN_SPREAD
-    ):
+    if design.normalizes_heads and config.d_head <= SHORT and rows.s.max(initial=0.0) > EVEN_SPREAD:
         reason = f"rough, by up to {EVEN:g}: logits of queries and keys of one length (spread {rows.s.max():.2g})"
         for name in OF_ROWS:
             notes.setdefault(name, reason)

@@ -130,7 +130,7 @@ class Gains:
         self.parallel = design.stream.parallel
         """Whether both branches of a layer read the same stream."""
         self.adds = design.inherits
-        """What attention inherits from the layers below: "scores", "qk", or nothing."""
+        """Kind of logits that layers inherit from those below: "scores", "qk", or nothing."""
         self.value_residual = config.value_residual
         self.cap = config.logit_cap
         """Soft cap on the logits; 0 is none."""

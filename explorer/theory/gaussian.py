@@ -113,9 +113,6 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
         raise ValueError(f"rho must be between -1 and 1; got {rho}")
     if form.kernel:
         return _closed(form.kernel(1.0), q, rho)
-    if rho == 1:
-        averages = moments(activation, q)
-        return Overlaps(averages.square, averages.slope_square)
     return _by_common_part(form, math.sqrt(q), rho)
 
 
@@ -135,13 +132,24 @@ def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
     """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), for each a in `at`: `[at]` each.
 
     Panels of nodes meet at the kink, a + width·e = 0."""
-    kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
-    below, above = kink + REACH, REACH - kink
-    u, weight_u = panels(width)
-    e = np.concatenate([kink - below * u, kink + above * u], axis=1)  # [at, node]
-    weight = np.concatenate([below * weight_u, above * weight_u], axis=1) * _normal_pdf(e)
+    kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)
+    e, weight = around_kink(kink, REACH, width)
     x = at[:, None] + width * e
     return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
+
+
+def around_kink(kink: Array, top: float, resolve: float) -> tuple[Array, Array]:
+    """Nodes z and weights of averages over N(0, 1) cut at −`REACH` and at `top`, of functions with
+    a kink at some z: `[kink, node]` each.
+
+    Args:
+        resolve: as in `panels`, around the kink.
+    """
+    u, weight = panels(resolve)
+    kink = kink[:, None]
+    below, above = kink + REACH, top - kink
+    z = np.concatenate([kink - below * u, kink + above * u], axis=1)
+    return z, np.concatenate([below * weight, above * weight], axis=1) * _normal_pdf(z)
 
 
 def normal_weights(z: Array) -> Array:

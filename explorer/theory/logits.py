@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.gaussian import REACH, normal_weights, panels
+from explorer.theory.gaussian import REACH, around_kink, normal_weights
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
 from explorer.theory.tokens import ZERO, Keys, State, correlation
@@ -285,12 +285,8 @@ def squashed(s: float | Array, at: Array, top: float) -> tuple[Array, Array]:
         at: `[mean]`, the means.
         top: largest z, in standard deviations.
     """
-    u, weight = panels(min(float(np.max(s)), STEEPEST))
     kink = np.clip(-at / s, -REACH, top)
-    below, above = (kink + REACH)[:, None], (top - kink)[:, None]
-    z = kink[:, None] + np.concatenate([-below * u, above * u], axis=1)
-    density = np.exp(-z * z / 2)
-    weights = np.concatenate([below * weight, above * weight], axis=1) * density
+    z, weights = around_kink(kink, top, min(float(np.max(s)), STEEPEST))
     values = np.tanh(at[:, None] + np.asarray(s)[..., None] * z)
     return values, weights / weights.sum(1, keepdims=True)
 

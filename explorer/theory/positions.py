@@ -166,34 +166,19 @@ class Positions(NamedTuple):
         return out
 
 
-class Grid(NamedTuple):
-    """The positions kept of a sequence of n tokens; see `positions`."""
+def _grid(n: int, causal: bool, whole: bool) -> tuple[Array, Array, Array, Indices, Indices]:
+    """The positions kept of a sequence of n tokens: without a mask one, with a mask `SIZES` up to
+    n, or every token for a `whole` axis.
 
-    visible: Array
-    """`[position]`: as in `Positions`, as the next."""
-    reading: Array
-    visible_by_token: Array
-    """`[token]`: keys that each token sees."""
-    last: Indices
-    """`[position]`: index of the last token that a row sees."""
-    start: Indices
-    """`[position]`: index of the first token that sees a key."""
-
-
-def _grid(n: int, causal: bool, whole: bool) -> Grid:
-    """The positions of n tokens: without a mask one, with a mask `SIZES` up to n, or every token
-    for a `whole` axis."""
+    Returns:
+        `Positions.visible` and `reading`; the keys that each token sees, `[token]`; the indices of
+        the last token that a row sees, and of the first token that sees a key, `[position]`.
+    """
+    t = np.arange(1.0, n + 1)
     if not causal:
-        return Grid(
-            np.array([float(n)]),
-            np.ones((n, 1)),
-            np.full(n, float(n)),
-            last=np.array([n - 1]),
-            start=np.array([0]),
-        )
+        return t[-1:], np.ones((n, 1)), np.full(n, t[-1]), np.array([n - 1]), np.array([0])
     kept = range(1, n + 1) if whole else [1, *(size for size in SIZES if size < n), n]
     visible, token = np.array(kept, dtype=np.float64), np.arange(n)
-    t = np.arange(1.0, n + 1)
     # linear interpolation in ln t: the node below each token, and how far it is to the next
     node = np.interp(np.log(t), np.log(visible), np.arange(len(visible)))
     below = np.minimum(node.astype(int), len(visible) - 2)
@@ -202,7 +187,7 @@ def _grid(n: int, causal: bool, whole: bool) -> Grid:
     reading[token, below] = 1 - beyond
     reading[token, below + 1] += beyond
     index = visible.astype(int) - 1  # a row's own token is the last that it sees
-    return Grid(visible, reading, t, last=index, start=index)
+    return visible, reading, t, index, index
 
 
 @lru_cache(maxsize=64)
@@ -220,7 +205,7 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     i = np.arange(count)
     first = np.vstack([i, np.repeat(i[:, None], count, 1)])
     second = np.tile(i, (count + 1, 1))
-    averages = np.zeros((2, *first.shape))
+    ones, averages = np.ones(first.shape), np.zeros((2, *first.shape))
     averages[0, 0], averages[1, 1:] = weights, np.outer(weights, weights)
     # all n² ordered pairs of positions, less the n tokens with themselves
     pair_mean = n / (n - 1) * averages[1]
@@ -240,13 +225,13 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
         second,
         shorter=np.minimum(first, second),
         longer=np.maximum(i, i[:, None]),
-        ones=np.ones(first.shape),
+        ones=ones,
         ratio=np.minimum(t, t_other) / np.maximum(t, t_other),
         averages=averages.reshape(2, -1),
         pair_mean=pair_mean,
         pair_sum=n * averages[0] + n * (n - 1) * pair_mean,
         reading=reading,
-        logit_factor=np.ones(first.shape),
+        logit_factor=ones,
         unmasked=not causal,
     )
 
