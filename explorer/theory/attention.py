@@ -69,8 +69,11 @@ def attention(
 ) -> tuple[State, Attention]:
     """Input of W_O: means of the values by a softmax of the logits of x, times gates.
 
-        y = p̂ + Δ (Y · ratio + crowding),        Y = Y2 of a row, Y11 of two rows
-        with a sink p̂ E M M′ in the place of p̂
+        y = p̂ + Δ (Y · ratio + crowd)
+
+    with Y = Y2 of a row and Y11 of two rows, `ratio` the part of the longer row's keys that both
+    see, and `crowd` the effect of keys that happen to be alike. With a sink the keys have the
+    weight M of a row, and E M M′ multiplies p̂ and Y.
 
     Args:
         values: the values, by the tokens that they are made of.
@@ -86,13 +89,8 @@ def attention(
     scatter = key_scatter(x, keys)
     law = logits(gains, x, keys, scatter, below, kept)
     overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
-    rho, alike, shared, own, lost = (
-        law.rho,
-        law.key_covariance,
-        value_keys.shared,
-        value_keys.own,
-        None,
-    )
+    rho, alike, lost = law.rho, law.key_covariance, None
+    shared, own = value_keys.shared, value_keys.own
     if gains.sink is not None:
         sizes = tuple(map(int, axis.visible))
         lost = sinks(sizes, gains.sink).lookup(law.s, law.common * law.shrinkage)
@@ -102,7 +100,9 @@ def attention(
         overlap = overlap * mass * lost.focus.take(axis.shorter) ** rho
     if gains.cap or gains.sphere:
         alike = alike * law.shrinkage
-    alike = alike / (ONE + alike)  # first order where it is small, bounded where it is not
+    # keys that happen to be alike are weighted together: first order in their logits' covariance
+    # where it is small, bounded where it is not
+    alike = alike / (ONE + alike)
     # two rows crowd as one row does at ρ = 1, where their weights are the same
     beyond = (alike * (crowding - spread))[axis.shorter]
     crowd = rho * (axis.lift(alike * spread) + rho * beyond)

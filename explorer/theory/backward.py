@@ -299,8 +299,7 @@ class Descent:
             key = np.array([axis.gather(gradient) for gradient in through_keys])
         elif gains.biases.k:
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
-        alike, after = through_queries[:, 1, 0], branch[::2, 0]
-        alike = ratio(alike, after)
+        alike = ratio(through_queries[:, 1, 0], branch[::2, 0])
         gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
         value = np.array(self.values[::-1])
         return Backward(site, total, branch, query, key, value, alike, hidden, gates)

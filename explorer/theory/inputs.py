@@ -99,7 +99,7 @@ def log_sum(n: int, s: float, height: float = 0.0) -> float:
         raise ValueError(f"n must be at least 1; got {n}")
     if not 0 <= s < math.inf:
         raise ValueError(f"s must be a finite number from 0 on; got {s}")
-    log_x = math.log(n) + min(s * s / 2, s * math.sqrt(2 * math.log(n)) + 6 * s)  # at most about
+    log_x = math.log(n) + min(s * s / 2, s * math.sqrt(2 * math.log(n)) + 6 * s)  # most of ln X
     u = np.linspace(-log_x - 16, 5 + 6 * s, 1200)
     z = np.linspace(-8.5, 8.5, 801)
     log_terms = np.minimum(u[:, None] + softened(s * z, height), 50.0)
@@ -163,10 +163,11 @@ def _at(n: int, table: tuple[float, ...]) -> float:
 def embedding(config: Config) -> Tokens:
     """The tokens before the first layer: Gaussian coordinates of the config's second moment.
 
-    Over d of them a product of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs
-    of one character, the share `same`, overlap by ½ more than the others: the variance of a coin of
-    that weight, times ¼. Where all are one character and no position tells them apart, nothing is
-    left that scatters beyond chance."""
+    Over d of them an overlap of two tokens scatters by 1/d, and a square by 2/d. Of text the pairs
+    of one character, the share `same`, overlap by `part` · q and the others by 0, which adds the
+    variance same (1 − same) part². With p in units of q, v = (same (1 − same) part² + 1/d) / (1 −
+    p)². Where all are one character and no position tells them apart (p = 1), nothing is left that
+    scatters beyond chance."""
     d, q, part = config.d_model, config.input_second_moment, config.design.token_part
     if not config.design.reads_text:
         return Tokens(q, q * part * INPUTS[config.input].overlap(config), 1 / d, 2 / d)

@@ -93,6 +93,10 @@ def logits(
 
         s² = factor · query · key_own,    common = factor · query · key_shared
 
+    with the second moment of a row's query and the parts of its keys that they do not share, and
+    that they share. Two rows' logits correlate as their queries do. Rotary turns, biases, and what
+    is inherited from below change each of these, a soft cap the result.
+
     Args:
         keys: means over the keys of each row.
         scatter: `[position]`, variance of the keys' centered overlaps over `keys.own`².
@@ -101,12 +105,14 @@ def logits(
     """
     axis, inherits, turns = x.axis, gains.adds, x.axis.turns
     by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
+    # queries: their second moments, and correlations
     query, rho = by_query * x.q, x.rho
     if inherits or gains.biases.q:
         overlaps = query_overlaps(x, by_query, query_bias)
         query = overlaps if inherits else query + query_bias
         if gains.biases.q:
             rho = correlation(overlaps, axis.lift(by_query * x.q + query_bias))
+    # keys, and what queries and keys inherit
     key_own = by_key * keys.own
     key_shared = by_key * np.maximum(keys.shared[0], ZERO)
     if gains.biases.k:
@@ -119,6 +125,7 @@ def logits(
         key_shared = key_shared + below.key_shared
         crowd = crowd + kept * below.key_scatter
 
+    # logits: the query's part times the keys' part, and what scores inherit
     factor, turned = axis.logit_factor, turns is not STILL
     by_keys = key_own[None]
     if inherits or turned:
@@ -141,6 +148,7 @@ def logits(
         if turned:
             rho = correlation(rho * by_keys, np.maximum(axis.lift(by_keys[0]), LEAST))
 
+    # as softmax sees them: after a soft cap, and with keys on a sphere
     s, *capped = _capped(gains, axis, np.sqrt(covariance[0]), common, rho)
     if gains.sphere:
         rows = zip(s.tolist(), axis.visible.tolist(), concentration.tolist(), strict=True)

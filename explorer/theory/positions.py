@@ -121,7 +121,7 @@ class Positions(NamedTuple):
     def received(self, kept: Array) -> Array:
         """Mean weight that the key at each token receives, where a row's keys share equally.
 
-        Under a mask the key at token j receives (1/n) Σ_{i ≥ j} M_i / i, without one M.
+        Under a mask the key at token j receives (1/n) Σ_{i ≥ j} M_i / i, without one M/n.
 
         Args:
             kept: `[…, position]`, the weight M that a row gives to its keys (1 without a sink).
@@ -151,8 +151,8 @@ class Positions(NamedTuple):
             γ_p(s, s′) = Σ_{t ≥ s, s′} G²_tt / t² + Σ_{t ≥ s, t′ ≥ s′, t ≠ t′} G²_tt′ / (t t′)
 
         Args:
-            given: `[2, pair]`: G¹, what rows t and t′ give to one key, and G², to two different
-                keys: t t′ times the gradients' product at one such key, or at one such pair.
+            given: `[2, pair]` of rows t and t′. G¹ is t t′ times the product of the gradients that
+                they give to one of their keys, G² of those that they give to two different keys.
         Returns:
             `[pair]` of keys.
         """
