@@ -1,21 +1,22 @@
 """Attention, forward and back: means of the values by a softmax over the keys that a row sees.
 
-Row t attends to t keys of mean second moment Q_t and mean overlap P_t; the t common keys of rows t
-< t′ weigh t/t′ of the longer row's softmax. Overlaps of single pairs scatter around p: by 1/d for
-Gaussian tokens, by more for text. Keys that happen to be alike get alike logits, are weighted
-together, and add s²·v·Δ·D to Y2 Δ (v: variance of the centered overlaps over Δ²; D: `crowding`). It
-counts where n is not small against d.
+Row t attends to t keys, whose values have the mean overlap p̂ and, beyond it, the part Δ = q̂ − p̂
+that they do not share; the t keys of the shorter of two rows t < t′ weigh t/t′ of the longer one's
+softmax. Overlaps of single pairs scatter around p: by 1/d for Gaussian tokens, by more for text.
+Keys that happen to be alike get alike logits, are weighted together, and add s²·v·Δ·D to Y2 Δ (v:
+variance of the centered overlaps over Δ²; D: `Row.crowding`). It counts where n is not small
+against d.
 
 Back, γ_q is the mean square of ∂L/∂x a coordinate, and γ_p two tokens' mean overlap. There are
 three paths, whose weights are independent and whose contributions therefore add: through the
 values, the queries and the keys. With u_ts = g_t·v_s the logits' gradient is A_ts(u_ts − Σ_r A_tr
-u_tr); what all keys share drops out of it, which leaves Δ = q̂ − p̂ of the values, and once more Δ
-of the keys in the gradient by the query. A key at s collects from all rows t ≥ s: of a row's
-squared weights Y2(t), each of its t keys has an equal part, and so on for the other statistics.
+u_tr); what all keys share drops out of it, which leaves Δ of the values, and once more Δ of the
+keys in the gradient by the query. A key at s collects from all rows t ≥ s: of a row's squared
+weights Y2(t), each of its t keys has an equal part, and so on for the other statistics.
 
 After a soft cap a row's gradients by its logits no longer add up to 0, for each has a slope of its
 own: of what all keys share the part 1 − κ passes, κ the mean product of two slopes over the mean
-square of one (`Logits.keys`). With a sink ΣA < 1, and what all keys share no longer drops out
+square of one (`Logits.cancels`). With a sink ΣA < 1, and what all keys share no longer drops out
 (`sink.shared`). Gates multiply γ, and are a path of their own.
 
 Where logits inherit those of the layers below (RealFormer), a layer's own queries and keys also get
@@ -24,8 +25,8 @@ logits are uncorrelated given the stream, and their energies add on the way down
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,25 +35,28 @@ from explorer.theory.gains import Gains
 from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
 from explorer.theory.sink import Sunk, drain, shared, sinks
+from explorer.theory.softmax import Row
 from explorer.theory.tables import Sloped, Tables
-from explorer.theory.tokens import ONE, TINY, State, keys_of, scattered, scattered_by_attention
+from explorer.theory.tokens import ONE, TINY, State, key_scatter, keys_of, scatter_after_attention
+
+Record = TypeVar("Record", Logits, Sunk)
 
 
 class Attention(NamedTuple):
     """The softmax of one layer, as the backward recursion needs it."""
 
     logits: Logits
-    apart: Array
-    """`[position]`: part of the values that a row sees which they do not share, and the next that
-    they share."""
-    common: Array
+    own: Array
+    """`[row position]`: Δ of the values that a row sees, the part that they do not share."""
+    shared: Array
+    """`[row position]`: p̂, the part that they share."""
     scatter: Array
-    """`[position]`: variance of their centered overlaps over `apart`²."""
+    """`[row position]`: variance of the keys' centered overlaps over their own Δ²."""
     overlap: Array
-    """`[pair]`: Y2 of a row, and Y11 of two rows over the shorter one's part of the longer one's
-    keys."""
+    """`[pair]`: in row 0 Y2 = E ΣA² of a row; below Y11 = E ΣAA′ of two rows, over
+    `Positions.ratio`, the part of the longer row's keys that the shorter row sees."""
     lost: Sunk | None
-    """Averages of the rows' weight that a sink leaves; None without one."""
+    """Averages of the weight that rows lose to a sink; None without one."""
     ungated: State
     """Input of W_O, without the scatter of lengths that comes of gates; without gates the input
     itself."""
@@ -63,93 +67,110 @@ class Attention(NamedTuple):
 def attention(
     gains: Gains, table: Tables | Sloped, x: State, values: State, below: Logits | None, kept: float
 ) -> tuple[State, Attention]:
-    """Input of W_O: means of the values by logits of x, times their gates; and the softmax, for the
-    way back."""
+    """Input of W_O: means of the values by a softmax of the logits of x, times gates.
+
+        y = p̂ + Δ (Y · ratio + crowd)
+
+    with Y = Y2 of a row and Y11 of two rows, `ratio` the part of the longer row's keys that both
+    see, and `crowd` the effect of keys that happen to be alike. With a sink the keys have the
+    weight M of a row, and E M M′ multiplies p̂ and Y.
+
+    Args:
+        values: the values, by the tokens that they are made of.
+        below: the logits of the layer below, and in `kept` how far deviations of overlaps survive
+            from there.
+    Returns:
+        the input of W_O, and the softmax for the way back.
+    """
     if isinstance(table, Sloped):
         return _sloped(gains, table, x, values, below, kept)
-    place, keys = x.place, keys_of(x)
-    *_, shared, own = keys if values is x else keys_of(values)
-    scatter = scattered(x, keys)
+    axis, keys = x.axis, keys_of(x)
+    value_keys = keys if values is x else keys_of(values)
+    scatter = key_scatter(x, keys)
     law = logits(gains, x, keys, scatter, below, kept)
     overlap, spread, crowding, unevenness = table.lookup(law.s, law.rho)
-    rho, alike, common, lost = law.rho, law.alike, shared, None
+    rho, alike, lost = law.rho, law.key_covariance, None
+    shared, own = value_keys.shared, value_keys.own
     if gains.sink is not None:
-        lost = sinks(tuple(map(int, place.t)), gains.sink).lookup(law.s, law.common * law.bent)
+        sizes = tuple(map(int, axis.visible))
+        lost = sinks(sizes, gains.sink).lookup(law.s, law.common * law.shrinkage)
         spread, crowding = np.maximum(spread + lost.spread, 0.0), crowding + lost.crowding
-        both = lost.together(rho, place.lift)
-        common, overlap = both * common, overlap * both * lost.focus.take(place.smaller) ** rho
+        mass = lost.together(rho, axis.lift)
+        shared = mass * shared
+        overlap = overlap * mass * lost.focus.take(axis.shorter) ** rho
     if gains.cap or gains.sphere:
-        alike = alike * law.bent
+        alike = alike * law.shrinkage
+    # keys that happen to be alike are weighted together: first order in their logits' covariance
+    # where it is small, bounded where it is not
     alike = alike / (ONE + alike)
-    # at ρ = 1 two rows crowd as one does
-    more = (alike * (crowding - spread))[place.smaller]
-    crowd = rho * (place.lift(alike * spread) + rho * more)
-    y = common + own[place.smaller] * (overlap * place.ratio + crowd)
-    # rows whose Σp² differ have outputs of different length: their relative variance, of its share
-    # of q, over the heads
+    # two rows crowd as one row does at ρ = 1, where their weights are the same
+    beyond = (alike * (crowding - spread))[axis.shorter]
+    crowd = rho * (axis.lift(alike * spread) + rho * beyond)
+    y = shared + own[axis.shorter] * (overlap * axis.ratio + crowd)
+    # rows whose ΣA² differ have outputs of different length; each head draws them anew
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
-    uneven_mean = float(place.mean.dot(unevenness * uneven * uneven)) / gains.n_heads
-    v = scattered_by_attention(gains, x.v, float(place.mean.dot(overlap[1:].diagonal())))
-    alike_rows = place.average(rho)[1]
-    mixed = State(
-        place, y, v, gains.noise[0] + alike_rows * uneven_mean, (1 - alike_rows) * uneven_mean
-    )
-    return _gated(
-        gains, x, mixed, Attention(law, own, shared[0].copy(), scatter, overlap, lost, mixed, None)
-    )
+    length_variance = float(axis.weights.dot(unevenness * uneven * uneven)) / gains.n_heads
+    alike_rows = axis.average(rho)[1]
+    v = scatter_after_attention(gains, x.v, float(axis.weights.dot(overlap[1:].diagonal())))
+    w, u = gains.noise[0] + alike_rows * length_variance, (1 - alike_rows) * length_variance
+    mixed = State(axis, y, v, w, u)
+    softmax = Attention(law, own, value_keys.shared[0].copy(), scatter, overlap, lost, mixed, None)
+    return _gated(gains, x, mixed, softmax)
 
 
 def _gated(gains: Gains, x: State, mixed: State, softmax: Attention) -> tuple[State, Attention]:
-    """The mixed values times their gates, which see x; and the softmax with what is known of the
-    gates."""
+    """The mixed values times sigmoid gates, which read x: y E σσ′; and the softmax, with what the
+    way back needs of the gates."""
     if not gains.gate:
         return mixed, softmax
-    opened, rho = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))[1], x.mean.rho
-    noise, y = gains.gate.noise, mixed.y * opened
-    gated = State(x.place, y, mixed.v, mixed.w + rho * noise, mixed.u + (1 - rho) * noise)
-    return gated, softmax._replace(
-        ungated=State(x.place, y, mixed.v, mixed.w, mixed.u), opened=opened
-    )
+    _, opened = gains.gate.kernel.overlaps(*gains.gate.units(x.square, x.rho))
+    rho, noise = x.mean.rho, gains.gate.noise
+    # the gates of two tokens scatter lengths together as far as the tokens correlate
+    w, u = mixed.w + rho * noise, mixed.u + (1 - rho) * noise
+    gated = State(x.axis, mixed.y * opened, mixed.v, w, u)
+    ungated = State(x.axis, gated.y, mixed.v, mixed.w, mixed.u)
+    return gated, softmax._replace(ungated=ungated, opened=opened)
 
 
 def _sloped(
     gains: Gains, table: Sloped, x: State, values: State, below: Logits | None, kept: float
 ) -> tuple[State, Attention]:
     """`attention` where logits fall with the distance of query and key (ALiBi); without a sink."""
-    place, keys = x.place, keys_of(x)
-    scatter = scattered(x, keys)
+    axis, keys = x.axis, keys_of(x)
+    scatter = key_scatter(x, keys)
+    # the spread as measured counts all keys alike; a softmax sees the keys that it weights
     spread = logits(gains, x, keys, scatter, below, kept).std
     own = table.apart(x.y, 0 * spread)
     shared = keys.shared.copy()
     shared[0] = np.maximum(keys.mean - own, 0.0)
     law = logits(gains, x, keys._replace(shared=shared, own=own), scatter, below, kept)
-    law = law._replace(std=np.sqrt(spread**2 + table.bias))  # of each head
+    law = law._replace(std=np.sqrt(spread**2 + table.bias))  # [head, position]
     y, rows = table.mix(values.y, law.s, law.rho[1:])
-    _, _, square, squared = rows
-    # of the values, whose sum y is
-    mixed_own = own if values is x else table.apart(values.y, 0 * spread)
-    uneven = (squared / square**2 - 1) * (mixed_own * square / y[0]) ** 2
-    v = scattered_by_attention(gains, x.v, float(place.mean.dot(square)))
-    mixed = State(place, y, v, gains.noise[0] + float(place.mean.dot(uneven)) / gains.n_heads)
-    return _gated(
-        gains, x, mixed, Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None)
-    )
+    _, _, square, fourth = rows  # E ΣA² and E (ΣA²)²
+    value_own = own if values is x else table.apart(values.y, 0 * spread)
+    uneven = (fourth / square**2 - 1) * (value_own * square / y[0]) ** 2
+    w = gains.noise[0] + float(axis.weights.dot(uneven)) / gains.n_heads
+    v = scatter_after_attention(gains, x.v, float(axis.weights.dot(square)))
+    mixed = State(axis, y, v, w)
+    softmax = Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None)
+    return _gated(gains, x, mixed, softmax)
 
 
 class Paths(NamedTuple):
-    """Factors on a gradient after each attention, `[layer, ..., pair]`."""
+    """Factors on a gradient from after each attention to before it, `[layer, ..., pair]`."""
 
     value: Array
-    """`[layer, 2, pair]`: factors of the rows' gradients, through the values, to one key and to two
-    different keys."""
+    """`[layer, 2, pair]`: from the rows' gradients, through the values, to one key and to two
+    different keys, as `Positions.gather` collects them."""
     energy: Array
     """`[layer, 3, pair]`: energy of the gradient by the logits, as queries see it, its part of keys
     that are alike, and as keys see it."""
     query: Array
-    """`[layer, 2, pair]`: factors from the first two kinds of energy to the gradient through the
+    """`[layer, 2, pair]`: from the first two kinds of energy to the gradient through the
     queries."""
     key: Array
-    """`[layer, 2, pair]`: factors from energy to the gradient through the keys, as in `value`."""
+    """`[layer, 2, pair]`: from the third kind of energy to the gradient through the keys, to one
+    key and to two different keys."""
     unbiased: Array
     """As `query`, but of keys without biases: by symmetry, for W_K."""
     gates: dict[str, Array]
@@ -157,131 +178,218 @@ class Paths(NamedTuple):
     gates, "sink" to the energy by the sink's logit over what W_O reads."""
 
 
+class Averages(NamedTuple):
+    """Softmax averages of all layers, as the way back needs them: of a row `[layer, position]`, of
+    two rows `[layer, position, position]`. Without a sink M is 1."""
+
+    law: Logits
+    """The logits of all layers: with a first axis of layers."""
+    rows: Row
+    square: Array
+    """Y2 of a row."""
+    overlap: Array
+    """Y11 of two rows, as in `Attention.overlap`."""
+    jacobian: Array
+    """J11 of two rows."""
+    mass_square: Array | float = 1.0
+    """E M² of a row."""
+    mass_product: Array | float = 1.0
+    """E M M′ of two rows."""
+    by_shared: Array | float = 0.0
+    """Energy by a row's logits from the shared part of the values, over that from their own."""
+    by_sink: Array | None = None
+    """`[layer, pair]`: `Paths.gates["sink"]`."""
+
+
+def _averages(
+    gains: Gains, axis: Positions, table: Tables, layers: Sequence[Attention]
+) -> Averages:
+    """Softmax averages of all layers, those that lose weight to a sink among them."""
+    law = by_layer(layer.logits for layer in layers)
+    rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
+    overlaps = stack([layer.overlap for layer in layers])
+    square, overlap = overlaps[:, 0], overlaps[:, 1:]
+    if gains.sink is None:
+        return Averages(law, rows, square, overlap, jacobian)
+    lost = by_layer(layer.lost for layer in layers if layer.lost)
+    rows = drain(rows, lost)
+    own = stack([layer.own for layer in layers])
+    common = np.maximum(stack([layer.shared for layer in layers]), 0.0) / np.maximum(own, TINY)
+    pairs = shared(
+        lost, rows, overlap, jacobian, law.rho[:, 1:], common, lambda x: axis.lift(x)[:, 1:]
+    )
+    summed = axis.lift(pairs.summed)
+    law = law._replace(
+        cancels=law.cancels * (1 - summed[:, 0]),
+        cancels_in_two=law.cancels_in_two * (1 - summed[:, 1:]),
+    )
+    by_sink = _kinds((lost.shared / lost.square, pairs.of_sink))[:, 0]
+    return Averages(
+        law,
+        rows,
+        square,
+        overlap,
+        pairs.jacobian,
+        lost.square,
+        pairs.together,
+        pairs.energy,
+        by_sink,
+    )
+
+
 def paths(
     gains: Gains,
-    place: Positions,
+    axis: Positions,
     table: Tables,
     layers: Sequence[Attention],
     x: Array,
     correlations: Array,
     mixed: Array,
 ) -> Paths:
-    """The factors of all layers' attention, `[layer, pair]` of what it reads; W_O reads `mixed`."""
-    laws = [layer.logits for layer in layers]
-    law = laws[0]._replace(
-        **{name: _by_layer([getattr(law, name) for law in laws]) for name in BACK}
-    )
-    rows, jacobian = table.rows(law.s), table.jacobian(law.s, law.rho)[:, 1:]
-    longer, shorter = place.t[place.later], place.t[place.smaller[1:]]
-    overlap, square = (
-        stack([layer.overlap for layer in layers])[:, part] for part in (slice(1, None), 0)
-    )
-    ratio, gates, by_common = place.ratio[1:], {}, np.zeros_like(square)
-    kept, both = np.ones_like(square), np.ones_like(overlap)
-    if gains.sink is not None:
-        lost = Sunk(*map(stack, zip(*(layer.lost for layer in layers if layer.lost), strict=True)))
-        own, common = (
-            stack([getattr(layer, name) for layer in layers]) for name in ("apart", "common")
-        )
-        kept, rows = lost.square, drain(rows, lost)
-        both, by_common, jacobian, summed, taken = shared(
-            lost,
-            rows,
-            overlap,
-            jacobian,
-            law.rho[:, 1:],
-            np.maximum(common, 0.0) / np.maximum(own, TINY),
-            lambda part: place.lift(part)[:, 1:],
-        )
-        law = law._replace(
-            keys=law.keys * (1 - summed), both=law.both * (1 - place.lift(summed)[:, 1:])
-        )
-        gates["sink"] = _kinds((lost.shared / lost.square, taken))[:, 0]
-    apart = _different(longer, both - overlap * ratio)
-    value = _kinds((place.t * square, shorter * overlap), (_others(place.t, kept - square), apart))
-    # energy of a row's gradients by its logits; a pair of rows has it on the keys that they share
-    energy = gains.o * stack([layer.apart for layer in layers]) * law.slope
-    jacobian = jacobian * law.slopes[:, 1:] * place.lift(energy)[:, 1:]
-    # overlaps scatter by v, so keys of a row point in fewer than all directions; along the query
-    # logits order them
-    along, scatter = law.own / gains.d_head, stack([layer.scatter for layer in layers])
-    by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
-    alike = place.lift(energy * scatter * rows.spread * np.maximum(law.keys, 0.0))
-    own = _kinds(
-        (energy * (by_row + by_common), jacobian * ratio),
-        (alike[:, 0], alike[:, 1:]),
-        (energy * (rows.jacobian_by_query + by_common), jacobian),
-    )
-    # parts of the keys that a row's gradients do not cancel: of all keys, and of keys that happen
-    # to be alike
-    left = np.stack(
-        [key_factors(gains, place, law.key, law.key_p, law.keys, law.both), place.lift(law.key)], 1
-    )
-    mean = x[:, 0] @ place.prefix.T
-    *factors, key_bias = gains.factors(mean, mean)
-    query, key, bias = (
-        place.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
-    )
-    scale = place.sharp
-    unbiased = by_row = scale * query[:, None] * left
-    if gains.biases.k:
-        lone = np.maximum(law.key_p - key_bias, 0.0)
-        unbiased = by_row.copy()
-        unbiased[:, 0] = (
-            scale * query * key_factors(gains, place, law.key, lone, law.keys, law.both)
-        )
-    if gains.adds == "qk":  # the other factor of the product, summed over the layers
-        own[:, :2] *= scale * left
-        own[:, 2] *= scale * law.query
-        query = np.stack([query, query], 1)
-    else:
-        key = scale * key * (query * x + bias)
-        query = by_row
-    first, pair = key[:, 0], key[:, 1:]
-    given = _kinds(
-        (place.t * first, shorter * place.turns.rows * pair),
-        (-law.keys * _others(place.t, first), _different(longer, -law.both * ratio * pair)),
-    )
-    value *= gains.v * gains.o
+    """The factors of all layers' attention on gradients.
+
+    Args:
+        x: `[layer, pair]`, the tokens that attention reads, and next their correlations.
+        mixed: `[layer, pair]`, the input of W_O.
+    """
+    averages = _averages(gains, axis, table, layers)
+    value = gains.v * gains.o * _value_factors(axis, averages)
+    energy = _energies(gains, axis, averages, layers)
+    energy, query, key, unbiased = _query_and_key_factors(gains, axis, averages.law, x, energy)
+    gates = {} if averages.by_sink is None else {"sink": averages.by_sink}
     if gains.gate:
-        units = gains.gate.units(place.lift(x[:, 0]), correlations)
-        opened = gains.gate.kernel.overlaps(*units)[1]
-        value, own = value * opened[:, None], own * opened[:, None]
-        gates["W_G"] = (
-            gains.o * gains.gate.gain * gains.gate.kernel.slopes(*units)[1] * mixed / opened
+        units = gains.gate.units(axis.lift(x[:, 0]), correlations)
+        opened, slopes = (
+            of(*units)[1] for of in (gains.gate.kernel.overlaps, gains.gate.kernel.slopes)
         )
-    return Paths(value, own, query, given, unbiased, gates)
+        value, energy = value * opened[:, None], energy * opened[:, None]
+        gates["W_G"] = gains.o * gains.gate.gain * slopes * mixed / opened
+    return Paths(value, energy, query, key, unbiased, gates)
 
 
-BACK = ("query", "key", "key_p", "own", "s", "slope", "rho", "slopes", "keys", "both")
-"""Fields of `Logits` that the way back reads, of every layer."""
+def _value_factors(axis: Positions, averages: Averages) -> Array:
+    """Factors of the gradient through the values but for gains: `[layer, 2, pair]`, see
+    `Paths.value`.
+
+    Of a row's (ΣA)² = M² the squares ΣA² are to one key, the rest to two different keys; of two
+    rows' M M′ likewise ΣAA′ and the rest."""
+    t, shorter = axis.visible, axis.visible[axis.shorter[1:]]
+    square, overlap = averages.square, averages.overlap
+    rest_of_row = _to_different_keys(t, averages.mass_square - square)
+    rest_of_two = _of_two_to_different_keys(axis, averages.mass_product - overlap * axis.ratio[1:])
+    return _kinds((t * square, shorter * overlap), (rest_of_row, rest_of_two))
+
+
+def _energies(
+    gains: Gains, axis: Positions, averages: Averages, layers: Sequence[Attention]
+) -> Array:
+    """Energy of the gradient by the logits, over that after the branch: `[layer, 3, pair]`, see
+    `Paths.energy`.
+
+    A row has g_o Δ E[slope²] J, two rows have J11 on the keys that both see."""
+    law, rows = averages.law, averages.rows
+    scale = gains.o * stack([layer.own for layer in layers]) * law.slope
+    of_two = averages.jacobian * law.slope_of_two[:, 1:] * axis.lift(scale)[:, 1:]
+    # one of a head's directions is along the query, by which the logits order the keys
+    along = law.own_part / gains.d_head
+    by_row = rows.jacobian * (1 - along) + gains.tilted * rows.tilted * along
+    # overlaps scatter by v, so that a row's keys point in fewer than all directions
+    scatter = stack([layer.scatter for layer in layers])
+    alike = axis.lift(scale * scatter * rows.spread * np.maximum(law.cancels, 0.0))
+    return _kinds(
+        (scale * (by_row + averages.by_shared), of_two * axis.ratio[1:]),
+        (alike[:, 0], alike[:, 1:]),
+        (scale * (rows.jacobian_by_query + averages.by_shared), of_two),
+    )
+
+
+def _query_and_key_factors(
+    gains: Gains, axis: Positions, law: Logits, x: Array, energy: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Factors from the energy by the logits to gradients through queries and keys.
+
+    A logit is (query's factor · x) · (key's factor · x): the gradient through one meets the other.
+
+    Args:
+        law: logits of all layers.
+        x: `[layer, pair]`, the tokens that attention reads.
+        energy: `[layer, 3, pair]`.
+    Returns:
+        `Paths.energy` (where queries and keys add up over the layers multiplied by the other of the
+        two, for the energies of all layers above add up first), `query`, `key` and `unbiased`.
+    """
+    scale, t = axis.logit_factor, axis.visible
+    # what a row's gradients do not cancel: of all its keys, and of keys that happen to be alike
+    by_keys = key_factors(gains, axis, law.key_own, law.key_shared, law.cancels, law.cancels_in_two)
+    left = np.stack([by_keys, axis.lift(law.key_own)], 1)
+    mean = x[:, 0] @ axis.key_mean.T  # second moment of the keys of a row
+    *factors, key_bias = gains.factors(mean, mean)
+    by_query, by_key, query_bias = (
+        axis.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
+    )
+    query = scale * by_query[:, None] * left
+    unbiased = query
+    if gains.biases.k:
+        without_bias = np.maximum(law.key_shared - key_bias, 0.0)
+        unbiased = query.copy()
+        unbiased[:, 0] = (scale * by_query) * key_factors(
+            gains, axis, law.key_own, without_bias, law.cancels, law.cancels_in_two
+        )
+    if gains.adds == "qk":
+        energy[:, :2] *= scale * left
+        energy[:, 2] *= scale * law.query
+        query, key = np.stack([by_query, by_query], 1), by_key
+    else:
+        key = scale * by_key * (by_query * x + query_bias)
+    of_row, of_two = key[:, 0], key[:, 1:]
+    given = _kinds(
+        (t * of_row, t[axis.shorter[1:]] * axis.turns.rows * of_two),
+        (
+            -law.cancels * _to_different_keys(t, of_row),
+            _of_two_to_different_keys(axis, -law.cancels_in_two * axis.ratio[1:] * of_two),
+        ),
+    )
+    return energy, query, given, unbiased
 
 
 def stack(rows: Sequence[Array]) -> Array:
-    """`np.stack`, sooner."""
+    """`np.stack` of arrays of one shape along a new first axis, in less time."""
     return np.concatenate(rows).reshape(len(rows), *np.shape(rows[0]))
 
 
-def _by_layer(rows: Sequence[Array]) -> Array:
-    """As `stack`; of one array that all layers have in common only that, with a first axis of
-    length 1."""
-    return rows[0][None] if all(row is rows[0] for row in rows) else stack(rows)
+def by_layer(layers: Iterable[Record]) -> Record:
+    """The records of all layers as one, whose arrays have a first axis of layers; of length 1 for
+    an array that all layers have in common."""
+    records = list(layers)
+    columns = []
+    for arrays in zip(*records, strict=True):
+        common = all(array is arrays[0] for array in arrays)
+        columns.append(arrays[0][None] if common else stack(arrays))
+    return type(records[0])(*columns)
 
 
 def _kinds(*kinds: tuple[Array, Array]) -> Array:
-    """`[layer, kind, pair]`, each kind from a token with itself and from two."""
+    """Arrays of a row and of two rows joined: `[layer, kind, pair]`.
+
+    Args:
+        kinds: for each kind `[layer, position]`, of a row with itself, and `[layer, position,
+            position]`, of two rows.
+    """
     layers, n = kinds[0][0].shape
     out = np.empty((layers, len(kinds), n + 1, n))
-    for kind, (same, different) in enumerate(kinds):
-        out[:, kind, 0], out[:, kind, 1:] = same, different
+    for kind, (of_row, of_two) in enumerate(kinds):
+        out[:, kind, 0], out[:, kind, 1:] = of_row, of_two
     return out
 
 
-def _others(t: Array, x: Array) -> Array:
-    """A row's total over its pairs of different keys, as t² times the part of one pair."""
-    return np.where(t > 1, x * t / np.maximum(t - 1, 1), 0.0)
+def _to_different_keys(t: Array, total: Array) -> Array:
+    """A row's total over its t (t − 1) pairs of different keys, as t² times the part of one pair:
+    total · t / (t − 1), and 0 for a single key."""
+    return np.where(t > 1, total * t / np.maximum(t - 1, 1), 0.0)
 
 
-def _different(longer: Array, x: Array) -> Array:
-    """Two rows' total over their pairs of different keys, as t t′ times the part of one pair."""
-    return np.where(longer > 1, x / (1 - 1 / np.maximum(longer, 1.5)), 0.0)
+def _of_two_to_different_keys(axis: Positions, total: Array) -> Array:
+    """Total of rows t ≤ t′ over their t t′ − t pairs of different keys, as t t′ times the part of
+    one pair: total / (1 − 1/t′), and 0 for a single key."""
+    longer = axis.visible[axis.longer]
+    return np.where(longer > 1, total / (1 - 1 / np.maximum(longer, 1.5)), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -155,25 +155,24 @@ FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in
 def apply(
     config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
 ) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Withdraws predictions that do not hold.
+    """Withdraws predictions that do not hold, with a note of the reason.
 
     Args:
-        values: predictions as `[1, layer]` or `[1, layer, 1]`.
+        values: predictions as `[1, layer]`, `[1, layer, 1]` or `[1, layer, token]`.
         rows: softmax statistics of the layers that the forward recursion reached.
         covered: sublayers that it reached.
     Returns:
-        the values, nan where not covered, and statistic to reason.
+        the values, nan where not covered, and notes: statistic to reason.
     """
     design = config.design
     out = {key: np.array(value) for key, value in values.items()}
     notes: dict[str, str] = {}
-    if design.point and any(place.has("sum") for place in design.kinds):
+    if design.point and any(placement.has("sum") for placement in design.kinds):
         reason = (
             "not covered: a function of every sum makes a stream whose coordinates are not Gaussian"
         )
-        return {key: np.full_like(value, math.nan) for key, value in out.items()}, dict.fromkeys(
-            STATISTICS, reason
-        )
+        _withdraw(out, STATISTICS, embedding=True)
+        return out, dict.fromkeys(STATISTICS, reason)
     alike = _copied(config, out, rows) if design.copied else {}
     if covered < 2 * config.n_layers:
         layer = covered // 2 + 1
@@ -184,6 +183,7 @@ def apply(
             GRADIENTS, f"not covered: the signal leaves float32's range at layer {layer}"
         )
         return out, notes | alike
+    # a later rule may replace, or leave, the note of an earlier one: their order matters
     if config.d_model < NARROW:
         reason = (
             f"rough: the theory is first order in 1/width, and {config.d_model} coordinates are few"
@@ -197,18 +197,10 @@ def apply(
         _bent(config, out, notes)
     if config.logit_cap:
         _capped(config, notes, rows)
-    places = design.sublayers if design.attends else design.sublayers[1::2]
-    if design.point or not any(place.norms for place in places):
-        _scattered(config, out, notes)
+    _scattered(config, out, notes)
     if design.attends:
         _one_hot(config, notes, rows)
-        if any(
-            place.within or (place.has("output") and place.has("sum")) for place in design.kinds
-        ):
-            reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
-            notes.setdefault(
-                "parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm"
-            )
+        _normed_rows(config, notes)
     _seen(config, notes, rows)
     _cancelled(out, notes)
     if design.slopes:
@@ -221,10 +213,7 @@ def apply(
     if design.attends and not design.point:
         _divided_out(config, out, notes)
     if design.mix_shapes:
-        others = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
-        notes["parameter_gradient"] = "; ".join(
-            ["not covered: that by what mixes streams is measured only", *others]
-        )
+        _put_first(notes, "not covered: that by what mixes streams is measured only")
     for (statistic, _), value in out.items():
         lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
         if statistic == GRADIENTS[0] and lost.any():
@@ -245,6 +234,34 @@ def apply(
     return out, {row: notes[mean] for row, mean in followed.items() if mean in notes} | notes
 
 
+def _withdraw(
+    out: Mapping[Key, Array], statistics: Container[str], embedding: bool = False
+) -> None:
+    """Sets all values of some statistics to nan, but for those of the embedding, which are the
+    config's own; with `embedding` those, too. Gradients at the embedding are never its own."""
+    for (statistic, site), value in out.items():
+        given = site == "embed" and statistic not in GRADIENTS
+        if statistic in statistics and (embedding or not given):
+            value.fill(math.nan)
+
+
+def _put_first(notes: dict[str, str], reason: str) -> None:
+    """Adds a reason before the others of the gradients by weights."""
+    others = [notes[GRADIENTS[1]]] if GRADIENTS[1] in notes else []
+    notes[GRADIENTS[1]] = "; ".join([reason, *others])
+
+
+def _normed_rows(config: Config, notes: dict[str, str]) -> None:
+    """Rows of attention of uneven weights, which are longer, before a norm in the branch or around
+    it."""
+    for placement in config.design.kinds:
+        if placement.within or (placement.has("output") and placement.has("sum")):
+            reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
+            notes.setdefault(
+                "parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm"
+            )
+
+
 @cache
 def _measured() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
     """Notes by statistic on the designs of the table of accuracy, at any size, where they were off
@@ -256,12 +273,7 @@ def _measured() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
     """Errors that were measured, and whose cause is not in the recursions."""
     design = config.design
-    if (
-        design.attends
-        and design.normalizes_heads
-        and config.d_head <= SHORT
-        and rows.s.max(initial=0.0) > EVEN_SPREAD
-    ):
+    if design.normalizes_heads and config.d_head <= SHORT and rows.s.max(initial=0.0) > EVEN_SPREAD:
         reason = f"rough, by up to {EVEN:g}: logits of queries and keys of one length (spread {rows.s.max():.2g})"
         for name in OF_ROWS:
             notes.setdefault(name, reason)
@@ -279,26 +291,29 @@ def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
         design.predicts_text
         and config.n_layers > SHALLOW
         and max(design.skips) <= 1
-        and all(place.has("sum") and not place.has("input") for place in design.kinds)
+        and all(placement.has("sum") and not placement.has("input") for placement in design.kinds)
     ):
         reason = f"rough, by up to {100 * SCATTERED:.0f} %: it scatters as much from draw to draw"
         notes.setdefault(GRADIENTS[0], reason)
 
 
 def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str, str]:
-    """Withdraws what has no law where all layers have the same weights."""
+    """Withdraws what has no law where all layers have the same weights; returns notes that replace
+    all others."""
     design = config.design
-    attention = (
-        config.causal or design.inherits or design.rotates or design.gates or config.value_residual
+    attention = design.attends and (
+        config.causal
+        or design.inherits
+        or design.rotates
+        or design.gates
+        or config.value_residual
+        or design.sink.logit is not None
     )
-    attention = attention or design.sink.logit is not None
-    inner = bool(design.point) or any(place.within for place in design.kinds)
-    single = not (design.stream.parallel or design.stream.mixes)
-    every = bool(design.attends and attention) or inner or not single
+    norms = design.point or any(placement.within for placement in design.kinds)
+    stream = design.stream.parallel or design.stream.mixes
+    every = attention or norms or stream
     lost = tuple(STATISTICS) if every else GRADIENTS
-    for (statistic, site), value in values.items():
-        if statistic in GRADIENTS or (every and site != "embed"):
-            value[:] = math.nan
+    _withdraw(values, lost)
     parts = "this attention, these norms or this stream" if every else "gradients"
     notes = dict.fromkeys(
         lost, f"not covered: layers of the same weights have no law for {parts} yet"
@@ -317,8 +332,11 @@ def _on_text(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) ->
         f"rough, by up to {100 * TEXT_FEATURES:.0f} %, at the input: characters repeat"
     )
     if design.predicts_text:
-        share = TEXT if design.degree == 1 else TEXT_BENT if design.embeds_positions else TEXT_SAME
-        share = max(share, TEXT_TIED) if design.tied else share
+        share = TEXT
+        if design.degree != 1:
+            share = TEXT_BENT if design.embeds_positions else TEXT_SAME
+        if design.tied:
+            share = max(share, TEXT_TIED)
         notes["parameter_gradient"] = (
             f"rough, by up to {100 * share:.0f} %, W_Q and W_K in the first layers by more: it depends on how often "
             "characters repeat"
@@ -367,14 +385,12 @@ def _on_sentence(
         lost.append("logit_std")
     reason = "not covered: it depends on which characters of the sentence are equal"
     notes |= dict.fromkeys(lost, reason)
-    if uneven := rows.s.max(initial=0.0) > SENTENCE_SPREAD:
+    _withdraw(out, lost, embedding=True)
+    if rows.s.max(initial=0.0) > SENTENCE_SPREAD:
         notes |= dict.fromkeys(
             STATISTICS, f"{reason}, as attention is uneven (spread {rows.s.max():.2g})"
         )
-    for (statistic, site), value in out.items():
-        given = site == "embed" and statistic not in GRADIENTS
-        if statistic in lost or (uneven and not given):
-            value.fill(math.nan)
+        _withdraw(out, STATISTICS)
 
 
 def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
@@ -382,9 +398,7 @@ def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> N
     all of them."""
     s = spread(config, float(out["second_moment", STREAM[-1]][0, -1]))
     if config.design.tied or s > NEAR_CAP * config.output_cap:
-        for statistic, site in out:
-            if statistic in GRADIENTS:
-                out[statistic, site].fill(math.nan)
+        _withdraw(out, GRADIENTS)
         notes |= dict.fromkeys(
             GRADIENTS, f"not covered: output logits may reach their cap of {config.output_cap:g}"
         )
@@ -394,11 +408,9 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """A function in the norms' place: at the end of branches it bounds them, elsewhere it sets no
     size."""
     design = config.design
-    if any(place.has("output") for place in design.kinds):
+    if any(placement.has("output") for placement in design.kinds):
         notes["max_abs"] = "not covered at branches, which a function bounds"
-        for name, site in out:
-            if name == "max_abs" and site in BRANCHES:
-                out[name, site].fill(math.nan)
+        _withdraw({key: value for key, value in out.items() if key[1] in BRANCHES}, ("max_abs",))
         if config.norm_alpha > SATURATED:
             bounds = dict.fromkeys(
                 GRADIENTS, f"×{SATURATED_START * SATURATED_LAYER**config.n_layers:.2g}"
@@ -406,7 +418,9 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
             reason = "branches near ±1 make a stream whose coordinates are not Gaussian"
             bounds["kurtosis"] = "40 %"
             notes |= {name: f"rough, by up to {most}: {reason}" for name, most in bounds.items()}
-    if design.degree > 1 and not all(place.has("input") for place in design.sublayers[1::2]):
+    if design.degree > 1 and not all(
+        placement.has("input") for placement in design.sublayers[1::2]
+    ):
         reason = f"rough: a function sets no size before an MLP of degree {design.degree:g}"
         notes |= dict.fromkeys(GRADIENTS, reason)
 
@@ -420,7 +434,7 @@ def _outgrown(out: Mapping[Key, Array]) -> bool:
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Branches of one size beside an input of less; and few heads of keys, whose draws differ."""
     design = config.design
-    if any(place.has("output") for place in design.kinds) and _outgrown(out):
+    if any(placement.has("output") for placement in design.kinds) and _outgrown(out):
         reason = f"rough, by up to {100 * BESIDE:.0f} %, at the input: branches of a size of their own join one of less"
         notes.setdefault("activation_gradient", reason)
     alike = out["token_correlation", STREAM[1]].max() > CLOSE
@@ -432,16 +446,13 @@ def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> N
 def _biased(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:
     """Biases that all sequences of a batch have in common, in attention's output."""
     design = config.design
-    drawn = design.biases
-    if "W_O" not in drawn or config.batch_size == 1:
+    biases = design.biases
+    if "W_O" not in biases or config.batch_size == 1:
         return
-    shared = drawn["W_O"] + drawn["W_V"] * design.matrices["W_O"].gain * np.array(
-        design.factors_by_layer("W_O")
-    )
-    if (
-        design.sublayers[0].has("output")
-        or (shared > BIASED * out["second_moment", BRANCHES[0]]).any()
-    ):
+    gain = design.matrices["W_O"].gain * np.array(design.factors_by_layer("W_O"))
+    shared = biases["W_O"] + biases["W_V"] * gain
+    many = (shared > BIASED * out["second_moment", BRANCHES[0]]).any()
+    if design.sublayers[0].has("output") or many:
         reason = (
             f"rough, by up to {100 * SHARING:.0f} %: the sequences of a batch have the same biases"
         )
@@ -467,20 +478,21 @@ def _scattered(config: Config, values: Mapping[Key, Array], notes: dict[str, str
     """Where no norm divides, branches multiply q by draws of relative variance 4/d, which tokens
     alike share."""
     design = config.design
-    variance = 0.0
+    placements = design.sublayers if design.attends else design.sublayers[1::2]
+    if not design.point and any(placement.norms for placement in placements):
+        return
+    variance = 0.0  # of ln q over draws
     for half, branch, site in ((0, "attn_out", "resid_mid"), (1, "mlp_out", "resid_post")):
         if ("second_moment", branch) in values:
             share = values["second_moment", branch] / values["second_moment", site]
             added = np.square(design.branches[half::2]) * share
-            variance += (
-                4 / config.d_model * float((added * values["token_correlation", site]).sum())
-            )
+            shared = float((added * values["token_correlation", site]).sum())
+            variance += 4 / config.d_model * shared
     if variance > SCATTER:
         factor = math.exp(math.sqrt(variance))
-        for name, spread in (("second_moment", factor), ("max_abs", math.sqrt(factor))):
-            notes[name] = (
-                f"rough: without norms draws scatter more with each branch, in the end ×{spread:.2g}"
-            )
+        reason = "rough: without norms draws scatter more with each branch, in the end ×"
+        notes["second_moment"] = f"{reason}{factor:.2g}"
+        notes["max_abs"] = f"{reason}{math.sqrt(factor):.2g}"
     if design.degree > 1 and variance > 0 and not design.point:  # branches of zero lengthen nothing
         reason = f"rough: without norms an MLP of degree {design.degree} is much stronger for longer tokens"
         notes |= dict.fromkeys(GRADIENTS, reason)
@@ -509,17 +521,14 @@ def _one_hot(config: Config, notes: dict[str, str], rows: Rows) -> None:
     Where logits are far apart, only rows with a near tie of keys pass a gradient, and a batch has
     few: draws scatter widely. So they do where tokens are almost the same. Where slow turns tell
     tokens apart, many keys share them."""
-    ties = (
-        config.batch_size
-        * config.n_heads
-        * config.n_ctx
-        * highest(config.n_ctx)
-        / np.maximum(rows.s, FAR)
-    )
+    n_rows = config.batch_size * config.n_heads * config.n_ctx
+    # two largest keys of a row are within 1 of each other about so often
+    ties = n_rows * highest(config.n_ctx) / np.maximum(rows.s, FAR)
     if ((rows.s > FAR) & (ties < TIES)).any() and any(config.design.branches):
         reason = f"rough: logits far apart (spread {rows.s.max():.2g}): a few near ties between keys carry the gradient"
         notes |= dict.fromkeys(GRADIENTS, reason)
-    if len(almost := np.flatnonzero(rows.own < ALMOST)):
+    almost = np.flatnonzero(rows.own < ALMOST)
+    if len(almost):
         reason = f"W_Q and W_K rough from layer {almost[0] + 1} on: tokens alike to {ALMOST:.1%}"
         notes.setdefault("parameter_gradient", reason)
     if (rows.spread * rows.turned**2 > TURNED).any():
@@ -535,12 +544,7 @@ def _sloped(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> Non
     many = f" in sequences of more than {LONGEST} tokens" if config.n_ctx > LONGEST else ""
     small = " beside a small input" if _outgrown(out) else ""
     names = tuple(STATISTICS) if many or small else GRADIENTS
-    for (statistic, site), value in out.items():
-        value[:] = (
-            math.nan
-            if statistic in names and (site != "embed" or statistic in GRADIENTS)
-            else value
-        )
+    _withdraw(out, names)
     notes |= dict.fromkeys(names, f"not covered: logits that fall with distance{many or small}")
 
 
@@ -563,33 +567,28 @@ def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -
     design = config.design
     before_norm = [
         layer
-        for layer, (place, following) in enumerate(itertools.pairwise(design.sublayers))
-        if not place.skip and following.has("input") and not layer % 2
+        for layer, (placement, following) in enumerate(itertools.pairwise(design.sublayers))
+        if not placement.skip and following.has("input") and not layer % 2
     ]
     lost = {layer // 2 for layer in before_norm}
     lost |= {
         layer
-        for layer, place in enumerate(design.sublayers[::2])
-        if place.has("output") or (place.has("sum") and not place.skip)
+        for layer, placement in enumerate(design.sublayers[::2])
+        if placement.has("output") or (placement.has("sum") and not placement.skip)
     }
     if before_norm and 0 < design.gates <= config.n_heads:
-        for (statistic, _), value in out.items():
-            if statistic in GRADIENTS:
-                value.fill(math.nan)
+        _withdraw(out, GRADIENTS)
         notes |= dict.fromkeys(
             GRADIENTS, "not covered: with no stream beside it the next norm divides gates out again"
         )
         return
-    only = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
-    names = [name for name, alone in only.items() if alone and (GRADIENTS[1], name) in out]
+    single = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
+    names = [name for name, alone in single.items() if alone and (GRADIENTS[1], name) in out]
     for name in names:
         out[GRADIENTS[1], name][:, list(lost)] = math.nan
     if names and lost:
-        reason = (
-            f"{' and '.join(names)} not covered: a norm divides out what multiplies the only head"
-        )
-        others = [notes[GRADIENTS[1]]] if GRADIENTS[1] in notes else []
-        notes[GRADIENTS[1]] = "; ".join([reason, *others])
+        only = " and ".join(names)
+        _put_first(notes, f"{only} not covered: a norm divides out what multiplies the only head")
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
@@ -613,7 +612,8 @@ def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
 def _favored(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     """Keys of several lengths, such as tokens under a causal mask without norms: longer ones
     receive more, E eˢᶻ."""
-    if len(uneven := np.flatnonzero(rows.favor > FAVOR)):
+    uneven = np.flatnonzero(rows.favor > FAVOR)
+    if len(uneven):
         out["attention_received", "pattern"][:, uneven] = math.nan
         notes["attention_received"] = (
             f"not covered from layer {uneven[0] + 1} on: longer keys receive more"
@@ -630,8 +630,8 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
     for (statistic, site), value in out.items():
         if statistic in GRADIENTS:
             # of layer `last` itself, what comes after its softmax holds
-            after_softmax = site not in ("embed", "W_Q", "W_K")
-            value[:, : last if after_softmax else last + 1] = math.nan
+            before_softmax = site in ("embed", "W_Q", "W_K")
+            value[:, : last + before_softmax] = math.nan
     reason = (
         f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "
         "and rare ties between keys carry the gradient"

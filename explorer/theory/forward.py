@@ -7,11 +7,14 @@ weights in each layer:
     its gate   q_F × E σ²,               p_F × E σσ′(ρ)              at second moment g_G q̂
     MLP        q_F = g₂ E φ²,              p_F = g₂ E φφ′(ρ)            at input second moment g₁ q̂
     gated      q_F = g₂ E φ² g₃ q̂,         p_F = g₂ E φφ′(ρ) g₃ p̂       g₁ of W_gate, g₃ of W_in
-with (q̂, p̂) the branch's input: (1, ρ) after a norm. A norm on the values or before the last
-matrix divides what it reads; if it centers, it takes (E φ)² from hidden units, which have a mean.
-Kernels of two positions are taken at the geometric mean of their second moments. Two corrections of
-order 1/width are kept: overlaps of single pairs scatter around p (see `attention`), and a norm
-divides each token by its own length (see `tokens.normalize`)."""
+
+with q a token's second moment and p the overlap of two tokens. (q̂, p̂) is the branch's input, (1,
+ρ) after a norm; g are gains, fan_in · Var W; Y2 and Y11 are the overlap of a softmax row's weights
+with themselves and with those of another row. A norm on the values or before the last matrix
+divides what it reads; if it centers, it takes (E φ)² from hidden units, which have a mean. Kernels
+of two positions are taken at the geometric mean of their second moments. Two corrections of order
+1/width are kept: overlaps of single pairs scatter around p (see `attention`), and a norm divides
+each token by its own length (see `tokens.normalize`)."""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ from explorer.theory.tokens import (
     Tokens,
     add,
     correlation_of_sum,
-    lengths,
+    covariance_with_power,
+    excess_of_power,
     normalize,
-    passed,
-    times,
+    overlap_response,
 )
 
 LARGEST = 1e60
@@ -59,13 +62,13 @@ class Step(NamedTuple):
 
     placement: Placement
     attention: Attention | None
-    """None at an MLP."""
+    """Softmax of an attention; None at an MLP."""
     norms: Mapping[Part, Norm]
     """The sublayer's norms, by the signal that they stand on."""
     added: Tokens
-    """Law of the branch's term of the sum, after the norm where there is one."""
+    """The branch's term of the sum, after the norm where there is one, before its factor."""
     site: Tokens
-    """Law of the output of the sublayer."""
+    """The output of the sublayer."""
     kept: float
     """The stream's part of the sum's second moment."""
     followed: float
@@ -78,13 +81,14 @@ class Steps(list[Step]):
     """The sublayers, and overlaps of all of them as arrays, which the statistics and the way back
     read at once.
 
-    What is copied into them needs no array of its own, so that the next sublayer finds room in the
+    A sublayer's overlaps are copied into these, so that the next sublayer's arrays find room in the
     processor's cache."""
 
     def __init__(self, count: int, first: State) -> None:
-        pairs, self.last = first.place.ones.shape, first
+        pairs = first.axis.ones.shape
+        self.last = first
         """The output of the last sublayer that was added, covered or not."""
-        self.inside, self.rho, self.final_input, self.added, self.site = np.empty(
+        self.inside, self.rho, self.final_input, self.added, self.site = self._overlaps = np.empty(
             (5, count, *pairs)
         )
         """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its
@@ -104,52 +108,63 @@ class Steps(list[Step]):
         self.append(step)
 
     def cover(self) -> None:
-        """Cuts off the sublayers from the first one on whose second moments or logits are beyond
-        their ranges."""
+        """Cuts off all sublayers from the first one whose second moments or logits leave their
+        ranges."""
         total = self.total[: len(self)]
         fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
-        if attends := [step.attention.logits.s for step in self if step.attention]:
-            fine[: 2 * len(attends) : 2] &= ~(
-                stack(attends).reshape(len(attends), -1).max(1) > LARGEST_LOGIT
-            )
-        del self[len(self) if fine.all() else int(fine.argmin()) :]
-        for name in ("inside", "rho", "final_input", "added", "site"):
-            setattr(self, name, getattr(self, name)[: len(self)])
+        spreads = [step.attention.logits.s for step in self if step.attention]
+        if spreads:
+            largest = stack(spreads).reshape(len(spreads), -1).max(1)
+            fine[: 2 * len(spreads) : 2] &= ~(largest > LARGEST_LOGIT)
+        covered = len(self) if fine.all() else int(fine.argmin())
+        del self[covered:]
+        overlaps = self._overlaps[:, :covered]
+        self.inside, self.rho, self.final_input, self.added, self.site = overlaps
+
+
+class Below(NamedTuple):
+    """Numbers that an attention takes from the layers below, beside its input."""
+
+    logits: Logits | None = None
+    """Logits of the layer below; None in the first layer."""
+    kept: float = 1.0
+    """Factor on deviations of overlaps from what that layer read to what this one reads."""
+    source: State | None = None
+    """Tokens whose values are mixed into its own; None where each layer has its own values."""
 
 
 def run(
-    gains: Gains, place: Positions, table: Tables | Sloped, n_layers: int, first: State
+    gains: Gains, axis: Positions, table: Tables | Sloped, n_layers: int, first: State
 ) -> Steps:
-    """The recursion over 2N sublayers; shorter where a second moment leaves the range of
-    `LARGEST`."""
-    x, steps, total = first, Steps(2 * n_layers, first), first.mean.q
-    below, kept, before, source, past = None, 1.0, first, None, None
-    if gains.period < 2 * n_layers and place.alike:
-        past = Overlaps(
-            gains, softmax(int(place.t[0]), gains.d_head, gains.fixed), n_layers, first.mean
-        )
+    """The recursion over 2N sublayers, from the embedding `first`; shorter where a second moment
+    leaves the range of `LARGEST`."""
+    steps, before, below = Steps(2 * n_layers, first), first, Below()
+    total = first.mean.q  # of the input and all branches so far, for profiled factors
+    copies = None
+    if gains.period < 2 * n_layers and axis.unmasked:
+        rows = softmax(int(axis.visible[0]), gains.d_head, gains.fixed)
+        copies = Copies(gains, rows, n_layers, first.mean)
     for index in range(2 * n_layers):
         attends = not index % 2
         if attends or not gains.parallel:
-            before = x
+            before = steps.last
         if gains.profiled:
             gains.skip[index] = profiled_factor(index if gains.attends else index // 2, total)
-        inside, step = (
-            _absent(steps)
-            if attends and not gains.attends
-            else sublayer(
-                gains, table, steps, before, (below, kept, source) if attends else None, past
-            )
-        )
+        if attends and not gains.attends:
+            inside, step = _absent(steps)
+        else:
+            inside, step = sublayer(gains, table, steps, before, below if attends else None, copies)
         if attends:
-            below, kept = step.attention.logits if step.attention else None, 1.0
-            source = inside if source is None and gains.value_residual else source
-        kept *= step.followed
-        x = steps.last
+            source = below.source
+            if source is None and gains.value_residual:
+                source = inside
+            below = Below(step.attention and step.attention.logits, step.followed, source)
+        else:
+            below = below._replace(kept=below.kept * step.followed)
         if gains.profiled:
             total += step.added.q
-        if past:
-            past.close(index, float(steps.total[index, 0]), x.mean)
+        if copies:
+            copies.close(index, float(steps.total[index, 0]), steps.last.mean)
         if not 1 / FINITE < step.site.q < FINITE:
             break
     steps.cover()
@@ -157,11 +172,35 @@ def run(
 
 
 def _absent(steps: Steps) -> tuple[State, Step]:
-    """As `sublayer`, of one that is not there."""
-    x, nothing = steps.last, State(steps.last.place, np.zeros_like(steps.last.y))
+    """As `sublayer`, for an attention that the design does not have: the stream goes on."""
+    x = steps.last
+    nothing = State(x.axis, np.zeros_like(x.y))
     step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
     steps.note(step, x, nothing, nothing, x.q, x)
     return x, step
+
+
+class Branch(NamedTuple):
+    """One branch F, from its input to its term of the sum."""
+
+    inside: State
+    """Its input, after the norm where there is one."""
+    softmax: Attention | None
+    """None of an MLP."""
+    final_input: State
+    """Input of its last matrix."""
+    output: State
+    """Output of its last matrix."""
+    ungated: State
+    """The output without the scatter of lengths that comes of gates; without gates the output."""
+    added: State
+    """The output after a norm on it; without one the output."""
+    norms: dict[Part, Norm]
+    """The branch's norms; that on the sum joins them."""
+    follows: float
+    """Its overlaps deviate from their mean as this times its input's."""
+    longer: float
+    """Relative covariance of the squared lengths of input and output."""
 
 
 def sublayer(
@@ -169,132 +208,177 @@ def sublayer(
     table: Tables | Sloped,
     steps: Steps,
     before: State,
-    below: tuple[Logits | None, float, State | None] | None,
-    past: Overlaps | None = None,
+    below: Below | None,
+    copies: Copies | None = None,
 ) -> tuple[State, Step]:
-    """One branch, of what was `before` it, and its way back into the stream.
+    """One sublayer: skip · x + branch · F(x), and the norm on the sum.
 
     Args:
-        below: of attention the logits below it, what is kept of deviations of overlaps, and the
-            tokens whose values it mixes into its own; None for an MLP.
-        past: the overlaps with the sublayers below, where layers are copies of others.
+        before: what the branch reads, before its norm.
+        below: what an attention takes from the layers below; None for an MLP.
+        copies: the overlaps with the sublayers below, where layers are copies of others.
     Returns:
         the branch's input, and the step, which is noted in `steps`.
     """
-    x, index = steps.last, len(steps)
-    placement, d, widths = gains.placements[index], gains.d_model, gains.norm_widths[index % 2]
-    sites, softmax, follows, longer = placement.norms, None, 0.0, 0.0
+    x, index, d = steps.last, len(steps), gains.d_model
+    branch = _branch(gains, table, index, before, below)
+    placement, norms, added = gains.placements[index], branch.norms, branch.added
+    skip, scale = gains.skip[index], gains.branch[index]
+    stream, term = x.scaled(skip**2), added.scaled(scale**2)
+    both, followed = add(stream.mean, term.mean, d, branch.follows, branch.longer)
+    y = stream.y + term.y
+    if copies:  # stream and branch are not independent: 2 x·F(x) is added
+        std = float(branch.softmax.logits.s[0]) if branch.softmax else 0.0
+        overlap = copies.meet(
+            index, x.mean, branch.inside.mean, std, branch.output.mean, added.mean
+        )
+        y = y + 2 * skip * scale * overlap[:, None]
+    site = State(x.axis, y, both.v, both.w, both.u)
+    if not copies:
+        site.mean = both  # already computed, so not to be derived again
+    q, total = site.mean.q, site.q
+    kept = skip**2 * x.mean.q / q if q > 0 else 0.0
+    if "sum" in placement.norms:
+        width = gains.norm_widths[index % 2]["sum"]
+        site, norms["sum"] = _norm_on_sum(gains, branch, stream, term, site, width, bool(copies))
+    step = Step(placement, branch.softmax, norms, added.mean, site.mean, kept, followed)
+    steps.note(step, branch.inside, branch.final_input, added, total, site)
+    return branch.inside, step
+
+
+def _branch(
+    gains: Gains, table: Tables | Sloped, index: int, before: State, below: Below | None
+) -> Branch:
+    """The branch of a sublayer, before it joins the stream; arguments as in `sublayer`."""
+    placement, d = gains.placements[index], gains.d_model
+    sites, widths = placement.norms, gains.norm_widths[index % 2]
     norms: dict[Part, Norm] = {}
+    softmax, follows, longer = None, 0.0, 0.0
     inside = before.scaled(placement.reads**2)
     if "input" in sites:
         inside, norms["input"] = normalize(inside, gains, widths["input"], placement.scale**2)
     if below:
-        lower, kept_from, source = below
-        values, last, bias = _values(gains, inside, source), gains.o, gains.biases.o
-        if "heads" in sites:
-            values = State(x.place, values.y, values.v, inside.w + 2 / gains.d_head, values.u)
+        values = _values(gains, inside, below.source)
+        if "heads" in sites:  # a head's values are few, so that their lengths scatter more
+            w = inside.w + 2 / gains.d_head
+            values = State(values.axis, values.y, values.v, w, values.u)
             values, norms["values"] = normalize(values, gains, widths["heads"])
-        final_input, softmax = attention(gains, table, inside, values, lower, kept_from)
+        final_input, softmax = attention(gains, table, inside, values, below.logits, below.kept)
+        gain, bias = gains.o, gains.biases.o
     else:
         final_input, follows = mlp(gains, inside, gains.centers and "read" in sites)
-        last, bias = gains.out, gains.biases.out
-        longer = 0.0 if "read" in sites or "output" in sites else lengths(gains, inside.w)[1]
+        gain, bias = gains.out, gains.biases.out
+        if "read" not in sites and "output" not in sites:
+            longer = covariance_with_power(gains, inside.w)
     if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
         final_input.w = max(final_input.w - 2 / d, 0.0)
         final_input, norms["last"] = normalize(final_input, gains, widths["read"])
         final_input.w = 2 / d
-    gain = last * gains.last[index].item()
-    added = branch = steady = final_input.scaled(gain).plus(bias, d)
+    gain *= gains.last[index].item()
+    output = ungated = added = final_input.scaled(gain).plus(bias, d)
     regained = None
     if softmax and gains.gate and softmax.opened is not None and not gains.point:
         # a norm divides gates out again: they do not scatter lengths after it
-        steady, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
-        regained = 1 + (gains.gate.regained(opened / x.place.lift(opened[0])) - 1) * (
-            1 - bias / branch.y
-        )
+        ungated, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
+        of_gates = gains.gate.regained(opened / before.axis.lift(opened[0]))
+        regained = 1 + (of_gates - 1) * (1 - bias / output.y)
     if "output" in sites:
-        added, norm = normalize(steady, gains, widths["output"], regained=regained)
-        # of rows of uneven weights, and so longer ones, gradients through the values are larger by
-        # as much
-        norms["output"] = norm._replace(w=min(steady.w, gains.noise[0]), u=0.0) if softmax else norm
-    skip, scale = gains.skip[index], gains.branch[index]
-    stream, term = x.scaled(skip**2), added.scaled(scale**2)
-    both, followed = add(stream.mean, term.mean, d, follows, longer)
-    y = stream.y + term.y
-    if past:
-        std = float(softmax.logits.s[0]) if softmax else 0.0
-        y = (
-            y
-            + 2
-            * skip
-            * scale
-            * past.meet(index, x.mean, inside.mean, std, branch.mean, added.mean)[:, None]
-        )
-    site = State(x.place, y, both.v, both.w, both.u)
-    if not past:
-        site.mean = both
-    q, total = site.mean.q, site.q
-    kept = skip**2 * x.mean.q / q if q > 0 else 0.0
-    if "sum" in sites:
-        gated = branch.u - steady.u if added is branch else 0.0
-        rho = None if past or gains.point else correlation_of_sum(stream, term, site, d, gated)
-        site, norms["sum"] = normalize(site, gains, widths["sum"], lower=rho)
-        if added is branch and steady is not branch:
-            of_branch, norm = (term.mean.q / q) ** 2, norms["sum"]
-            norms["sum"] = norm._replace(
-                w=norm.w - of_branch * (branch.w - steady.w), u=norm.u - of_branch * gated
-            )
-    step = Step(placement, softmax, norms, added.mean, site.mean, kept, followed)
-    steps.note(step, inside, final_input, added, total, site)
-    return inside, step
+        added, norm = normalize(ungated, gains, widths["output"], regained=regained)
+        if softmax:
+            # rows of uneven weights are longer, and their gradients through the values are larger
+            # by as much: on the way back the two cancel
+            norm = norm._replace(w=min(ungated.w, gains.noise[0]), u=0.0)
+        norms["output"] = norm
+    return Branch(inside, softmax, final_input, output, ungated, added, norms, follows, longer)
+
+
+def _norm_on_sum(
+    gains: Gains,
+    branch: Branch,
+    stream: State,
+    term: State,
+    site: State,
+    width: int,
+    copied: bool,
+) -> tuple[State, Norm]:
+    """The norm on the sum of stream and branch, and the tokens after it.
+
+    Args:
+        stream: the stream's term of the sum; `term` the branch's, `site` the sum.
+        width: coordinates that the norm averages.
+        copied: whether stream and branch are not independent.
+    """
+    gated = 0.0  # scatter of lengths by gates, that two tokens do not share
+    if branch.added is branch.output:
+        gated = branch.output.u - branch.ungated.u
+    lower = None
+    if not (copied or gains.point):
+        lower = correlation_of_sum(stream, term, site, gains.d_model, gated)
+    out, norm = normalize(site, gains, width, lower=lower)
+    if branch.added is branch.output and branch.ungated is not branch.output:
+        # `backward.of_heads` has the gates' part in the lengths
+        share = (term.mean.q / site.mean.q) ** 2
+        w = norm.w - share * (branch.output.w - branch.ungated.w)
+        norm = norm._replace(w=w, u=norm.u - share * gated)
+    return out, norm
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:
-    """The values of tokens x; ½ (V_1 + V_l) by independent matrices where the first layer's
-    `source` is mixed in."""
-    mixed = (x.y + source.y) / 4 if source else x.y
-    bias = gains.biases.v / (2 if source else 1)
+    """The values of tokens x, g_v x and biases; ½ (V_1 + V_l) by independent matrices where the
+    first layer's tokens are the `source`."""
+    mixed, bias = x.y, gains.biases.v
+    if source:
+        mixed, bias = (x.y + source.y) / 4, bias / 2
     if mixed is x.y and gains.v == 1 and not bias:
         return x
-    return State(x.place, times(gains.v, mixed) + bias, x.v, x.w, x.u)
+    return State(x.axis, gains.v * mixed + bias, x.v, x.w, x.u)
 
 
 def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
-    """Hidden units, without their mean if `centered`; and how far their overlaps follow those of
-    the MLP's input."""
-    square, overlap = gains.kernel.overlaps(*gains.units(x.square, x.rho))
-    follows, bend = passed(gains, x.mean)
-    if gains.degree != 1:
-        length, _ = lengths(gains, x.w)
-        overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + length * x.rho**2)
-        overlap = np.minimum(overlap, square * (1 + length))
-    w = gains.noise[1] + gains.degree**2 * x.w
+    """Hidden units of an MLP: E φ² of a token, E φφ′(ρ) of two tokens.
+
+    Args:
+        x: the MLP's input.
+        centered: whether a norm takes the mean from hidden units, (E φ)².
+    Returns:
+        the hidden units, and how far their overlaps follow deviations of x's.
+    """
+    units = gains.units(x.square, x.rho)
+    square, overlap = gains.kernel.overlaps(*units)
+    follows, bend = overlap_response(gains, x.mean)
+    if gains.degree != 1:  # longer tokens have more, and scattered overlaps on a bent kernel
+        excess = excess_of_power(gains, x.w)
+        overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + excess * x.rho**2)
+        overlap = np.minimum(overlap, square * (1 + excess))
     if centered:
-        overlap = (
-            overlap
-            - gains.kernel.overlaps(gains.units(x.square, x.rho)[0], np.zeros_like(x.rho))[1]
-        )
-    return State(x.place, overlap, scattered_by_mlp(gains, x.v, follows), w), follows
+        overlap = overlap - gains.kernel.overlaps(units[0], np.zeros_like(x.rho))[1]
+    w = gains.noise[1] + gains.degree**2 * x.w
+    return State(x.axis, overlap, scatter_after_mlp(gains, x.v, follows), w), follows
 
 
-def scattered_by_mlp(gains: Gains, v: float, follows: float) -> float:
-    """Scatter of the overlaps of what an MLP's last matrix reads, from that of its tokens.
+def scatter_after_mlp(gains: Gains, v: float, follows: float) -> float:
+    """Scatter v of the overlaps of what an MLP's last matrix reads.
 
     W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the
     variance of φ given what two inputs share. For relu that is 1 at ρ = 0, 1.56 at ½ and 2 at 1:
-    1.6 stands for all of them."""
+    1.6 stands for all of them.
+
+    Args:
+        v: scatter of the MLP's input.
+        follows: as in `mlp`.
+    """
     return v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
 
 
-class Overlaps:
-    """Overlaps between layers that are copies of others, without which their branches would not add
-    up coherently.
+class Copies:
+    """Overlaps between layers of the same weights, without which their branches would not add up
+    coherently.
 
     Two branches of the same weights, in layers k and l, read tokens that overlap, and so do their
-    outputs. Let r be the correlation of one token's inputs to both, d that of two tokens' inputs,
+    outputs. Let r be the correlation of one token's inputs to both, c that of two tokens' inputs,
     and ρ_k the correlation of two tokens within a layer. Outputs of MLPs overlap by E φφ′ at r for
-    one token, and at d for two. Outputs of attention overlap by d + (r − d) Y11, where the logits
-    of the two layers correlate by r f for one token and by d f for two, with f = (r − d) / √((1 −
+    one token, and at c for two. Outputs of attention overlap by c + (r − c) Y11, where the logits
+    of the two layers correlate by r f for one token and by c f for two, with f = (r − c) / √((1 −
     ρ_k)(1 − ρ_l)).
 
     A stream is a sum of branches, so its overlap with the next branch is a sum of overlaps of
@@ -303,87 +387,85 @@ class Overlaps:
     only the overlaps of the present stream with the streams below it are kept. There is no such law
     with a causal mask.
 
-    Kept are the overlaps of all sites so far; on the axis `which`, 0 is a token with itself and 1
-    two different tokens."""
+    On the axis `two`, 0 is a token with itself and 1 two different tokens; a site is the embedding
+    or the output of a sublayer so far."""
 
     def __init__(self, gains: Gains, softmax: Softmax, n_layers: int, first: Tokens) -> None:
         self.gains, self.softmax = gains, softmax
         size = 2 * n_layers
         self.stream = np.array([[first.q], [first.p]])
-        """`[which, site]`: overlaps of the stream at all sites so far with the present stream."""
-        self.passed = np.zeros((2, size))
-        """`[factor, sublayer]`: factors on the stream and on the branch's term, with those of a
-        norm on the sum."""
+        """`[two, site]`: overlaps of the stream at each site with the present stream."""
+        self.factors = np.zeros((2, size))
+        """`[2, sublayer]`: a and b, factors on stream and branch, with those of a norm on the
+        sum."""
         self.branch_input = np.zeros((4, size))
-        """`[value, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ,
-        deviation of logits."""
-        self.out = np.zeros(size)
+        """`[4, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ, standard
+        deviation of the logits."""
+        self.output_factor = np.zeros(size)
         """`[sublayer]`: factor on a branch's output, of the norm on it."""
         self.bend = 0.0
         """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads:
-        `tokens.passed`."""
+        `tokens.overlap_response`."""
         self.cross = np.zeros((2, 1))
-        """`[which, site]`: overlaps of the stream at all sites with the present branch's term."""
+        """`[two, site]`: overlaps of the stream at each site with the present branch's term."""
 
     def meet(
         self, index: int, tokens: Tokens, inside: Tokens, std: float, branch: Tokens, added: Tokens
     ) -> Array:
-        """Overlaps of a sublayer's input with its term of the sum, `[which]`.
+        """Overlaps of a sublayer's input x with its term F(x) of the sum, `[two]`.
 
         Args:
-            tokens: the stream; `inside` what the branch reads of it, with logits of deviation
-                `std`.
-            branch: the branch's output; `added` after a norm on it.
+            tokens: the stream.
+            inside: what the branch reads of it; its logits have the standard deviation `std`.
+            branch: the branch's output, and `added` after a norm on it.
         """
         self.branch_input[:, index] = math.sqrt(inside.q / tokens.q), inside.q, 1 - inside.rho, std
-        self.out[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
+        self.output_factor[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
-            self.bend = passed(self.gains, inside)[1] * inside.v
-        earlier, terms = (
-            np.arange(index % self.gains.period, index, self.gains.period),
-            np.zeros((2, index)),
-        )
+            self.bend = overlap_response(self.gains, inside)[1] * inside.v
+        earlier = np.arange(index % self.gains.period, index, self.gains.period)
+        with_branches = np.zeros((2, index))
         if len(earlier):
-            terms[:, earlier] = self.out[index] * self.out[earlier] * self.alike(index, earlier)
-        kept, joined = self.passed[:, :index]
-        self.cross = np.array([summed(kept, joined, row) for row in terms])
-        return np.asarray(self.cross[:, index])
+            factor = self.output_factor[index] * self.output_factor[earlier]
+            with_branches[:, earlier] = factor * self.of_copies(index, earlier)
+        a, b = self.factors[:, :index]
+        self.cross = np.array([recurrence(a, b, row) for row in with_branches])
+        return self.cross[:, index]
 
-    def alike(self, index: int, earlier: NDArray[np.intp]) -> Array:
-        """Overlaps of a branch's output with those of earlier branches of the same weights,
-        `[which, branch]`."""
+    def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
+        """Overlaps of a branch's output with those of `earlier` branches of the same weights,
+        `[two, branch]`, before norms on them."""
         factor, square, own, std = self.branch_input
         q = np.sqrt(square[index] * square[earlier])
-        both = self.stream[:, earlier] * factor[index] * factor[earlier] / q
-        same, cross = np.clip(both, -1.0, 1.0)
+        overlaps = self.stream[:, earlier] * factor[index] * factor[earlier]
+        r, c = np.clip(overlaps / q, -1.0, 1.0)
         if index % 2:
-            rho = np.maximum([same, cross], 0.0)
+            rho = np.maximum([r, c], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
-            overlap[1] += self.bend * (same - cross) ** 2
-            return np.asarray(self.gains.out * overlap + self.gains.biases.out)
-        rows = biased(self.gains.q * q, np.array([same, cross]), self.gains.biases.q)[1]
-        share = (same - cross) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
-        s = np.sqrt(std[index] * std[earlier])
-        overlap = self.softmax.overlap(
-            np.broadcast_to(s, rows.shape), np.clip(share * rows, -1.0, 1.0)
-        )
-        mixed = self.gains.v * q * (cross + (same - cross) * overlap) + self.gains.biases.v
+            overlap[1] += self.bend * (r - c) ** 2
+            return self.gains.out * overlap + self.gains.biases.out
+        queries = biased(self.gains.q * q, np.array([r, c]), self.gains.biases.q)[1]
+        f = (r - c) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
+        s = np.broadcast_to(np.sqrt(std[index] * std[earlier]), queries.shape)
+        y11 = self.softmax.overlap(s, np.clip(f * queries, -1.0, 1.0))
+        mixed = self.gains.v * q * (c + (r - c) * y11) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 
     def close(self, index: int, total: float, site: Tokens) -> None:
         """Notes the stream after a sublayer, of second moment `total` before a norm on the sum."""
-        present = self.gains.attends or index % 2
-        skip, branch = (self.gains.skip[index], self.gains.branch[index]) if present else (1.0, 0.0)
-        if not present:
+        skip, branch = self.gains.skip[index], self.gains.branch[index]
+        if not (self.gains.attends or index % 2):  # there is no such sublayer
+            skip, branch = 1.0, 0.0
             self.cross = np.zeros((2, index + 1))
         shrink = math.sqrt(site.q / total)
-        self.passed[:, index] = shrink * skip, shrink * branch
-        past = shrink * (skip * self.stream + branch * self.cross)
-        self.stream = np.append(past, [[site.q], [site.p]], axis=1)
+        self.factors[:, index] = shrink * skip, shrink * branch
+        with_below = shrink * (skip * self.stream + branch * self.cross)
+        self.stream = np.append(with_below, [[site.q], [site.p]], axis=1)
 
 
-def summed(kept: Array, joined: Array, terms: Array) -> Array:
-    """X_0 = 0 and X_(k+1) = kept_k X_k + joined_k terms_k: all X, one more than there are terms."""
-    band = np.array([np.ones(len(terms) + 1), np.append(-kept, 0.0)])
-    solution: Array = dtbsv(1, band, np.append(0.0, joined * terms), lower=1, diag=1)
-    return solution
+def recurrence(a: Array, b: Array, terms: Array) -> Array:
+    """All X_k of X_0 = 0 and X_(k+1) = a_k X_k + b_k terms_k, one more than there are terms.
+
+    The X solve a triangular system of two diagonals, 1 and −a below it."""
+    diagonals = np.array([np.ones(len(terms) + 1), np.append(-a, 0.0)])
+    return dtbsv(1, diagonals, np.append(0.0, b * terms), lower=1, diag=1)

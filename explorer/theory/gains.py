@@ -3,6 +3,7 @@ softmax."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -39,20 +40,20 @@ class Gate(NamedTuple):
         """Factor on the overlap of two tokens through a norm that divides by what their gates have
         multiplied.
 
-        Of one head's gates σ and σ′ nothing is left, σσ′ / √(σ² σ′²) = 1: the norm regains the part
-        1 / `alike`. Of many, Σ σσ′ / √(Σσ² Σσ′²) is `alike`. Between, 1 − `alike` falls as 1 /
-        count for gates that are nearly the same, and faster for others: the power is fitted to
-        draws of 2, 4 and 8 gates at gains of 1 to 12, to .02.
+        Of one head's gates σ and σ′ nothing is left, σσ′ / √(σ² σ′²) = 1: the norm divides them
+        out, a factor of 1 / `alike`. Of many, Σ σσ′ / √(Σσ² Σσ′²) is `alike`. Between, 1 − `alike`
+        falls as 1 / count for gates that are nearly the same, and faster for others: the power is
+        fitted to draws of 2, 4 and 8 gates at gains of 1 to 12, to .02.
 
         Args:
             alike: E σσ′ / √(E σ² E σ′²).
         """
         missing = 1 - alike
-        regained: Array = 1 + missing * self.number ** -(1 + 2 * missing) / alike
-        return regained
+        return 1 + missing * self.number ** -(1 + 2 * missing) / alike
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
-        """Second moment and correlation of what the gates see of tokens that have these."""
+        """Second moment and correlation of the gates' inputs, of tokens of second moment q and
+        correlation ρ."""
         return biased(self.gain * q, rho, self.bias)
 
 
@@ -89,19 +90,19 @@ class Gains:
         self.readers = first, *others = design.readers
         """Matrices that read the MLP's input: one for each of `kernel.parts`."""
         self.q, self.k, self.v, self.o = (gain[name] for name in ("W_Q", "W_K", "W_V", "W_O"))
-        self.hidden, self.out = gain[first], gain["W_out"]
-        """Gain of the matrix before the MLP's activation, W_gate where there is one, else W_in; and
-        of W_out."""
+        self.hidden = gain[first]
+        """Gain of the matrix before the MLP's activation, W_gate where there is one, else W_in."""
+        self.out = gain["W_out"]
+        self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
+        """Gains of the `readers` over the first's."""
         self.biases = Biases(
             *(bias.get(name, 0.0) for name in ("W_Q", "W_K", "W_V", "W_O", first, "W_out"))
         )
-        self.placements, self.skip, self.branch = (
-            design.sublayers,
-            list(design.skips),
-            design.branches,
-        )
-        """By sublayer, with the factors on stream and branch; the forward recursion sets those that
-        are profiled."""
+        self.placements = design.sublayers
+        self.skip = list(design.skips)
+        """Factor on the stream by sublayer; the forward recursion sets those that are profiled."""
+        self.branch = design.branches
+        """Factor on the branch by sublayer."""
         self.norm_widths = [
             {
                 name: config.d_head if site.by_head else design.widths[site.numbers[half]]
@@ -110,63 +111,58 @@ class Gains:
             for half in (0, 1)
         ]
         """Coordinates that each norm averages, in attention and in the MLP."""
-        self.last = np.array(design.last)[:, None, None]
+        self.last = column(design.last)
         """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
         self.profiled = design.profiled
-        """The factors on the stream are made of the branches below, see
+        """Whether the factors on the stream follow from the branches below, see
         `residual.profiled_factor`."""
-        self.final, self.centers = design.final_norm, design.centers
-        """The stream is normalized once more at the end; the norm subtracts the mean."""
+        self.final = design.final_norm
+        """Whether the stream is normalized once more at the end."""
+        self.centers = design.centers
+        """Whether norms subtract the mean."""
         self.epsilon = config.norm_epsilon
         """Added by every norm to what it divides by, before the root."""
-        self.point = (
-            Point(kernel(design.point, False, None), config.norm_alpha**2) if design.point else None
-        )
+        self.point: Point | None = None
         """Function of each coordinate that replaces the norms; None where norms divide."""
-        self.attends, self.parallel = design.attends, design.stream.parallel
-        """Of the latter both branches of a layer read the same stream."""
-        self.adds, self.value_residual = design.inherits, config.value_residual
-        self.cap, self.sink, self.period = config.logit_cap, design.sink.logit, 2 * design.unique
-        """Soft cap on the logits, 0 is none; logit of the sink, or None; sublayers after which
-        their weights return."""
-        self.d_model, self.d_mlp, self.d_head, self.n_heads = (
-            config.d_model,
-            config.d_mlp,
-            config.d_head,
-            config.n_heads,
-        )
+        if design.point:
+            self.point = Point(kernel(design.point, False, None), config.norm_alpha**2)
+        self.attends = design.attends
+        self.parallel = design.stream.parallel
+        """Whether both branches of a layer read the same stream."""
+        self.adds = design.inherits
+        """Kind of logits that layers inherit from those below: "scores", "qk", or nothing."""
+        self.value_residual = config.value_residual
+        self.cap = config.logit_cap
+        """Soft cap on the logits; 0 is none."""
+        self.sink = design.sink.logit
+        """Logit of the sink, or None."""
+        self.period = 2 * design.unique
+        """Sublayers after which their weights return."""
+        self.d_model, self.d_mlp = config.d_model, config.d_mlp
+        self.d_head, self.n_heads = config.d_head, config.n_heads
         self.d_kv = config.kv_heads * config.d_head
         """Coordinates of all key-value heads together."""
         self._logits(config)
-        # a stream that shrinks may come near a norm's ε, and is then no longer of unit second
-        # moment after it
-        unit = not design.point and config.norm_epsilon <= SMALL * min(
-            config.input_second_moment, 1.0
-        )
-        unit &= min(design.skips) >= 1 and not (design.profiled and config.input_second_moment < 1)
-        unit &= all(
-            place.has("input", "sum") and place.scale == 1 and place.reads >= 1
-            for place in design.sublayers
-        )
-        self.ratios = (1.0, *(gain[name] / self.hidden for name in others))
-        """Gains of the `readers` over the first's."""
+        unit = _keeps_unit(config)
         # what reads the input itself, before any norm, reads its second moment
         raw = config.input_second_moment != 1 and not design.sublayers[0].has("input")
         self._units(config, unit and not (raw and not design.attends))
-        self.gate = (
-            _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit and not raw)
-            if design.gates
-            else None
-        )
-        """On attention's output; None where there is none."""
+        self.gate: Gate | None = None
+        """Gates on attention's output; None where there are none."""
+        if design.gates:
+            self.gate = _gate(config, gain["W_G"], bias.get("W_G", 0.0), unit and not raw)
 
     def _logits(self, config: Config) -> None:
-        """Constants of the queries and keys."""
+        """Sets the constants of the queries and keys."""
         design = config.design
         self.qk_norm = design.normalizes_heads
         self.fixed = self.qk_norm and not design.joins
-        """Each head's queries and keys are of one length."""
-        self.tilted = 0.0 if self.fixed else 1 - 1 / config.n_heads if self.qk_norm else 1.0
+        """Whether each head's queries and keys are of one length."""
+        self.tilted = 1.0
+        if self.fixed:
+            self.tilted = 0.0
+        elif self.qk_norm:
+            self.tilted = 1 - 1 / config.n_heads
         """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it
         is by head."""
         self.sphere = config.d_head - design.centers if self.fixed else 0
@@ -183,59 +179,91 @@ class Gains:
             self.scale *= design.row_factors[0] ** 2
 
     def _units(self, config: Config, unit: bool) -> None:
-        """Constants of the MLP; `unit` where branches read unit second moments."""
+        """Sets the constants of the MLP.
+
+        Args:
+            unit: whether it reads unit second moments in every layer.
+        """
         design, total = config.design, self.hidden + self.biases.hidden
         self.kernel = kernel(config.activation, config.activation_rescaled, total if unit else None)
-        """Of the MLP's hidden units, by the second moment of what the activation sees."""
+        """Kernel of the MLP's hidden units, by the second moment of the activation's input."""
         self.degree, shift = float(design.degree), MLPS[config.mlp].shift
         """Power of its input with which the MLP's output grows, at unit input."""
         flat = flatness(config.activation)
         for name, ratio in zip(self.readers[1:], self.ratios[1:], strict=True):
+            # the hidden unit is multiplied by a factor N(shift, square)
             matrix, constant = design.matrices[name], shift * shift
             square = matrix.gain + matrix.bias
+            second = square + constant
+            fourth = 3 * square**2 + 6 * square * constant + constant**2
             self.kernel = gated(self.kernel, ratio, constant + (1 - ratio) * matrix.bias)
-            # the fourth moment of a factor N(shift, square) over its second moment's square
-            flat = (3 * square**2 + 6 * square * constant + constant**2) / (
-                square + constant
-            ) ** 2 * (1 + flat) - 1
-            self.degree -= constant / (square + constant)
+            flat = fourth / second**2 * (1 + flat) - 1
+            self.degree -= constant / second
         self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
         """Relative variance of a token's squared length after attention and after the MLP, from
         finite widths: a sum of m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out;
         the MLP's hidden units by their flatness."""
 
     def factors(self, q: Any, of_keys: Any) -> tuple[Any, Any, Any, Any]:
-        """From tokens of second moment q to queries, and of `of_keys` to keys: the two factors on
-        second moments and overlaps, and the biases' two variances, all divided by what a QK-norm
-        divides by."""
+        """Factors on the second moments and overlaps of queries and of keys, and the variances of
+        their biases: (W_Q's, W_K's, query biases', key biases').
+
+        All are divided by what a QK-norm divides by, with it of the shape of q.
+
+        Args:
+            q: second moment of the tokens that make queries, and `of_keys` of those that make keys.
+        """
         if not self.qk_norm:
             return self.q, self.k, self.biases.q, self.biases.k
-        over, under = (
-            self.q * q + self.biases.q + self.epsilon,
-            self.k * of_keys + self.biases.k + self.epsilon,
-        )
+        over = self.q * q + self.biases.q + self.epsilon
+        under = self.k * of_keys + self.biases.k + self.epsilon
         return self.q / over, self.k / under, self.biases.q / over, self.biases.k / under
 
     def keys(self, q: Real, rho: Real) -> Real:
-        """Correlation of the keys of tokens that have these."""
+        """Correlation of the keys of tokens of second moment q and correlation ρ."""
         return biased(self.k * q, rho, self.biases.k)[1]
 
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
-        """Second moment and correlation of what an MLP's activation sees of tokens that have
-        these."""
+        """Second moment and correlation of the inputs of an MLP's activation, of tokens of second
+        moment q and correlation ρ."""
         return biased(q if self.hidden == 1 else self.hidden * q, rho, self.biases.hidden)
 
 
+def column(values: Iterable[float]) -> Array:
+    """Numbers by sublayer as `[sublayer, 1, 1]`, to multiply `[sublayer, pair]`."""
+    return np.array(list(values))[:, None, None]
+
+
 def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
-    """Second moment and correlation with a bias, the same for all tokens, which adds to square and
-    overlap alike."""
-    return (square + bias, (square * rho + bias) / (square + bias)) if bias else (square, rho)
+    """Second moment and correlation with a bias of this variance, the same for all tokens, which
+    adds to second moment and overlap alike."""
+    if not bias:
+        return square, rho
+    return square + bias, (square * rho + bias) / (square + bias)
+
+
+def _keeps_unit(config: Config) -> bool:
+    """Whether branches read unit second moments in every layer: all after a norm, of a stream that
+    does not shrink, which else may come near the norm's ε."""
+    design, q = config.design, config.input_second_moment
+    if design.point or config.norm_epsilon > SMALL * min(q, 1.0) or min(design.skips) < 1:
+        return False
+    if design.profiled and q < 1:
+        return False
+    return all(
+        placement.has("input", "sum") and placement.scale == 1 and placement.reads >= 1
+        for placement in design.sublayers
+    )
 
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
-    """The gates of a config, whose branches read unit second moments or others."""
+    """The gates of a config.
+
+    Args:
+        gain: of W_G, and `bias` the variance of the biases beside it.
+        unit: whether they read unit second moments in every layer.
+    """
     count, total = config.design.gates, gain + bias
-    scatter = (
-        flatness("sigmoid", total) / count * (1 + 2 * count / (config.n_heads * config.d_head))
-    )
-    return Gate(gain, kernel("sigmoid", False, total if unit else None), scatter, bias, count)
+    coordinates = config.n_heads * config.d_head / count  # that each gate multiplies
+    noise = flatness("sigmoid", total) / count * (1 + 2 / coordinates)
+    return Gate(gain, kernel("sigmoid", False, total if unit else None), noise, bias, count)

@@ -18,7 +18,6 @@ here for E φφ."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -41,11 +40,13 @@ TABULATED = ("silu", "elu", "selu", "tanh", "sigmoid", "gelu_tanh", "quick")
 REACH = 9.0
 """Cut of a standard normal, in standard deviations: the rest has weight 1e-19."""
 FINE = 1025
+NODES = np.linspace(0, 1, FINE)
 """Nodes of the piecewise linear tables in v that the forward recursion reads."""
 
 
 def v_of(rho: Array, scale: Array) -> Array:
-    """The smooth variable of a correlation, in [0, 1]; 0 at ρ = 1."""
+    """The smooth variable v = asinh(k √(1−ρ)) / asinh(k) of a correlation ρ at a `scale` k; from 0
+    at ρ = 1 to 1 at ρ = 0."""
     scale = np.maximum(scale, 1e-3)
     return np.arcsinh(scale * np.sqrt(np.maximum(1 - rho, 0.0))) / np.arcsinh(scale)
 
@@ -112,48 +113,61 @@ def overlaps(activation: str, q: float, rho: float) -> Overlaps:
         raise ValueError(f"rho must be between -1 and 1; got {rho}")
     if form.kernel:
         return _closed(form.kernel(1.0), q, rho)
-    if rho == 1:
-        averages = moments(activation, q)
-        return Overlaps(averages.square, averages.slope_square)
     return _by_common_part(form, math.sqrt(q), rho)
 
 
 def _by_common_part(form: Activation, scale: float, rho: float) -> Overlaps:
-    """x = scale(√|ρ| c + √(1−|ρ|) e): given the common part c the two inputs are independent, and
-    means smooth."""
+    """`overlaps` of an activation at √q = `scale`, by x = scale (√|ρ| c + √(1−|ρ|) e) with c common
+    to both inputs and e of each: given c the two are independent, and their means smooth."""
     common, own = scale * math.sqrt(abs(rho)), scale * math.sqrt(1 - abs(rho))
-    c, weight = _line(min(common / own, 1e6)) if own > 0 else _line(scale)
+    c, weight = _line(min(common / own, 1e6) if own > 0 else scale)
     value, slope = _smoothed(form, common * c, own)
+    other_value, other_slope = value, slope
     if rho < 0:  # the other input's common part has the other sign, and the grid is symmetric
-        return Overlaps(
-            float(weight @ (value * value[::-1])), float(weight @ (slope * slope[::-1]))
-        )
-    return Overlaps(float(weight @ value**2), float(weight @ slope**2))
+        other_value, other_slope = value[::-1], slope[::-1]
+    return Overlaps(float(weight @ (value * other_value)), float(weight @ (slope * other_slope)))
 
 
 def _smoothed(form: Activation, at: Array, width: float) -> tuple[Array, Array]:
-    """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), at each a; panels meet at the kink,
-    a + width·e = 0."""
-    kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)[:, None]
-    u, weight_u = panels(width)
-    e = np.concatenate([kink - (kink + REACH) * u, kink + (REACH - kink) * u], axis=1)  # [at, node]
-    weight = np.concatenate(
-        [(kink + REACH) * weight_u, (REACH - kink) * weight_u], axis=1
-    ) * _normal_pdf(e)
+    """E f(a + width·e) and E f′(a + width·e) over e ~ N(0, 1), for each a in `at`: `[at]` each.
+
+    Panels of nodes meet at the kink, a + width·e = 0."""
+    kink = np.clip(-at / max(width, 1e-300), -REACH, REACH)
+    e, weight = around_kink(kink, REACH, width)
     x = at[:, None] + width * e
     return (weight * form.value(x)).sum(1), (weight * form.slope(x)).sum(1)
 
 
+def around_kink(kink: Array, top: float, resolve: float) -> tuple[Array, Array]:
+    """Nodes z and weights of averages over N(0, 1) cut at −`REACH` and at `top`, of functions with
+    a kink at some z: `[kink, node]` each.
+
+    Args:
+        resolve: as in `panels`, around the kink.
+    """
+    u, weight = panels(resolve)
+    kink = kink[:, None]
+    below, above = kink + REACH, top - kink
+    z = np.concatenate([kink - below * u, kink + above * u], axis=1)
+    return z, np.concatenate([below * weight, above * weight], axis=1) * _normal_pdf(z)
+
+
+def normal_weights(z: Array) -> Array:
+    """Weights of averages over N(0, 1) at evenly spaced nodes z, by the trapezoid rule."""
+    density = np.exp(-z * z / 2)
+    return np.asarray(density / density.sum())
+
+
 def panels(resolve: float) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1]: Gauss-Legendre on panels that halve towards 0 until they resolve
-    1/`resolve`."""
-    return _halved(4 + max(0, math.ceil(math.log2(max(resolve, 1.0)))))
+    """Nodes and weights of integrals over [0, 1]: Gauss-Legendre on panels that halve towards 0
+    until they resolve 1/`resolve`."""
+    return _halved(4 + math.ceil(math.log2(max(resolve, 1.0))))
 
 
 @lru_cache(maxsize=64)
 def _halved(count: int) -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1] of `count` panels that halve towards 0, and one that ends there;
-    cached."""
+    """Nodes and weights on [0, 1] of `count` panels that halve towards 0 and one that ends there,
+    with 20 nodes each; cached."""
     edges = np.concatenate([[0.0], 2.0 ** -np.arange(count, -1.0, -1.0)])
     u, weight = np.polynomial.legendre.leggauss(20)
     width = np.diff(edges)[:, None]
@@ -169,6 +183,7 @@ def _line(resolve: float) -> tuple[Array, Array]:
 
 
 def _form(activation: str, q: float) -> Activation:
+    """The row of an activation, if it exists and the second moment q makes sense."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r}")
     if not (q >= 0 and math.isfinite(q)):
@@ -177,8 +192,9 @@ def _form(activation: str, q: float) -> Activation:
 
 
 def _closed(exact: Kernel, q: float, rho: float) -> Overlaps:
-    at = np.array(q), np.array(rho)
-    return Overlaps(float(exact.overlaps(*at)[1]), float(exact.slopes(*at)[1]))
+    """`overlaps` by a kernel in closed form."""
+    units = np.array(q), np.array(rho)
+    return Overlaps(float(exact.overlaps(*units)[1]), float(exact.slopes(*units)[1]))
 
 
 @lru_cache(maxsize=64)
@@ -194,23 +210,23 @@ def kernel(activation: str, rescaled: bool, fixed_q: float | None) -> Kernel:
     exact = ACTIVATIONS[activation].kernel
     if exact:
         return exact(factor)
-    return (
-        _fixed(activation, factor, fixed_q)
-        if fixed_q is not None
-        else _tabulated(activation, factor)
-    )
+    if fixed_q is None:
+        return _tabulated(activation, factor)
+    return _fixed(activation, factor, fixed_q)
 
 
 @cache
 def _stored() -> tuple[Array, Array]:
+    """`integrals` of all `TABULATED` activations from the file, with a first axis of activations,
+    cached."""
     with np.load(PATH) as file:
         return file["activations"].astype(float), file["overlaps"].astype(float)
 
 
 @cache
 def _splines(activation: str) -> list[tuple[CubicSpline, RectBivariateSpline]]:
-    """Of E φ² and of E φ′²: over ln q its logarithm, and over (ln q, v) the overlaps' share of
-    it."""
+    """Splines of φ, then of φ′, cached: ln E φ² over ln q, and the overlap's share of E φ² over (ln
+    q, v)."""
     if activation in TABULATED:
         single, double = (table[TABULATED.index(activation)] for table in _stored())
     else:  # a row without a closed form or a stored table: integrated now, a second or two, once
@@ -222,8 +238,8 @@ def _splines(activation: str) -> list[tuple[CubicSpline, RectBivariateSpline]]:
 
 
 def integrals(activation: str) -> tuple[Array, Array]:
-    """An activation's tables: `[ln q, 2]`: ln E f², ln E f′²; `[ln q, v, 2]`: the overlaps' share
-    of these."""
+    """An activation's tables: ln E f² and ln E f′², `[ln q, 2]`; and the overlaps' shares of E f²
+    and E f′², `[ln q, v, 2]`."""
     single, double = np.empty((len(LOG_Q), 2)), np.empty((len(LOG_Q), len(V_INPUT), 2))
     for j, q in enumerate(np.exp(LOG_Q)):
         averages = moments(activation, float(q))
@@ -234,36 +250,51 @@ def integrals(activation: str) -> tuple[Array, Array]:
     return single, double
 
 
-def _single(spline: CubicSpline, inside: Array, beyond: Array) -> Array:
-    """The spline, carried on beyond its ends by the power law that it ends with."""
-    log = spline(inside)
-    return np.exp(log + spline(inside, 1) * beyond if beyond.any() else log)
+def _by_splines(
+    factor: float, single: CubicSpline, double: RectBivariateSpline, q: Array, rho: Array
+) -> tuple[Array, Array]:
+    """E φ² and E φφ′ of inputs of second moments q and correlations ρ, times a factor; beyond the
+    tables' ends by the power of q that they end with.
+
+    Args:
+        single, double: one pair of `_splines`.
+    """
+    log_q = np.log(np.maximum(q, 1e-300))
+    inside = np.minimum(np.maximum(log_q, LOG_Q[0]), LOG_Q[-1])
+    beyond, log = log_q - inside, single(inside)
+    if beyond.any():
+        log = log + single(inside, 1) * beyond
+    same = factor * np.exp(log)
+    return same, same * double.ev(inside, v_of(rho, np.exp(inside / 2)))
 
 
 def _tabulated(activation: str, factor: float) -> Kernel:
-    def both(
-        single: CubicSpline, double: RectBivariateSpline, q: Array, rho: Array
-    ) -> tuple[Array, Array]:
-        log_q = np.log(np.maximum(q, 1e-300))
-        inside = np.minimum(np.maximum(log_q, LOG_Q[0]), LOG_Q[-1])
-        same = factor * _single(single, inside, log_q - inside)
-        return same, same * double.ev(inside, v_of(rho, np.exp(inside / 2)))
-
-    values, slopes = (partial(both, *splines) for splines in _splines(activation))
+    """The kernel of an activation by its splines, for inputs of any second moment."""
+    values, slopes = (partial(_by_splines, factor, *splines) for splines in _splines(activation))
     return Kernel(values, slopes)
 
 
+def _by_nodes(
+    scale: float, same: float, overlaps: Array, q: Array, rho: Array
+) -> tuple[Array, Array]:
+    """E φ² and E φφ′ at correlations ρ, linear in v between `FINE` nodes, of inputs that all have
+    one second moment.
+
+    Args:
+        scale: of v, see `v_of`.
+        same: E φ².
+        overlaps: `[node]`, E φφ′.
+    """
+    v = v_of(rho, np.array(scale))
+    return np.full_like(q, same), np.interp(v, NODES, overlaps)
+
+
 def _fixed(activation: str, factor: float, fixed_q: float) -> Kernel:
-    """Piecewise linear in v: between `FINE` nodes that `_tabulated` fills, of one second moment."""
-    v = np.linspace(0, 1, FINE)
-    width = math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1])))
-    nodes = np.full(FINE, fixed_q), rho_of(v, np.full(FINE, width))
+    """The kernel of an activation for inputs of one second moment `fixed_q`, quicker to read than
+    `_tabulated`."""
+    scale = math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1])))
+    nodes = np.full(FINE, fixed_q), rho_of(NODES, np.full(FINE, scale))
     general = _tabulated(activation, factor)
-
-    def lookup(same: Array, overlaps: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
-        def both(q: Array, rho: Array) -> tuple[Array, Array]:
-            return np.full_like(q, same[0]), np.interp(v_of(rho, np.array(width)), v, overlaps)
-
-        return both
-
-    return Kernel(lookup(*general.overlaps(*nodes)), lookup(*general.slopes(*nodes)))
+    averages = (of(*nodes) for of in (general.overlaps, general.slopes))
+    values, slopes = (partial(_by_nodes, scale, same[0], two) for same, two in averages)
+    return Kernel(values, slopes)

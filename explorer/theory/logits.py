@@ -1,4 +1,4 @@
-"""Attention logits and what they inherit: their variance over the keys, and how far two rows'
+"""Attention logits and what they inherit: their variance over a row's keys, and how far two rows'
 logits agree.
 
 Plain logits are q·k of the layer. In RealFormer (He et al. 2020) they are the sum of those of all
@@ -6,8 +6,8 @@ layers so far, whose weights are independent: variances add, s² = Σ s_k², and
 covariances. Where queries and keys are added up instead, s² = (Σ query's second moment) · (Σ what
 the keys do not share), which grows as the square of the depth.
 
-A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds normal ones that softmax
-treats alike."""
+A soft cap c·tanh(logit / c) leaves logits that are not normal. `cap` finds normal logits that
+softmax treats like them."""
 
 from __future__ import annotations
 
@@ -19,172 +19,220 @@ from scipy.optimize import brentq
 
 from explorer.profile import Array
 from explorer.theory.gains import Gains
-from explorer.theory.gaussian import REACH, panels
+from explorer.theory.gaussian import REACH, around_kink, normal_weights
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
-from explorer.theory.tokens import ZERO, Keys, State, correlation, times
+from explorer.theory.tokens import ZERO, Keys, State, correlation
 
 NODES = np.linspace(-4, 4, 17)
-WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
-"""Trapezoid rule for averages over N(0, 1)."""
+WEIGHTS = normal_weights(NODES)
+"""Trapezoid rule for averages over N(0, 1): nodes and weights."""
 STEEPEST = 1e9
 """Largest logit in units of the cap; larger ones are treated as this large."""
 LARGEST_SPREAD = 1e3
+"""Largest standard deviation that is searched for normal logits in the place of capped ones."""
+LEAST = 1e-300
+"""Least divisor, so that 0/0 is 0."""
 
 
 class Logits(NamedTuple):
-    """Statistics of a layer's logits, own and inherited; the layer above inherits them."""
+    """Statistics of a layer's logits, own and inherited; the layer above inherits them. Numbers of
+    a row are `[position]`, of two rows `[pair]`."""
 
     query: Array
-    """Second moment of the queries, summed where they add up: `[pair]`, or `[position]` where
-    nothing is inherited."""
-    key: Array
-    """`[position]`: part of the keys of a row that they do not share, before rotation; summed where
-    keys add up."""
-    key_p: Array
+    """Second moment of the queries, and where logits are inherited their overlaps, too: `[pair]`,
+    summed over layers where queries add up; `[position]` where nothing is inherited."""
+    key_own: Array
+    """`[position]`: part of a row's keys that they do not share, before rotation; summed where keys
+    add up."""
+    key_shared: Array
     """`[position]`: part that they share; summed where keys add up."""
-    crowd: Array
-    """`[position]`: scatter of the keys' overlaps where keys add up, as `alike` is of the
-    scores'."""
+    key_scatter: Array
+    """`[position]`: variance of the keys' centered overlaps over `key_own`; summed where keys add
+    up."""
     covariance: Array
-    """Covariance of two rows' logits before the cap, of a row with itself their variance; shape as
-    `query`. The sum of the layers' own where scores add up."""
+    """Covariance of two rows' logits before the cap, in row 0 their variance: `[pair]`, summed over
+    layers where scores add up; `[1, position]` where nothing is inherited."""
     common: Array
-    """`[position]`, as all that follow if nothing else is said: variance of a row's mean, which
-    only a cap or a sink sees."""
-    alike: Array
-    """Covariance of two keys' logits that stems from the scatter of the keys' overlaps."""
-    own: Array
-    """Part of the layer's own scores in the variance."""
-    single: Array
-    """Σ of the squared shares that the layers have in what adds up; see `tables.as_normal`."""
+    """`[position]`: variance of a row's mean logit, which only a cap or a sink sees."""
+    key_covariance: Array
+    """`[position]`: covariance of two keys' logits in a row, from the scatter of the keys'
+    overlaps."""
+    own_part: Array
+    """`[position]`: part of the layer's own scores in the variance."""
+    concentration: Array
+    """`[position]`: Σ of the squared shares that the layers have in what adds up, 1 for a single
+    layer; see `tables.as_normal`."""
     s: Array
-    """Standard deviation of the normal logits that softmax would treat like these, after the
-    cap."""
+    """`[position]`: standard deviation of the normal logits that softmax treats like these, after
+    the cap."""
     std: Array
-    """Standard deviation after the cap."""
+    """`[position]`: standard deviation over a row's keys, after the cap."""
     slope: Array
-    """Mean squared slope of the cap, where the gradient passes."""
+    """`[position]`: mean squared slope of the cap, where the gradient passes."""
     rho: Array
     """`[pair]`: correlation of two rows' logits after the cap."""
-    slopes: Array
-    """`[pair]`: mean product of the slopes in two rows, over the mean square."""
-    keys: Array
-    """Mean product of the slopes at two keys of a row, over the mean square, times `Turns.keys`."""
-    both: Array
-    """`[position, position]`: as `keys`, in two rows."""
+    slope_of_two: Array
+    """`[pair]`: mean product of the cap's slopes in two rows, over the mean square in one."""
+    cancels: Array
+    """`[position]`: κ, part of what a row's keys share that drops out of its softmax: mean product
+    of the slopes at two keys, over the mean square, times `Turns.keys`. 1 without cap and turns."""
+    cancels_in_two: Array
+    """`[position, position]`: likewise of the keys that two rows share."""
 
     @property
-    def bent(self) -> Array:
-        """Factor of the cap on variances, as softmax sees them."""
-        shrunk: Array = self.s**2 / np.maximum(self.covariance[0], 1e-300)
-        return shrunk
+    def shrinkage(self) -> Array:
+        """Factor of the cap on the logits' variance as softmax sees it, s² over the variance."""
+        return np.asarray(self.s**2 / np.maximum(self.covariance[0], LEAST))
 
 
 def logits(
     gains: Gains, x: State, keys: Keys, scatter: Array, below: Logits | None, kept: float
 ) -> Logits:
-    """The logits of a layer's tokens.
+    """The logits of a layer that reads the tokens x.
+
+        s² = factor · query · key_own,    common = factor · query · key_shared
+
+    with the second moment of a row's query and the parts of its keys that they do not share, and
+    that they share. Two rows' logits correlate as their queries do. Rotary turns, biases, and what
+    is inherited from below change each of these, a soft cap the result.
 
     Args:
-        keys: averages over the keys of each row, and next the scatter of their overlaps.
+        keys: means over the keys of each row.
+        scatter: `[position]`, variance of the keys' centered overlaps over `keys.own`².
         below: the logits of the layer below.
-        kept: how far deviations of overlaps survived from what it read to what this layer reads.
+        kept: how far deviations of overlaps survive from the tokens of the layer below to x.
     """
-    place, inherits, turns, rho = x.place, gains.adds, x.place.turns, x.rho
+    axis, inherits, turns = x.axis, gains.adds, x.axis.turns
     by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
-    query, single, own = times(by_query, x.q), place.ones[0], place.ones[0]
-    key, key_p = times(by_key, keys.own), times(by_key, np.maximum(keys.shared[0], ZERO))
-    key_p = key_p + key_bias if gains.biases.k else key_p
+    # queries: their second moments, and correlations
+    query, rho = by_query * x.q, x.rho
     if inherits or gains.biases.q:
-        query, overlaps = query + query_bias, queries(x, by_query, query_bias)
-        rho = correlation(overlaps, place.lift(query)) if gains.biases.q else rho
-        query = overlaps if inherits else query
-    crowd = key * scatter
+        overlaps = query_overlaps(x, by_query, query_bias)
+        query = overlaps if inherits else query + query_bias
+        if gains.biases.q:
+            rho = correlation(overlaps, axis.lift(by_query * x.q + query_bias))
+    # keys, and what queries and keys inherit
+    key_own = by_key * keys.own
+    key_shared = by_key * np.maximum(keys.shared[0], ZERO)
+    if gains.biases.k:
+        key_shared = key_shared + key_bias
+    crowd = key_own * scatter
+    concentration = own_part = axis.ones[0]
     if below and inherits == "qk":
-        single = joint(key, below.key, below.single)
-        query, key, key_p = query + below.query, key + below.key, key_p + below.key_p
-        crowd = crowd + kept * below.crowd
-    scale, turned = place.sharp, turns is not STILL
-    scaled = scale[0] * (query[0] if inherits else query)
-    apart = (
-        key_factors(gains, place, key, key_p, turns.keys, turns.both)
-        if inherits or turned
-        else key[None]
-    )
+        concentration = concentrated(key_own, below.key_own, below.concentration)
+        query, key_own = query + below.query, key_own + below.key_own
+        key_shared = key_shared + below.key_shared
+        crowd = crowd + kept * below.key_scatter
+
+    # logits: the query's part times the keys' part, and what scores inherit
+    factor, turned = axis.logit_factor, turns is not STILL
+    by_keys = key_own[None]
+    if inherits or turned:
+        by_keys = key_factors(gains, axis, key_own, key_shared, turns.keys, turns.both)
+    of_row = factor[0] * (query[0] if inherits else query)
     # where turns are fast, keys may even oppose each other a little
-    same = np.maximum(turns.keys, ZERO) * scaled if turned else scaled
-    shared, alike, covariance = same * key_p, same * crowd, (scaled * apart[0])[None]
+    of_two_keys = np.maximum(turns.keys, ZERO) * of_row if turned else of_row
+    common, key_covariance = of_two_keys * key_shared, of_two_keys * crowd
     if inherits:
-        covariance = scale * apart * query
+        covariance = factor * by_keys * query
         if below and inherits == "scores":
-            single, lone = joint(covariance[0], below.covariance[0], below.single), covariance[0]
-            covariance, shared, alike = (
-                covariance + below.covariance,
-                shared + below.common,
-                alike + kept * below.alike,
-            )
-            own = lone / np.maximum(covariance[0], 1e-300)
-        rho = correlation(covariance, np.maximum(place.lift(covariance[0]), 1e-300))
-    elif turned:
-        rho = correlation(rho * apart, np.maximum(place.lift(apart[0]), 1e-300))
-    s, *bent = _capped(gains, place, np.sqrt(covariance[0]), shared, rho)
+            own = covariance[0]
+            concentration = concentrated(own, below.covariance[0], below.concentration)
+            covariance, common = covariance + below.covariance, common + below.common
+            key_covariance = key_covariance + kept * below.key_covariance
+            own_part = own / np.maximum(covariance[0], LEAST)
+        rho = correlation(covariance, np.maximum(axis.lift(covariance[0]), LEAST))
+    else:
+        covariance = (of_row * by_keys[0])[None]
+        if turned:
+            rho = correlation(rho * by_keys, np.maximum(axis.lift(by_keys[0]), LEAST))
+
+    # as softmax sees them: after a soft cap, and with keys on a sphere
+    s, *capped = _capped(gains, axis, np.sqrt(covariance[0]), common, rho)
     if gains.sphere:
-        rows = zip(s.tolist(), place.t.tolist(), single.tolist(), strict=True)
-        s = np.array(
-            [as_normal(deviation, int(t), gains.sphere, part) for deviation, t, part in rows]
-        )
-    return Logits(query, key, key_p, crowd, covariance, shared, alike, own, single, s, *bent)
+        rows = zip(s.tolist(), axis.visible.tolist(), concentration.tolist(), strict=True)
+        s = np.array([as_normal(std, int(t), gains.sphere, part) for std, t, part in rows])
+    return Logits(
+        query,
+        key_own,
+        key_shared,
+        crowd,
+        covariance,
+        common,
+        key_covariance,
+        own_part,
+        concentration,
+        s,
+        *capped,
+    )
 
 
-def queries(x: State, factor: Any, bias: Any) -> Array:
-    """`[pair]`: overlaps of the tokens' queries; see `Gains.factors`."""
-    factor, bias = (x.place.lift(part + ZERO * x.q) for part in (factor, bias))
+def query_overlaps(x: State, factor: Any, bias: Any) -> Array:
+    """Overlaps of the queries of tokens x, second moments in row 0: `[pair]`.
+
+    Args:
+        factor: factor of W_Q on second moments, a number or `[position]`; `bias` the biases'
+            variance. Both come from `Gains.factors`.
+    """
+    factor, bias = (x.axis.lift(part + ZERO * x.q) for part in (factor, bias))
     return np.asarray(factor * x.square * x.rho + bias)
 
 
 def key_factors(
-    gains: Gains, place: Positions, own: Array, p: Array, keys: Any, both: Any
+    gains: Gains, axis: Positions, own: Array, shared: Array, cancels: Any, cancels_in_two: Any
 ) -> Array:
-    """Factors `[..., pair]` by which the queries' overlaps become the logits' covariance, of a row
-    and of two rows.
+    """Factors by which the queries' overlaps become the covariance of logits: `[..., pair]`, in row
+    0 for a row with itself.
+
+        of a row:     own + (1 − κ) shared
+        of two rows:  c (own + shared) − κ shared,   c the rows' mean cosine, `Turns.rows`
+
+    Without turns, cap and sink c = κ = 1, and what all keys share drops out.
 
     Args:
-        own: part of a row's keys that they do not share, `[..., position]`; `p` the part that they
-            share.
-        keys: part of `p` that a softmax forgets in a single row, `both` that in two rows: see
-            `Logits`.
+        own: part of a row's keys that they do not share, `[..., position]`.
+        shared: part that they share, `[..., position]`.
+        cancels: κ of a single row, and `cancels_in_two` of two rows: see `Logits`.
     """
-    out = place.lift(own)
-    # all that keys share drops out
-    if place.turns is STILL and not gains.cap and gains.sink is None:
+    out = axis.lift(own)
+    if axis.turns is STILL and not gains.cap and gains.sink is None:
         return out
-    shared = place.lift(p)[..., 1:, :]
-    out[..., 0, :] += (1 - keys) * p
-    out[..., 1:, :] = place.turns.rows * (out[..., 1:, :] + shared) - both * shared
+    shared_by_two = axis.lift(shared)[..., 1:, :]
+    out[..., 0, :] += (1 - cancels) * shared
+    total = out[..., 1:, :] + shared_by_two
+    out[..., 1:, :] = axis.turns.rows * total - cancels_in_two * shared_by_two
     return out
 
 
-def joint(own: Array, below: Array, single: Array) -> Array:
-    """`Logits.single` of a layer's own part and of what it inherits."""
-    share: Array = (own * own + below * below * single) / np.maximum((own + below) ** 2, 1e-300)
-    return share
+def concentrated(own: Array, below: Array, concentration: Array) -> Array:
+    """`Logits.concentration` of a sum: (own² + below² · its concentration) / (own + below)²."""
+    squares = own * own + below * below * concentration
+    return squares / np.maximum((own + below) ** 2, LEAST)
 
 
 def _capped(
-    gains: Gains, place: Positions, s: Array, common: Array, rho: Array
+    gains: Gains, axis: Positions, s: Array, common: Array, rho: Array
 ) -> tuple[Array, ...]:
-    """The last seven fields of `Logits`."""
-    turns, ones = place.turns, place.ones
+    """The last seven fields of `Logits`, from `s` on.
+
+    Args:
+        s: `[position]`, standard deviation over a row's keys before the cap.
+        common: `[position]`, variance of a row's mean.
+        rho: `[pair]`, correlation of two rows' logits before the cap.
+    """
+    turns, ones = axis.turns, axis.ones
     if gains.cap == 0:
         return s, s, ones[0], rho, ones, turns.keys, turns.both
     mean = np.sqrt(common)
-    rows = zip(s.tolist(), mean.tolist(), place.t.tolist(), strict=True)
-    bent = [cap(deviation, center, gains.cap, max(int(t), 2)) for deviation, center, t in rows]
-    std, inside, slope = np.array(bent).T
-    two, slopes = pairs(place.lift(s), place.lift(mean), rho, gains.cap)
-    _, keys = pairs(s, mean, np.zeros_like(s), gains.cap)
-    return inside, std, slope, two, slopes, turns.keys * keys, turns.both * place.lift(keys)[1:]
+    rows = zip(s.tolist(), mean.tolist(), axis.visible.tolist(), strict=True)
+    capped = [cap(std, center, gains.cap, max(int(t), 2)) for std, center, t in rows]
+    std, normal_s, slope = np.array(capped).T
+    rho, slope_of_two = capped_pairs(axis.lift(s), axis.lift(mean), rho, gains.cap)
+    # two keys of a row have independent logits around their common mean
+    _, of_keys = capped_pairs(s, mean, np.zeros_like(s), gains.cap)
+    cancels, in_two = turns.keys * of_keys, turns.both * axis.lift(of_keys)[1:]
+    return normal_s, std, slope, rho, slope_of_two, cancels, in_two
 
 
 class Capped(NamedTuple):
@@ -193,81 +241,96 @@ class Capped(NamedTuple):
     std: float
     """Their standard deviation."""
     s: float
-    """Standard deviation of the normal logits that softmax would treat alike."""
+    """Standard deviation of the normal logits that softmax treats like them."""
     slope: float
     """Mean squared slope of the cap, where the gradient passes."""
 
 
 def cap(s: float, mean: float, height: float, n: int) -> Capped:
-    """Logits after a soft cap of some height, n to a row; without one (0) as they are.
+    """Statistics of the n logits of a row after a soft cap, height · tanh(logit / height).
 
-    A row whose weights are many has Y2 = R/n, R = E e^2ℓ / (E e^ℓ)² over its logits ℓ as high as n
-    of them reach (`tables.highest`); one with few, R / (n − 1 + R). Softmax is given normal logits
-    of the same mean Y2. The gradient by a logit before the cap passes where p (1 − p) is large, p =
-    e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
+    With R = E e^2ℓ / (E e^ℓ)² over the capped logits ℓ, as high as n of them reach
+    (`tables.highest`), a row has Y2 = R / (n − 1 + R). Softmax is given the normal logits whose R
+    yields the same mean Y2. The gradient by a logit before the cap passes where p (1 − p) is large,
+    p = e^ℓ / (e^ℓ + (n − 1) E e^ℓ).
 
     Args:
-        s: standard deviation over a row's keys.
-        mean: of a row's mean, over the rows.
+        s: standard deviation over a row's keys, before the cap.
+        mean: standard deviation of a row's mean over the rows.
+        height: of the cap; 0 is none.
     """
     if height == 0 or s == 0:
         return Capped(s, s, 1.0)
-    top, at = highest(n), NODES * (mean / height)
-    bent, weight = squashed(s / height, at, REACH)
-    variance = float(WEIGHTS @ ((weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2))
-    bent, weight = squashed(s / height, at, top)
-    power = np.exp(height * (bent - bent.max(1, keepdims=True)))
-    first, second = (
-        (weight * power).sum(1, keepdims=True),
-        (weight * power**2).sum(1, keepdims=True),
-    )
-    y2 = (ratio := second / first**2) / (n - 1 + ratio)
-    share = power / (power + (n - 1) * first)
-    passing = weight * (share * (1 - share)) ** 2
-    slope = (WEIGHTS @ (passing * (1 - bent**2) ** 2).sum(1)) / (WEIGHTS @ passing.sum(1))
-    square = float(WEIGHTS @ y2[:, 0])
-    inside = _normal(square * (n - 1) / (1 - square), s, top)
-    return Capped(height * math.sqrt(max(variance, 0.0)), inside, float(slope))
+    means = NODES * (mean / height)  # of the rows, in units of the cap
+    bent, weight = squashed(s / height, means, REACH)
+    variances = (weight * bent**2).sum(1) - (weight * bent).sum(1) ** 2
+    std = height * math.sqrt(max(float(WEIGHTS @ variances), 0.0))
+
+    top = highest(n)
+    bent, weight = squashed(s / height, means, top)
+    power = np.exp(height * (bent - bent.max(1, keepdims=True)))  # e^ℓ but for a factor
+    first = (weight * power).sum(1, keepdims=True)
+    second = (weight * power**2).sum(1, keepdims=True)
+    ratio = second / first**2
+    y2 = float(WEIGHTS @ (ratio / (n - 1 + ratio))[:, 0])
+    normal_s = _normal(y2 * (n - 1) / (1 - y2), s, top)
+
+    p = power / (power + (n - 1) * first)
+    passing = weight * (p * (1 - p)) ** 2
+    squared_slope = (1 - bent**2) ** 2  # of tanh
+    slope = (WEIGHTS @ (passing * squared_slope).sum(1)) / (WEIGHTS @ passing.sum(1))
+    return Capped(std, normal_s, float(slope))
 
 
 def squashed(s: float | Array, at: Array, top: float) -> tuple[Array, Array]:
-    """tanh of normal variables of means `at` and deviation s > 0, cut at `top`, and their weights,
-    `[mean, node]`.
+    """Values of tanh(at + s z), z ~ N(0, 1) cut at `top`, and their weights: `[mean, node]` each.
 
     Nodes are dense around the kink, where tanh changes its sign: logits may be a thousand times
-    their cap."""
-    u, weight = panels(min(float(np.max(s)), STEEPEST))
+    their cap.
+
+    Args:
+        s: standard deviation, above 0: a number or `[mean]`.
+        at: `[mean]`, the means.
+        top: largest z, in standard deviations.
+    """
     kink = np.clip(-at / s, -REACH, top)
-    below, above = (kink + REACH)[:, None], (top - kink)[:, None]
-    z = kink[:, None] + np.concatenate([-below * u, above * u], axis=1)
-    weights = np.concatenate([below * weight, above * weight], axis=1) * np.exp(-z * z / 2)
-    return np.tanh(at[:, None] + np.asarray(s)[..., None] * z), weights / weights.sum(
-        1, keepdims=True
-    )
+    z, weights = around_kink(kink, top, min(float(np.max(s)), STEEPEST))
+    values = np.tanh(at[:, None] + np.asarray(s)[..., None] * z)
+    return values, weights / weights.sum(1, keepdims=True)
 
 
 def _normal(target: float, s: float, top: float) -> float:
-    """Standard deviation, at most s, of normal logits cut at `top` deviations with E e^2ℓ / (E
-    e^ℓ)² = `target`."""
+    """Standard deviation, at most s, of normal logits cut at `top` deviations whose R = E e^2ℓ / (E
+    e^ℓ)² is `target`."""
 
     def excess(s: float) -> float:
+        """ln of R over the target."""
         return float(contrast(np.array(s), top)) - math.log(target)
 
     most = min(s, LARGEST_SPREAD)
-    return (
-        most if excess(most) <= 0 else float(brentq(excess, 0.0, most)) if excess(0.0) < 0 else 0.0
-    )
+    if excess(most) <= 0:
+        return most
+    if excess(0.0) >= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, most))
 
 
-def pairs(s: Array, mean: Array, rho: Array, height: float) -> tuple[Array, Array]:
-    """Two logits after the cap: their correlation, and the mean product of their slopes over the
-    mean square of one.
+def capped_pairs(s: Array, mean: Array, rho: Array, height: float) -> tuple[Array, Array]:
+    """Two logits after the cap: their correlation, and the mean product of the cap's slopes at both
+    over the mean square at one.
 
-    Both in closed form for an error function of tanh's slope at 0, ρ the correlation before the
-    cap."""
+    Closed forms of an error function with tanh's slope at 0 (Williams 1997):
+
+        correlation  arcsin(a ρ) / arcsin(a),                      a = b / (1 + b)
+        slopes       √((1 + 2b) / ((1 + b)² − (b ρ)²)),            b = π/2 · (s² + mean²) / height²
+
+    Args:
+        s: standard deviation over a row's keys; `mean` that of a row's mean over the rows.
+        rho: correlation before the cap.
+        height: of the cap.
+    """
     steep = math.pi / 2 * np.minimum((s * s + mean * mean) / height**2, STEEPEST)
     share = steep / (1 + steep)
+    after = np.arcsin(share * rho) / np.arcsin(np.maximum(share, LEAST))
     slopes = np.sqrt((1 + 2 * steep) / ((1 + steep) ** 2 - (steep * rho) ** 2))
-    return np.where(
-        steep > 0, np.arcsin(share * rho) / np.arcsin(np.maximum(share, 1e-300)), rho
-    ), slopes
+    return np.where(steep > 0, after, rho), slopes

@@ -1,9 +1,9 @@
 """Norms of the loss gradient by the weights, from the two recursions.
 
-∂L/∂W = Σ_t δ_t x_tᵀ over the tokens, so ‖∂L/∂W‖² averages to fan_in · fan_out · Σ_tt'
-(x_t·x_t')(δ_t·δ_t'), each a coordinate: per sequence n [q_x δ_q + (n − 1) p_x δ_p], with x what W
-reads and δ the gradient after it. Different sequences have independent gradients under the linear
-loss. What is predicted is the root of the mean square.
+∂L/∂W = Σ_t δ_t x_tᵀ over the tokens, with x what W reads and δ the gradient after W. So ‖∂L/∂W‖²
+averages to fan_in · fan_out · Σ_tt' (x_t·x_t')(δ_t·δ_t'), both products a coordinate. Within a
+sequence of n tokens the sum is n [q γ_q + (n − 1) p γ_p]. Different sequences have independent
+gradients under the linear loss. What is predicted is the root of the mean square.
 
 On real text two tokens of different sequences may be the same character, may stand at the same
 position, and may be followed by the same character. So neither they nor their gradients are
@@ -17,7 +17,6 @@ away, and passes that of whole windows on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -27,7 +26,7 @@ from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.backward import Backward, of_heads
 from explorer.theory.forward import Steps
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Gains, column
 from explorer.theory.inputs import (
     BIGRAM,
     FREQUENT,
@@ -37,36 +36,33 @@ from explorer.theory.inputs import (
     own_share,
 )
 from explorer.theory.positions import Positions
-from explorer.theory.tokens import Tokens
+from explorer.theory.tokens import Tokens, ratio
 
-FIRST = np.array([1.0, 0.0, 0.0])[:, None, None]
-"""The first of the kinds of `Others.kinds` alone."""
+ONLY_MEAN = column([1.0, 0.0, 0.0])
+"""`[kind, 1, 1]`: the mean over all pairs, without the two kinds of excess; see
+`OtherSequences.totals`."""
 
 
 def norms(
     config: Config, gains: Gains, own: dict[str, Array], across: dict[str, Array], unit: float
 ) -> dict[str, Array]:
-    """Matrix to `[layer]`, "sink" and "alpha" where they are learned; nan where a sum's terms
-    cancel to less than 0.
+    """Norms ‖∂L/∂W‖ over a batch, `[layer]` by matrix, "sink" and "alpha" where they are learned;
+    nan where a sum's terms cancel to less than 0.
 
     Args:
         own: Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate within a sequence, `[layer]`; "alpha" stands
-            for both branches' outputs and is `[sublayer]`. W_V sees what W_O sees, transposed:
-            Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t.
+            for both branches' outputs and is `[sublayer]`.
         across: the same over the pairs with other sequences' tokens, by sequence.
         unit: the gradient's mean square at the last site.
     """
     design = config.design
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     if gains.attends and "W_V" not in across:
-        last = total["W_O"] * gains.o * gains.last[::2, 0, 0]
+        # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t
         if "W_V" in own:  # of other sequences as much as W_O has
-            last = (
-                unit
-                * own["W_V"]
-                * np.divide(total["W_O"], unit * own["W_O"], where=own["W_O"] > 0, out=0 * last)
-            )
-        total["W_V"] = last
+            total["W_V"] = unit * own["W_V"] * ratio(total["W_O"], unit * own["W_O"])
+        else:
+            total["W_V"] = total["W_O"] * gains.o * gains.last[::2, 0, 0]
     squares = {}
     for name, matrix in design.matrices.items():
         square = total[name] * matrix.fan_out
@@ -84,59 +80,69 @@ def norms(
     return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
 
-def within(gains: Gains, place: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
-    """`own` of `norms`."""
+def _pair_sum(axis: Positions, x: Array, delta: Array) -> Array:
+    """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens of a sequence, each
+    with itself among them: `[layer]`, of `[layer, pair]`."""
+    return np.asarray(np.einsum("lij,lij,ij->l", x, delta, axis.pair_sum))
 
-    def pairs(x: Array, delta: Array) -> Array:
-        """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens, each with
-        itself among them."""
-        return np.asarray(np.einsum("lij,lij,ij->l", x, delta, place.total))
 
+def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
+    """`own` of `norms`: sums over the pairs within a sequence, `[layer]`."""
     inside, final_input = steps.inside, steps.final_input
-    own = {
-        **{name: pairs(inside[1::2], delta) for name, delta in back.hidden.items()},
-        "W_out": pairs(final_input[1::2], back.branch[1::2]),
-        "alpha": pairs(steps.added, back.total),
-    }
-    if gains.attends:
-        x = inside[::2]
-        # of one product W_Q and W_K see the same, but for their biases
-        bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
-        own["W_Q"], own["W_K"] = pairs(x, back.query), pairs(x + bias, back.key)
-        own["W_O"] = pairs(final_input[::2], back.branch[::2])
-        reads = {"W_G": x, "sink": final_input[::2]}
-        own |= {name: pairs(reads[name], part) for name, part in back.gates.items()}
-        if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
-            bias = gains.biases.v / max(gains.v, 1e-300)
-            part, first = (0.25, x[:1]) if gains.value_residual else (1.0, 0 * x[:1])
-            mixed = np.concatenate(
-                [x[:1] + bias, part * (x[1:] + first) + bias * (0.5 if gains.value_residual else 1)]
-            )
-            # more, by keys that happen to be alike
-            more = (
-                own["W_O"]
-                * gains.o
-                * gains.last[::2, 0, 0]
-                / np.maximum(pairs(mixed, back.value), 1e-300)
-            )
-            own["W_V"] = more * np.where(np.arange(len(x)), part, 1.0) * pairs(x, back.value)
-            own["W_V"][0] += (
-                part * (more * pairs(np.broadcast_to(first, x.shape), back.value))[1:].sum()
-            )
+    own = {name: _pair_sum(axis, inside[1::2], delta) for name, delta in back.hidden.items()}
+    own["W_out"] = _pair_sum(axis, final_input[1::2], back.branch[1::2])
+    own["alpha"] = _pair_sum(axis, steps.added, back.total)
+    if not gains.attends:
+        return own
+    x, mixed = inside[::2], final_input[::2]
+    # of one product W_Q and W_K see the same, but for their biases
+    bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
+    own["W_Q"] = _pair_sum(axis, x, back.query)
+    own["W_K"] = _pair_sum(axis, x + bias, back.key)
+    own["W_O"] = _pair_sum(axis, mixed, back.branch[::2])
+    for name, delta in back.gates.items():
+        own[name] = _pair_sum(axis, x if name == "W_G" else mixed, delta)
+    if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
+        own["W_V"] = _of_values(gains, axis, x, back, own["W_O"])
+    return own
+
+
+def _of_values(gains: Gains, axis: Positions, x: Array, back: Backward, of_output: Array) -> Array:
+    """`own` of W_V where values have biases, or ½ (V_1 + V_l) is mixed: `[layer]`.
+
+    Args:
+        x: `[layer, pair]`, what attention reads.
+        of_output: `own` of W_O. It has more than the values' means, by keys that happen to be
+            alike, and W_V has as much more.
+    """
+    later = np.arange(len(x)) > 0
+    bias = gains.biases.v / max(gains.v, 1e-300)
+    part, from_first, bias_of_later = 1.0, np.zeros_like(x), bias
+    if gains.value_residual:
+        part, from_first, bias_of_later = 0.25, np.broadcast_to(x[:1], x.shape), bias / 2
+    values = part * (x + from_first) + bias_of_later
+    values[0] = x[0] + bias
+    scale = of_output * gains.o * gains.last[::2, 0, 0]
+    more = scale / np.maximum(_pair_sum(axis, values, back.value), 1e-300)
+    own: Array = more * np.where(later, part, 1.0) * _pair_sum(axis, x, back.value)
+    # the first layer's W_V makes the values that later layers mix in
+    lent = more * _pair_sum(axis, from_first, back.value)
+    own[0] += part * lent[1:].sum()
     return own
 
 
 def across(
     config: Config,
     gains: Gains,
-    place: Positions,
+    axis: Positions,
     steps: Steps,
     last: Tokens,
     alike: Array,
     length: Array,
     bent: float,
 ) -> dict[str, Array]:
-    """`across` of `norms`: terms of other sequences; none under the linear loss.
+    """`across` of `norms`: sums over the pairs with other sequences, `[layer]`; none under the
+    linear loss.
 
     Args:
         last: the tokens at the output.
@@ -147,62 +153,36 @@ def across(
     """
     if not config.design.predicts_text:
         return {}
-    others = Others(config, gains, place, steps)
-    overlap = bent * float(place.mean @ others.last @ place.mean)
+    others = OtherSequences(config, gains, axis, steps)
+    overlap = bent * float(axis.weights @ others.last @ axis.weights)
     start = loss_gradient(config, last._replace(p=overlap), FREQUENT, own_share(config, steps))
-    shape = _pair(place, length)[0]
+    shape = _pair(axis, length)[0]
     return others.totals(
-        _pair(place, alike), start.overlap * shape, start.target * shape, start.character
+        _pair(axis, alike), start.overlap * shape, start.target * shape, start.character
     )
 
 
-class Others:
-    """Overlaps of tokens in different sequences, forward and back, `[sublayer, pair]` or `[layer,
-    pair]`.
+class OtherSequences:
+    """Overlaps p of tokens in different sequences, forward and back, `[sublayer, pair]` or `[layer,
+    pair]`, where a pair is `[position, position]`.
 
-    A pair here is `[position, position]`. Through a branch F and its sum p → stay · p + join ·
-    F(enter · p)."""
+    With a branch F and the norms around it a sublayer is
 
-    def __init__(self, config: Config, gains: Gains, place: Positions, steps: Steps) -> None:
-        self.config, self.gains, self.place = config, gains, place
+        p → stay · p + join · F(enter · p)
+
+    and its gradient's overlap goes back through the same factors."""
+
+    def __init__(self, config: Config, gains: Gains, axis: Positions, steps: Steps) -> None:
+        self.config, self.gains, self.axis = config, gains, axis
         self.o, self.out = gains.o * gains.last[::2], gains.out * gains.last[1::2]
         """`[layer, 1, 1]`: gains of W_O and W_out."""
+        self.character = config.input_second_moment * config.design.token_part
+        """Part of an embedded token's second moment that is its character's."""
         self._links(steps)
         self._gate(steps)
+        square = gains.hidden * _pair(axis, steps.inside[1::2, 0]) + gains.biases.hidden
         centered = gains.centers and any(step.placement.has("last") for step in steps[1::2])
-        square = gains.hidden * _pair(place, steps.inside[1::2, 0]) + gains.biases.hidden
-        # from the embedding: half of a token is its character's, half its position's; or all of it
-        # its character's
-        size, part = config.input_second_moment, config.design.token_part
-        p: Array = np.full_like(square[0], size * (part * FREQUENT + (1 - part) / config.n_ctx))
-        self.part = size * part
-        """Part of an embedded token's second moment that is its character's."""
-        bias = gains.biases.v / max(gains.v, 1e-300)
-        inside: list[Array] = []
-        final_input: list[Array] = []
-        for index in range(0, len(steps), 2):
-            second = index + 1
-            x = p * self.enter[index]
-            lent = bool(inside) and gains.value_residual
-            values, shared = ((x + inside[0]) / 4, bias / 2) if lent else (x, bias)
-            mixed = self.reach[index] * (self._attended(values) + shared)
-            mid = self.stay[index] * p + self.join[index] * (
-                self.o[index // 2] * mixed + gains.biases.o
-            )
-            y = (p if gains.parallel else mid) * self.enter[second]
-            units = square[index // 2]
-            bent = gains.kernel.overlaps(units, self._rho(y, units))[1]
-            if centered:
-                bent = bent - gains.kernel.overlaps(units, self._rho(0 * y, units))[1]
-            bent = self.reach[second] * bent
-            p = self.stay[second] * mid + self.join[second] * (
-                self.out[index // 2] * bent + gains.biases.out
-            )
-            inside += [x, y]
-            final_input += [mixed, bent]
-        self.inside, self.final_input, self.last = np.array(inside), np.array(final_input), p
-        """Overlaps of the branches' inputs, of the inputs of their last matrices, and after the
-        last sublayer."""
+        self._forward(square, centered)
         rho = self._rho(self.inside[1::2], square)
         self.slopes: Array = self.reach[1::2] * gains.kernel.slopes(square, rho)[1]
         """Through an MLP to its hidden units, of gradients' overlaps and small changes in the
@@ -215,33 +195,24 @@ class Others:
         """Through a whole MLP, of gradients' overlaps and of small changes; the same both ways."""
 
     def _links(self, steps: Steps) -> None:
-        """Factors on overlaps: see the class; `added` is `join` without the branch's multiplier,
-        `reach` leads from the values' input, or from hidden units, to what the branch's last matrix
-        reads."""
-        gains, unit = self.gains, np.ones_like(self.place.mean)
-        divided = {
-            part: _pair(
-                self.place,
-                [norm.square if (norm := step.norms.get(part)) else unit for step in steps],
-            )
-            for part in get_args(Part)
-        }
-        scale = np.array([step.placement.scale * step.placement.reads for step in steps])[
-            :, None, None
-        ]
-        skip, branch = (
-            np.array(part)[: len(steps), None, None] ** 2 for part in (gains.skip, gains.branch)
-        )
-        self.enter, self.stay = (
-            scale**2 / divided["input"],
-            skip / (divided["sum"] * divided["skip"]),
-        )
+        """Sets the factors on overlaps `enter`, `stay` and `join` (see the class); `added`, which
+        is `join` without the branch's multiplier; and `reach`, from the values' input, or from
+        hidden units, to what the branch's last matrix reads."""
+        gains, unit = self.gains, np.ones_like(self.axis.weights)
+        divided = {}  # by norms on each signal
+        for part in get_args(Part):
+            squares = [step.norms[part].square if part in step.norms else unit for step in steps]
+            divided[part] = _pair(self.axis, squares)
+        scale = column(step.placement.scale * step.placement.reads for step in steps)
+        skip, branch = column(gains.skip[: len(steps)]), column(gains.branch[: len(steps)])
+        self.enter = scale**2 / divided["input"]
+        self.stay = skip**2 / (divided["sum"] * divided["skip"])
         self.added: Array = 1 / (divided["sum"] * divided["output"])
         self.reach: Array = 1 / (divided["values"] * divided["last"])
         self.reach[::2] *= gains.v
         if not gains.attends:
             self.enter[::2], self.stay[::2], self.added[::2] = 0.0, 1.0, 0.0
-        self.join = branch * self.added
+        self.join = branch**2 * self.added
 
     def _gate(self, steps: Steps) -> None:
         """Sets `gate`, and multiplies `reach` of attention by what sinks and gates do to overlaps
@@ -256,129 +227,187 @@ class Others:
             step.attention.lost.mass for step in steps if step.attention and step.attention.lost
         ]
         if lost:
-            self.reach[::2] *= _pair(self.place, np.square(lost))
+            self.reach[::2] *= _pair(self.axis, np.square(lost))
         if not gate:
             return
-        units = gate.units(_pair(self.place, steps.inside[::2, 0]), steps.rho[::2, 1:])
+        units = gate.units(_pair(self.axis, steps.inside[::2, 0]), steps.rho[::2, 1:])
         _, opened = gate.kernel.overlaps(*units)
         _, slopes = gate.kernel.slopes(*units)
         self.reach[::2] *= opened
         self.gate += self.o * gate.gain * slopes / opened
-        heads = of_heads(gains, self.place, steps)
+        heads = of_heads(gains, self.axis, steps)
         if heads:
             self.gate *= heads.own
 
+    def _forward(self, square: Array, centered: bool) -> None:
+        """Sets the overlaps `inside` of the branches' inputs, `final_input` of the inputs of their
+        last matrices, `[sublayer, pair]`, and `last` after the last sublayer.
+
+        At the embedding two tokens agree in their character, with the probability Σ f², and in
+        their position, with the probability 1/n.
+
+        Args:
+            square: `[layer, pair]`, second moments of hidden units' inputs.
+            centered: whether a norm takes the mean from hidden units.
+        """
+        config, gains = self.config, self.gains
+        position = config.input_second_moment - self.character
+        p: Array = np.full_like(square[0], self.character * FREQUENT + position / config.n_ctx)
+        bias = gains.biases.v / max(gains.v, 1e-300)
+        inside: list[Array] = []
+        final_input: list[Array] = []
+        for layer, units in enumerate(square):
+            index, second = 2 * layer, 2 * layer + 1
+            x = p * self.enter[index]
+            values, of_bias = x, bias
+            if inside and gains.value_residual:  # ½ (V_1 + V_l)
+                values, of_bias = (x + inside[0]) / 4, bias / 2
+            mixed = self.reach[index] * (self._attended(values) + of_bias)
+            added = self.o[layer] * mixed + gains.biases.o
+            mid = self.stay[index] * p + self.join[index] * added
+            y = (p if gains.parallel else mid) * self.enter[second]
+            hidden = gains.kernel.overlaps(units, self._rho(y, units))[1]
+            if centered:
+                hidden = hidden - gains.kernel.overlaps(units, self._rho(0 * y, units))[1]
+            hidden = self.reach[second] * hidden
+            added = self.out[layer] * hidden + gains.biases.out
+            p = self.stay[second] * mid + self.join[second] * added
+            inside += [x, y]
+            final_input += [mixed, hidden]
+        self.inside, self.final_input, self.last = np.array(inside), np.array(final_input), p
+
     def _attended(self, x: Array) -> Array:
-        """Average over the keys of two rows, of `[..., position, position]`."""
-        return self.place.prefix @ x @ self.place.prefix.T
+        """Mean over the keys of two rows, of `[..., position, position]`."""
+        return self.axis.key_mean @ x @ self.axis.key_mean.T
 
     def _rho(self, x: Array, square: Array) -> Array:
-        """Correlation of the inputs of two hidden units."""
-        return np.minimum(
-            np.maximum((self.gains.hidden * x + self.gains.biases.hidden) / square, 0.0), 1.0
-        )
+        """Correlation of the inputs of two hidden units, of tokens of overlap x."""
+        overlap = self.gains.hidden * x + self.gains.biases.hidden
+        return np.minimum(np.maximum(overlap / square, 0.0), 1.0)
 
     def totals(
         self, query: Array, overlap: Array, target: Array, character: float
     ) -> dict[str, Array]:
-        """Terms added to the totals of `norms`, `[layer]`: of other sequences' tokens, of
-        correlated factors.
+        """Σ (x_t·x_t')(δ_t·δ_t') a coordinate over the pairs with other sequences, `[layer]`, and
+        what tokens and gradients share together within a sequence.
+
+        A pair has three kinds of terms: of all pairs the mean; of single pairs the excess over it,
+        which attention mixes away; of whole windows the excess, which attention passes on.
 
         Args:
             query: `alike` of `across`, by pair.
-            overlap: at the last sublayer's output, of two tokens' gradients the mean.
+            overlap: `[pair]`, mean overlap of two tokens' gradients at the last sublayer's output.
             target: there, the excess of pairs of tokens with the same next character.
             character: excess of pairs of tokens that are the same character, over the excess for
                 the same next one.
         """
-        config, gains = self.config, self.gains
-        n, others = config.n_ctx, (config.batch_size - 1) * config.n_ctx**2
+        n = self.config.n_ctx
+        others = (self.config.batch_size - 1) * n**2
         followed, varied = followings(n)
         same = coincidence(n)
-        single = (n - 1) * n * (followed + character * same * (1 - same))
-        single += others * (BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT))
+        # covariance of being one character, and of being followed by one
+        within = followed + character * same * (1 - same)
+        between = BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT)
+        single = (n - 1) * n * within + others * between
         pairs = np.array([others, single, (n - 1) * n * varied])
-        inside, final_input, after = self._kinds(query, overlap, target)
-        query = FIRST * query[:, None]
-        weights = np.einsum("k,i,j->kij", pairs, self.place.mean, self.place.mean)
+        weights = np.einsum("k,i,j->kij", pairs, self.axis.weights, self.axis.weights)
 
-        def total(x: Array) -> Array:
-            return np.asarray(np.einsum("lkij,kij->l", x, weights))
-
-        joined, units = self.join[:, None] * after, self.out[:, 0, 0] * gains.d_model / gains.d_mlp
-        last = np.stack([self.o, self.out], 1).ravel()
-        logits, values = total(inside[::2] * query * joined[::2]), {}
-        if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
-            bias = FIRST * self.reach[::2, None] * (gains.biases.v / gains.v)
-            values["W_V"] = self.o[:, 0, 0] * total((final_input[::2] - bias) * joined[::2])
-        return {
-            **values,
-            "W_Q": logits,
-            "W_K": logits,  # alike, of one product; where queries and keys add up, the products differ
-            "W_G": total(
-                inside[::2] * final_input[::2] * (self.gate[:, None] * FIRST) * joined[::2]
-            ),
-            "W_O": total(final_input[::2] * joined[::2]),
-            **{
-                name: units * total(part[:, None] * inside[1::2] * joined[1::2])
-                for name, part in self.parts.items()
-            },
-            "W_out": total(final_input[1::2] * joined[1::2]),
-            "alpha": last * total(final_input * self.added[:, None] * after),
-        }
-
-    def _kinds(self, query: Array, overlap: Array, target: Array) -> Iterator[Array]:
-        """`[sublayer, kind, pair]` of what branches read, their last matrices, and gradients, see
-        `totals`.
-
-        Of all pairs the mean; of single pairs the excess, which attention mixes away; of whole
-        windows the excess."""
-        columns = [(self.inside, self.final_input, self._descend(overlap, query, 1.0))]
-        columns += [
+        kinds = [(self.inside, self.final_input, self._descend(overlap, query, 1.0))]
+        kinds += [
             (*self._excess(passed), self._descend(target, 0 * query, passed))
             for passed in (0.0, 1.0)
         ]
-        return (np.stack(column, 1) for column in zip(*columns, strict=True))
+        # [sublayer, kind, pair]
+        inside, final_input, after = (np.stack(kind, 1) for kind in zip(*kinds, strict=True))
+        return self._by_matrix(ONLY_MEAN * query[:, None], inside, final_input, after, weights)
+
+    def _by_matrix(
+        self, query: Array, inside: Array, final_input: Array, after: Array, weights: Array
+    ) -> dict[str, Array]:
+        """The sums of `totals` by matrix.
+
+        Args:
+            query: `[layer, kind, pair]`.
+            inside: `[sublayer, kind, pair]`, overlaps of the branches' inputs, `final_input` of
+                their last matrices' inputs, and `after` of gradients after sublayers.
+            weights: `[kind, pair]`, number of pairs.
+        """
+        gains = self.gains
+
+        def total(x: Array) -> Array:
+            """Sum over kinds and pairs of `[layer, kind, pair]`."""
+            return np.asarray(np.einsum("lkij,kij->l", x, weights))
+
+        joined = self.join[:, None] * after  # at the branches' outputs
+        x, of_attention = inside[::2], joined[::2]
+        mixed, of_mlp = final_input[::2], joined[1::2]
+        logits = total(x * query * of_attention)
+        totals = {
+            "W_Q": logits,
+            # equal, of one product; where queries and keys add up, the products differ
+            "W_K": logits,
+            "W_G": total(x * mixed * (self.gate[:, None] * ONLY_MEAN) * of_attention),
+            "W_O": total(mixed * of_attention),
+            "W_out": total(final_input[1::2] * of_mlp),
+        }
+        if gains.biases.v and not gains.value_residual:  # W_O reads a bias that W_V does not
+            bias = ONLY_MEAN * self.reach[::2, None] * (gains.biases.v / gains.v)
+            totals["W_V"] = self.o[:, 0, 0] * total((mixed - bias) * of_attention)
+        units = self.out[:, 0, 0] * gains.d_model / gains.d_mlp
+        for name, part in self.parts.items():
+            totals[name] = units * total(part[:, None] * inside[1::2] * of_mlp)
+        last = np.stack([self.o, self.out], 1).ravel()
+        totals["alpha"] = last * total(final_input * self.added[:, None] * after)
+        return totals
 
     def _excess(self, passed: float) -> tuple[Array, Array]:
-        """The excess, `[sublayer, pair]`, in what a branch reads and in what its last matrix reads.
+        """The excess overlap of two tokens of one character, `[sublayer, pair]`: in what a branch
+        reads, and in what its last matrix reads. It is carried on as a small change.
 
-        A small change in a character's part of a token, carried on; `passed` by attention, all of
-        it or nothing."""
+        Args:
+            passed: part of it that attention passes on, 0 or 1.
+        """
         join = passed * self.o * self.reach[::2] * self.join[::2]
-        own, stream = np.full_like(self.last, self.part), []
+        own, stream = np.full_like(self.last, self.character), []
         for stay, enter, joined, after, mlp in zip(
             self.stay[::2], self.enter[::2], join, self.stay[1::2], self.mlp, strict=True
         ):
             mid = stay * own + joined * self._attended(enter * own)
-            read_by_mlp = own if self.gains.parallel else mid
-            stream += [own, read_by_mlp]
-            own = after * mid + mlp * read_by_mlp
+            seen_by_mlp = own if self.gains.parallel else mid
+            stream += [own, seen_by_mlp]
+            own = after * mid + mlp * seen_by_mlp
         inside = np.array(stream) * self.enter
         final_input = passed * self.reach * self._attended(inside)
         final_input[1::2] = self.gains.hidden * self.slopes * inside[1::2]
         return inside, final_input
 
     def _descend(self, gradient: Array, query: Array, passed: float) -> Array:
-        """The backward recursion, `[sublayer, pair]`: gradients after each sublayer."""
-        after, stream, suffix = gradient, [], self.place.suffix
+        """The backward recursion: overlaps of gradients after each sublayer, `[sublayer, pair]`.
+
+        Args:
+            gradient: `[pair]`, at the last sublayer's output.
+            query: `[layer, pair]`, factor through the queries.
+            passed: part of it that attention passes on, 0 or 1.
+        """
+        after, stream, row_sum = gradient, [], self.axis.row_sum
         enter, join = self.enter[::2], self.join[::2]
-        keep, collected = (
-            self.stay[::2] + enter * join * query,
-            passed * self.o * self.reach[::2] * enter,
-        )
+        keep = self.stay[::2] + enter * join * query
+        collected = passed * self.o * self.reach[::2] * enter
         parts = (self.stay[1::2], self.mlp, keep, collected, join)
         for stay, mlp, kept, given, joined in zip(*(part[::-1] for part in parts), strict=True):
-            beside = after * mlp
-            mid = after * stay + (0 if self.gains.parallel else beside)
+            through_mlp = after * mlp
+            mid = after * stay
+            if not self.gains.parallel:
+                mid = mid + through_mlp
             stream += [after, mid]
             # the adjoint of `_attended`: from two rows to their keys
-            collect = suffix @ (joined * mid) @ suffix.T
-            after = kept * mid + given * collect + (beside if self.gains.parallel else 0)
+            after = kept * mid + given * (row_sum @ (joined * mid) @ row_sum.T)
+            if self.gains.parallel:
+                after = after + through_mlp
         return np.array(stream[::-1])
 
 
-def _pair(place: Positions, x: Any) -> Array:
-    """`[layer, position]` to `[layer, pair]`: the geometric mean at two positions."""
-    root = np.sqrt(np.reshape(x, (-1, len(place.mean))))
-    return np.asarray(root[:, :, None] * root[:, None, :])
+def _pair(axis: Positions, x: Any) -> Array:
+    """Geometric mean at two positions: `[layer, position]` to `[layer, position, position]`."""
+    root = np.sqrt(np.reshape(x, (-1, len(axis.weights))))
+    return root[:, :, None] * root[:, None, :]

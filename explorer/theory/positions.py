@@ -3,14 +3,14 @@ or without.
 
 Row t of a causal mask sees t keys. Positions are spaced like the tables' sizes (1, 2, 3, 4, 6, 8,
 12, … n), and functions of position are linear in ln t between them, so that sums over tokens become
-small matrices. Without a mask all rows see n keys and all tokens are alike in law: the axis has one
-position, which stands for all of them.
+small matrices. Without a mask all rows see n keys and all tokens have one law: the axis has a
+single position, which stands for all of them.
 
-Rotary positions turn a query at t and a key at s by s − t against each other, so that two logits
-have c(Δ) of the covariance that they would have, c the mean of cos θΔ over the turned pairs of
-coordinates (1 for the rest) and Δ the difference of their turns. Of a row of n keys the part that
-all share still drops out of softmax as far as c does not differ: its mean over the pairs of keys is
-Fejér's kernel, Σ_ss' cos θ(s − s') = |Σ_s e^(iθs)|²."""
+Rotary positions turn a query at t and a key at s by s − t against each other. Two logits then have
+c(Δ) of the covariance that they would have without: Δ is the difference of their turns, and c the
+mean of cos θΔ over the turned pairs of coordinates (1 for the rest). The part that all keys of a
+row share still drops out of softmax as far as c does not differ. Its mean over the pairs of n keys
+is Fejér's kernel, Σ_ss' cos θ(s − s') = |Σ_s e^(iθs)|²."""
 
 from __future__ import annotations
 
@@ -30,180 +30,226 @@ LONGEST = 64
 
 
 class Turns(NamedTuple):
-    """Means of c."""
+    """Means of the cosines c(Δ) of rotary positions, each over pairs of different tokens."""
 
     keys: Array = np.ones(1)
-    """`[position]`: over pairs of a row's keys."""
+    """`[position]`: over pairs of a row's keys, of one query."""
     rows: Array = np.ones((1, 1))
-    """`[position, position]`: over pairs of rows that meet one key, as the next."""
+    """`[position, position]`: over pairs of rows that meet one key."""
     both: Array = np.ones((1, 1))
-    """Over pairs of rows and pairs of keys."""
+    """`[position, position]`: over pairs of rows, and pairs of their common keys."""
 
 
 STILL = Turns()
-"""Nothing turns."""
+"""No position is turned."""
 
 
 class Positions(NamedTuple):
-    """The positions of one sequence length, and what sums over tokens become on them.
+    """The positions of one sequence length, and the matrices of sums over its tokens.
 
-    Statistics of two tokens are `[pair] = [1 + position, position]`: first a token with itself (the
-    second moments), then two different tokens (on the diagonal the limit of close ones). So one
-    operation serves them all."""
+    Statistics of two tokens are `[pair] = [1 + position, position]`. Row 0 is a token with itself
+    (its second moment q); the others are two different tokens (their overlap p), and on their
+    diagonal stands the limit of two tokens that are close. So one operation serves q and p."""
 
-    t: Array
-    """`[position]`: keys that a row sees; from 1 to n with a mask, n without."""
-    mean: Array
-    """`[position]`: average over all tokens."""
-    prefix: Array
-    """`[position, position]`: average over the keys of a row."""
-    key_pairs: Array
-    """`[position, position · position]`: average over the pairs of keys of a row."""
-    suffix: Array
-    """`[position, position]`: Σ of f(t)/t over the tokens t that see a key."""
-    suffix_2: Array
-    """`[position, position]`: Σ of f(t)/t² over them."""
-    collect: Array
-    """`[position, pair · position]`: see `gather`, to a key with itself."""
+    visible: Array
+    """`[position]`: t, the keys that a row sees: from 1 to n with a mask, n without."""
+    weights: Array
+    """`[position]`: weights of the mean over all tokens; they sum to 1."""
+    key_mean: Array
+    """`[row position, key position]`: weights of the mean over the keys of a row."""
+    key_pair_mean: Array
+    """`[row position, key position · key position]`: weights of the mean over pairs of its keys."""
+    row_sum: Array
+    """`[key position, row position]`: weights of Σ f(t)/t over the rows t that see a key."""
+    row_sum_2: Array
+    """`[key position, row position]`: weights of Σ f(t)/t² over them."""
+    collect_same: Array
+    """`[key position, pair]`, the pair raveled: from pairs of rows to one key, see `gather`."""
     first: Indices
     """`[pair]`: index of the first of the two positions."""
     second: Indices
-    smaller: Indices
-    """`[pair]`: index of the smaller of the two."""
-    later: Indices
-    """`[position, position]`: index of the larger."""
+    """`[pair]`: index of the second."""
+    shorter: Indices
+    """`[pair]`: index of the row with fewer keys."""
+    longer: Indices
+    """`[position, position]`: index of the row with more keys."""
     ones: Array
-    """`[pair]`"""
+    """`[pair]`: 1 everywhere."""
     ratio: Array
-    """`[pair]`: the smaller position over the larger."""
+    """`[pair]`: keys of the shorter row over keys of the longer one."""
     averages: Array
-    """`[2, pair · position]`: average over tokens of the second moments, over pairs of positions of
-    the overlaps."""
-    others: Array
-    """`[pair]`: average over the ordered pairs of two different tokens."""
-    total: Array
-    """`[pair]`: Σ over the ordered pairs of tokens, each with itself among them."""
-    share: Array
-    """`[token, position]`: weights by which a function of position is read at a token."""
-    sharp: Array
-    """`[pair]`: factor on the covariance of two rows' logits, of the scale and of each row."""
-    alike: bool
-    """Whether one position stands for all tokens, as without a mask."""
+    """`[2, pair]`, the pair raveled: weights of the mean of q over tokens, and of the mean of p
+    over pairs of positions."""
+    pair_mean: Array
+    """`[pair]`: weights of the mean over ordered pairs of two different tokens."""
+    pair_sum: Array
+    """`[pair]`: weights of the sum over ordered pairs of tokens, each with itself among them."""
+    reading: Array
+    """`[token, position]`: weights that read a function of position at each token."""
+    logit_factor: Array
+    """`[pair]`: factor on the covariance of two rows' logits: `Gains.scale` times both rows' own
+    factors."""
+    unmasked: bool
+    """Whether there is no mask, so that one position stands for all tokens."""
     turns: Turns = STILL
 
     def average(self, y: Array) -> tuple[float, float]:
-        """Of `[pair]` the mean over tokens, and over pairs of positions."""
-        q, p = y.ravel().tolist() if self.alike else self.averages.dot(y.ravel()).tolist()
+        """Mean second moment over tokens, and mean overlap over pairs of positions, of `[pair]`."""
+        if self.unmasked:  # a single position is its own mean
+            q, p = y.ravel().tolist()
+        else:
+            q, p = self.averages.dot(y.ravel()).tolist()
         return q, p
 
     def at_tokens(self, x: Array) -> Array:
-        """`[…, position]` to `[…, token]`."""
-        return np.asarray(x @ self.share.T)
+        """A function of position read at every token: `[…, position]` to `[…, token]`."""
+        return x @ self.reading.T
 
     def with_others(self, y: Array) -> Array:
-        """Of `[…, pair]` by position the overlap with all other tokens, over the product of their
-        lengths."""
-        length = np.sqrt(y[..., 0, :])
-        n = len(self.share)
-        overlap = n * (y[..., 1:, :] @ self.mean) - y[..., 1:, :].diagonal(0, -2, -1)
-        return np.asarray(overlap / (length * (n * (length @ self.mean)[..., None] - length)))
+        """Cosine of each token with the n − 1 others of its sequence: `[…, pair]` to `[…,
+        position]`.
+
+        For the token at i it is Σ_{j ≠ i} p_ij / Σ_{j ≠ i} √(q_i q_j). Both sums run over all n
+        tokens, then the token itself is taken away; of p that is the limit on the diagonal."""
+        q, p = y[..., 0, :], y[..., 1:, :]
+        n = len(self.reading)
+        length = np.sqrt(q)
+        overlaps = n * (p @ self.weights) - p.diagonal(0, -2, -1)
+        lengths_of_others = n * (length @ self.weights)[..., None] - length
+        return overlaps / (length * lengths_of_others)
 
     def received(self, kept: Array) -> Array:
-        """Mean weight of the key at each position, `[…, token]`, if a row's keys have equal shares
-        in the mean.
+        """Mean weight that the key at each token receives, where a row's keys share equally.
 
-        Under a mask token j receives (1/n) Σ_{i ≥ j} M_i / i, without one (1/n) Σ M_i / n.
+        Under a mask the key at token j receives (1/n) Σ_{i ≥ j} M_i / i, without one M/n.
 
         Args:
-            kept: `[…, position]`, the weight M that a row gives to its keys.
+            kept: `[…, position]`, the weight M that a row gives to its keys (1 without a sink).
+        Returns:
+            `[…, token]`; sums to the mean of M.
         """
-        n = len(self.share)
-        rows = self.at_tokens(kept) / (n if self.alike else np.arange(1.0, n + 1)) / n
-        return np.cumsum(rows[..., ::-1], -1)[..., ::-1] if not self.alike else n * rows
+        n = len(self.reading)
+        mass = self.at_tokens(kept) / n
+        if self.unmasked:
+            return mass
+        given = mass / np.arange(1.0, n + 1)  # by row i to each of its i keys
+        return np.cumsum(given[..., ::-1], -1)[..., ::-1]
 
     def lift(self, x: Array) -> Array:
-        """`[…, position]` to `[…, pair]`: the geometric mean of a quantity at two positions."""
+        """Geometric mean √(x_i x_j) of a quantity at two positions: `[…, position]` to `[…,
+        pair]`."""
         root = np.sqrt(x)
-        if root.ndim == 1:  # numpy is slower where it must ask which axis
+        if root.ndim == 1:  # numpy is slower where it must ask which axis, or repeat rows
             return np.asarray(root[self.first] * root[self.second])
-        return np.asarray(root.take(self.first, -1) * root.take(self.second, -1))
+        return root.take(self.first, -1) * root.take(self.second, -1)
 
     def gather(self, given: Array) -> Array:
-        """From rows to keys: `[2, pair]` to `[pair]`, the adjoint of averages over keys.
+        """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over
+        keys.
+
+            γ_q(s)     = Σ_{t ≥ s} G¹_tt / t² + Σ_{t ≠ t′ ≥ s} G¹_tt′ / (t t′)
+            γ_p(s, s′) = Σ_{t ≥ s, s′} G²_tt / t² + Σ_{t ≥ s, t′ ≥ s′, t ≠ t′} G²_tt′ / (t t′)
 
         Args:
-            given: to one key, and to two different ones: of a row with itself t² times what it
-                gives; of two rows t t′ times what their common keys receive.
+            given: `[2, pair]` of rows t and t′. G¹ is t t′ times the product of the gradients that
+                they give to one of their keys, G² of those that they give to two different keys.
+        Returns:
+            `[pair]` of keys.
         """
-        key, pair = given[0], given[1]
-        out: Array = np.empty_like(key)
-        out[0] = self.collect.dot(key.ravel())
-        alone = self.suffix_2.dot(pair[0] - pair[1:].diagonal())
-        np.add(self.suffix.dot(pair[1:]).dot(self.suffix.T), alone[self.later], out=out[1:])
+        to_same, to_pair = given[0], given[1]
+        out: Array = np.empty_like(to_same)
+        out[0] = self.collect_same.dot(to_same.ravel())
+        # all pairs of rows as if they were different, then what a row with itself has beyond that
+        by_two_rows = self.row_sum.dot(to_pair[1:]).dot(self.row_sum.T)
+        beyond = self.row_sum_2.dot(to_pair[0] - to_pair[1:].diagonal())
+        np.add(by_two_rows, beyond[self.longer], out=out[1:])
         return out
+
+
+def _grid(n: int, causal: bool, whole: bool) -> tuple[Array, Array, Array, Indices, Indices]:
+    """The positions kept of a sequence of n tokens: without a mask one, with a mask `SIZES` up to
+    n, or every token for a `whole` axis.
+
+    Returns:
+        `Positions.visible` and `reading`; the keys that each token sees, `[token]`; the indices of
+        the last token that a row sees, and of the first token that sees a key, `[position]`.
+    """
+    t = np.arange(1.0, n + 1)
+    if not causal:
+        return t[-1:], np.ones((n, 1)), np.full(n, t[-1]), np.array([n - 1]), np.array([0])
+    kept = range(1, n + 1) if whole else [1, *(size for size in SIZES if size < n), n]
+    visible, token = np.array(kept, dtype=np.float64), np.arange(n)
+    # linear interpolation in ln t: the node below each token, and how far it is to the next
+    node = np.interp(np.log(t), np.log(visible), np.arange(len(visible)))
+    below = np.minimum(node.astype(int), len(visible) - 2)
+    beyond = node - below
+    reading = np.zeros((n, len(visible)))
+    reading[token, below] = 1 - beyond
+    reading[token, below + 1] += beyond
+    index = visible.astype(int) - 1  # a row's own token is the last that it sees
+    return visible, reading, t, index, index
 
 
 @lru_cache(maxsize=64)
 def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
-    """The positions of a sequence of n tokens; with a mask a few of them, or the whole."""
-    every = np.arange(1.0, n + 1)
-    if causal:
-        t = np.array(
-            range(1, n + 1) if whole else [1, *(size for size in SIZES if size < n), n], dtype=float
-        )
-        at = np.interp(np.log(every), np.log(t), np.arange(len(t)))
-        low = np.minimum(at.astype(int), len(t) - 2)
-        share = np.zeros((n, len(t)))
-        share[np.arange(n), low] = 1 - (at - low)
-        share[np.arange(n), low + 1] += at - low
-        visible, last, start = every, t.astype(int) - 1, t.astype(int) - 1
-    else:
-        t, share, visible = np.array([float(n)]), np.ones((n, 1)), np.full(n, float(n))
-        last, start = np.array([n - 1]), np.array([0])
-    prefix = np.cumsum(share, 0)[last] / t[:, None]
-    suffix, suffix_2 = (
-        np.cumsum((share / visible[:, None] ** power)[::-1], 0)[::-1][start] for power in (1, 2)
+    """The position axis of a sequence of n tokens, cached; `whole` keeps every position under a
+    mask."""
+    visible, reading, visible_by_token, last, start = _grid(n, causal, whole)
+    count, weights = len(visible), reading.mean(0)
+    key_mean = np.cumsum(reading, 0)[last] / visible[:, None]
+    row_sum, row_sum_2 = (
+        # from the last token down to the first that sees the key
+        np.cumsum((reading / visible_by_token[:, None] ** power)[::-1], 0)[::-1][start]
+        for power in (1, 2)
     )
-    i, mean = np.arange(len(t)), share.mean(0)
-    first, second = np.vstack([i, i[:, None] + 0 * i]), i + np.zeros((len(t) + 1, 1), dtype=int)
-    averages = np.zeros((2, *first.shape))
-    averages[0, 0], averages[1, 1:] = mean, np.outer(mean, mean)
-    others = n / (n - 1) * averages[1]
-    others[1 + i, i] -= mean / (n - 1)
-    collect = np.concatenate([suffix_2[:, None], suffix[:, :, None] * suffix[:, None]], 1)
-    collect[:, 1 + i, i] -= suffix_2
+    i = np.arange(count)
+    first = np.vstack([i, np.repeat(i[:, None], count, 1)])
+    second = np.tile(i, (count + 1, 1))
+    ones, averages = np.ones(first.shape), np.zeros((2, *first.shape))
+    averages[0, 0], averages[1, 1:] = weights, np.outer(weights, weights)
+    # all n² ordered pairs of positions, less the n tokens with themselves
+    pair_mean = n / (n - 1) * averages[1]
+    pair_mean[1 + i, i] -= weights / (n - 1)
+    collect_same = np.concatenate([row_sum_2[:, None], row_sum[:, :, None] * row_sum[:, None]], 1)
+    collect_same[:, 1 + i, i] -= row_sum_2  # rows t ≠ t′ only
+    t, t_other = visible[first], visible
     return Positions(
-        t,
-        mean,
-        prefix,
-        (prefix[:, :, None] * prefix[:, None]).reshape(len(t), -1),
-        suffix,
-        suffix_2,
-        collect.reshape(len(t), -1),
+        visible,
+        weights,
+        key_mean,
+        (key_mean[:, :, None] * key_mean[:, None]).reshape(count, -1),
+        row_sum,
+        row_sum_2,
+        collect_same.reshape(count, -1),
         first,
         second,
-        np.minimum(first, second),
-        np.maximum(i, i[:, None]),
-        np.ones(first.shape),
-        np.minimum(t[first], t) / np.maximum(t[first], t),
-        averages.reshape(2, -1),
-        others,
-        total=n * averages[0] + n * (n - 1) * others,
-        share=share,
-        sharp=np.ones(first.shape),
-        alike=not causal,
+        shorter=np.minimum(first, second),
+        longer=np.maximum(i, i[:, None]),
+        ones=ones,
+        ratio=np.minimum(t, t_other) / np.maximum(t, t_other),
+        averages=averages.reshape(2, -1),
+        pair_mean=pair_mean,
+        pair_sum=n * averages[0] + n * (n - 1) * pair_mean,
+        reading=reading,
+        logit_factor=ones,
+        unmasked=not causal,
     )
 
 
-def place(config: Config, scale: float) -> Positions:
-    """The position axis of a config, with its rotary turns and the factors on its rows' logits,
-    times `scale`."""
+def axis_of(config: Config, scale: float) -> Positions:
+    """The position axis of a config, with its rotary turns and its rows' factors on logits.
+
+    Args:
+        scale: `Gains.scale`, the factor on the variance of all logits.
+    """
     causal = config.causal and config.design.attends
     axis = positions(config.n_ctx, causal, whole=causal and bool(bias_slopes(config)))
-    rows = np.square(config.design.row_factors)[axis.t.astype(int) - 1] if causal else axis.ones[0]
-    theta, turned = config.design.angles, config.design.rotated / config.d_head
-    turns = _turns(config.n_ctx, causal, theta, turned) if theta else STILL
-    return axis._replace(turns=turns, sharp=scale * axis.lift(rows))
+    by_row = axis.ones[0]
+    if causal:
+        by_row = np.square(config.design.row_factors)[axis.visible.astype(int) - 1]
+    angles, turned = config.design.angles, config.design.rotated / config.d_head
+    turns = _turns(config.n_ctx, causal, angles, turned) if angles else STILL
+    return axis._replace(turns=turns, logit_factor=scale * axis.lift(by_row))
 
 
 def bias_slopes(config: Config) -> tuple[float, ...]:
@@ -212,18 +258,28 @@ def bias_slopes(config: Config) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=64)
-def _turns(n: int, causal: bool, theta: tuple[float, ...], turned: float) -> Turns:
-    """The mean cosines of turns by these angles of a part of a head's coordinates, cached: row t
-    sees t keys; two rows share those of the shorter one."""
+def _turns(n: int, causal: bool, angles: tuple[float, ...], turned: float) -> Turns:
+    """Mean cosines of rotary turns over a sequence of n tokens, cached.
+
+    Over the pairs of a row's t keys Σ_{s ≠ s'} cos θ(s − s') = |Σ_s e^(iθs)|² − t, divided by t (t
+    − 1); over pairs of rows likewise, each token weighted as `Positions.reading` reads it.
+
+    Args:
+        angles: θ in radians a token, one for each turned pair of coordinates.
+        turned: part of a head's coordinates that turns.
+    """
     axis = positions(n, causal)
-    weight = axis.share
-    phase = np.exp(1j * np.outer(np.arange(n), theta))  # [token, angle]
-    t = np.arange(1.0, n + 1)[:, None]
+    reading, t = axis.reading, np.arange(1.0, n + 1)[:, None]
+    phase = np.exp(1j * np.outer(np.arange(n), angles))  # [token, angle]
     energy = np.abs(np.cumsum(phase, 0)) ** 2
-    keys = np.where(t > 1, (energy - t) / np.maximum(t * (t - 1), 1), 1.0)[axis.t.astype(int) - 1]
-    mixed, same, count = weight.T @ phase, weight.T @ weight, weight.sum(0)
-    pairs = np.outer(count, count) - same
-    total = (mixed[:, None] * mixed.conj()).real - same[..., None]
-    rows = np.where(pairs[..., None] > 1e-9, total / np.maximum(pairs, 1e-9)[..., None], 1.0)
-    both = rows * keys[axis.smaller[1:]]
+    by_token = np.where(t > 1, (energy - t) / np.maximum(t * (t - 1), 1), 1.0)
+    keys = by_token[axis.visible.astype(int) - 1]  # [position, angle]
+
+    phase_sum, same, count = reading.T @ phase, reading.T @ reading, reading.sum(0)
+    pairs = np.outer(count, count) - same  # without each token with itself
+    total = (phase_sum[:, None] * phase_sum.conj()).real - same[..., None]
+    mean = total / np.maximum(pairs, 1e-9)[..., None]
+    rows = np.where(pairs[..., None] > 1e-9, mean, 1.0)  # [position, position, angle]
+    # two rows have the keys of the shorter one in common
+    both = rows * keys[axis.shorter[1:]]
     return Turns(*(1 - turned + turned * cosine.mean(-1) for cosine in (keys, rows, both)))

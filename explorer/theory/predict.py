@@ -27,14 +27,14 @@ from explorer.profile import (
     by_site,
 )
 from explorer.theory import backward, coverage, forward, laws, parameters
-from explorer.theory.attention import stack
+from explorer.theory.attention import Attention, by_layer, stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
-from explorer.theory.positions import bias_slopes, place
-from explorer.theory.sink import Sunk, drain
-from explorer.theory.tables import Sloped, sloped, tables
-from explorer.theory.tokens import State, Tokens, normalize
+from explorer.theory.positions import axis_of, bias_slopes
+from explorer.theory.sink import drain
+from explorer.theory.tables import Sloped, Tables, sloped, tables
+from explorer.theory.tokens import State, Tokens, normalize, ratio
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -86,63 +86,59 @@ def initial_loss(config: Config) -> float | None:
     q = float(values["second_moment", STREAM[-1]][0, -1])
     if not math.isfinite(q) or (design.final_norm and design.point):
         return None
-    return cross_entropy(
-        config, q, design.token_part * input_share(config, values) if design.tied else 0.0
-    )
+    own = design.token_part * input_share(config, values) if design.tied else 0.0
+    return cross_entropy(config, q, own)
 
 
 def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Every statistic of the vocabulary at every site that the model has, or those of the forward
-    pass, and the notes."""
+    """Every statistic of the vocabulary at every site that the model has, `[1, layer]`, `[1, layer,
+    1]` by head or `[1, layer, token]` by position; and the notes by statistic.
+
+    Args:
+        backward: whether gradients are among them.
+    """
     recursion = Recursion(config)
     rows, covered = recursion.rows(), len(recursion.steps)
-    columns = recursion.stream()
-    columns |= {
-        (name, site): law(rows) for name, law in ROW_LAWS.items() for site in STATISTICS[name].sites
-    }
-    columns |= recursion.logits()
+    columns = recursion.stream() | recursion.logits()
+    for name, law in ROW_LAWS.items():
+        columns |= {(name, site): law(rows) for site in STATISTICS[name].sites}
     if backward and covered == 2 * config.n_layers:
         columns |= recursion.gradients()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     values, lengths = {}, _lengths(config)
     for row in wanted:
         for site, length in lengths.items():
-            if site in row.sites:
-                full = np.full((length, config.n_ctx) if row.by_position else length, math.nan)
-                column = columns.get((row.name, site), full[:0])
-                full[: len(column)] = column  # it ends where the recursion did
-                values[row.name, site] = full[None, :, None] if row.by_head else full[None]
+            if site not in row.sites:
+                continue
+            full = np.full((length, config.n_ctx) if row.by_position else length, math.nan)
+            column = columns.get((row.name, site), full[:0])
+            full[: len(column)] = column  # it ends where the recursion did
+            values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
-    lawless = [
-        row
-        for row in wanted
-        if not (
-            row.name in LAWS or row.name in ROW_LAWS or row.backward or row.sites == ("logits",)
-        )
-    ]
-    notes |= {row.name: row.unpredicted for row in lawless}
+    for row in wanted:
+        has_law = row.name in LAWS or row.name in ROW_LAWS
+        if not (has_law or row.backward or row.sites == ("logits",)):
+            notes[row.name] = row.unpredicted
     return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
 
 
 def _lengths(config: Config) -> dict[str, int]:
     """Number of layers of each site that the model has."""
     design = config.design
-    learned = zip(
-        VECTORS, (design.sink.std, design.alpha_shape is not None, design.mix_shapes), strict=True
+    present = {
+        **dict.fromkeys(("attn_scores", "pattern", "attn_out"), design.attends),
+        "logits": design.predicts_text,
+    }
+    learned = (
+        bool(design.sink.std),
+        design.alpha_shape is not None,
+        bool(design.mix_shapes),
     )
-    absent = (
-        *(() if design.attends else ("attn_scores", "pattern", "attn_out")),
-        *(() if design.predicts_text else ("logits",)),
-    )
-    sites = [
-        *STREAM,
-        *BRANCHES,
-        *ROWS,
-        "logits",
-        *design.shapes,
-        *(name for name, there in learned if there),
-    ]
-    return {site: 1 if site == "embed" else config.n_layers for site in sites if site not in absent}
+    present |= dict(zip(VECTORS, learned, strict=True))
+    sites = [*STREAM, *BRANCHES, *ROWS, "logits", *design.shapes, *VECTORS]
+    return {
+        site: 1 if site == "embed" else config.n_layers for site in sites if present.get(site, True)
+    }
 
 
 class Recursion:
@@ -151,127 +147,133 @@ class Recursion:
 
     def __init__(self, config: Config) -> None:
         self.config, self.gains = config, Gains(config)
-        gains, self.place = self.gains, place(config, self.gains.scale)
-        n, fall = config.n_ctx, () if self.place.alike else bias_slopes(config)
-        self.table = (
-            sloped(n, fall, config.d_head, gains.fixed)
-            if fall
-            else tables(n, not self.place.alike, config.d_head, gains.fixed)
-        )
+        gains, n = self.gains, config.n_ctx
+        self.axis = axis_of(config, gains.scale)
+        slopes = () if self.axis.unmasked else bias_slopes(config)
+        self.table: Tables | Sloped
+        if slopes:
+            self.table = sloped(n, slopes, config.d_head, gains.fixed)
+        else:
+            self.table = tables(n, not self.axis.unmasked, config.d_head, gains.fixed)
         tokens = embedding(config)
-        y = np.full_like(self.place.ratio, tokens.p)
+        y = np.full_like(self.axis.ratio, tokens.p)
         y[0] = tokens.q
-        self.first = State(self.place, y, tokens.v, tokens.w)
-        self.steps = forward.run(gains, self.place, self.table, config.n_layers, self.first)
+        self.first = State(self.axis, y, tokens.v, tokens.w)
+        """The embedding."""
+        self.steps = forward.run(gains, self.axis, self.table, config.n_layers, self.first)
+        """The sublayers that are covered."""
 
     def stream(self) -> dict[Key, Array]:
-        """Statistics of the embedding, and of the sublayers and branches that are covered."""
+        """Statistics of the embedding, and of the sublayers and branches that are covered:
+        `[layer]` or `[layer, token]`."""
         steps = self.steps
-        every = self._moments(
+        moments = self._moments(
             np.concatenate([self.first.y[None], steps.site, steps.added]),
             [self.first.mean, *(step.site for step in steps), *(step.added for step in steps)],
         )
+        # the embedding, then sublayers, then branches: attention and MLP in turns
         end = 1 + len(steps)
-        parts = (
-            slice(1),
-            slice(1, end, 2),
-            slice(2, end, 2),
-            slice(end, None, 2),
-            slice(end + 1, None, 2),
-        )
+        layers = {
+            "embed": slice(1),
+            "resid_mid": slice(1, end, 2),
+            "resid_post": slice(2, end, 2),
+            "attn_out": slice(end, None, 2),
+            "mlp_out": slice(end + 1, None, 2),
+        }
         values: dict[Key, Array] = {}
-        for name, law in LAWS.items():  # each of all sites in one stroke
-            sites = zip(
-                (*STREAM, *BRANCHES), map(law(self.config, every).__getitem__, parts), strict=True
-            )
-            values |= {
-                (name, site): column for site, column in sites if site in STATISTICS[name].sites
-            }
+        for name, law in LAWS.items():
+            column = law(self.config, moments)  # of all sites at once
+            for site, part in layers.items():
+                if site in STATISTICS[name].sites:
+                    values[name, site] = column[part]
         return values
 
     def logits(self) -> dict[Key, Array]:
-        """Statistics of the readout's logits of the stream after each layer that is covered; none
-        without a readout."""
+        """Statistics of the readout's logits of the stream after each layer that is covered,
+        `[layer]`; none without a readout."""
         design, steps = self.config.design, self.steps
         if not design.predicts_text or len(steps) < 2:
             return {}
         kept = np.array(np.cumprod([step.kept for step in steps])[1::2], np.float64)
-        return laws.output_logits(
-            self.config,
-            self._moments(steps.site[1::2], [step.site for step in steps[1::2]]),
-            design.tied * design.token_part * kept,
-        )
+        moments = self._moments(steps.site[1::2], [step.site for step in steps[1::2]])
+        return laws.output_logits(self.config, moments, design.tied * design.token_part * kept)
 
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
-        place = self.place
+        axis = self.axis
         layers = [step.attention for step in self.steps if step.attention]
         if not layers:
-            return Rows(
-                *[np.empty(0)] * (len(Rows._fields) - 2) + [np.empty((0, self.config.n_ctx))] * 2
-            )
+            none, by_token = np.empty(0), np.empty((0, self.config.n_ctx))
+            return Rows(*[none] * (len(Rows._fields) - 2) + [by_token] * 2)
         laws = [layer.logits for layer in layers]
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
-        s, std, variance, common = map(stack, zip(*columns, strict=True))
-        tokens = self.steps.inside[::2]
-        (q, p), lengths = self._means(tokens), tokens[:, 0]
+        s, std, variance, common = map(stack, zip(*columns, strict=True))  # [layer, position]
+        entropy, largest, received = self._softmax(layers, s)
+        y = self.steps.inside[::2]
+        (q, p), lengths = self._means(y), y[:, 0]
         # the part of the keys that the last row's logits tell apart, and the share of it by turns
         rho = self.gains.keys(q, np.fmin(np.fmax(p / q, 0.0), 1.0))
-        own = 1 - place.turns.keys[-1] * rho
-        turned = 1 - np.divide(1 - rho, own, out=np.ones_like(own), where=own > 0)
-        weight = np.where(place.t > 1, place.mean, 0.0)
+        own = 1 - axis.turns.keys[-1] * rho
+        turned = ratio(own - (1 - rho), own)
+        # a row of one key has neither spread nor entropy
+        weight = np.where(axis.visible > 1, axis.weights, 0.0)
         weight /= weight.sum()
-        s_max, uncapped, total = (
-            part.max(axis=1) for part in (s, np.sqrt(variance), np.sqrt(variance + common))
-        )
-        spread = np.sqrt((std * std * (1 - 1 / place.t)) @ weight).reshape(len(s), -1).mean(1)
-        if isinstance(self.table, Sloped):
-            entropy, largest = np.array([self.table.rows(row).mean(0)[:2] for row in s]).swapaxes(
-                0, 1
-            )
-            # of each key the mean over heads and queries, E W_t(j) of a row (our derivation, from
-            # `Sloped`)
-            received = np.array([self.table.weights(row).mean((0, 1)) for row in s])
-        else:
-            averages, kept = self.table.rows(s), np.ones((len(s), len(place.t)))
-            if self.gains.sink is not None:
-                lost = Sunk(*map(stack, zip(*(x.lost for x in layers if x.lost), strict=True)))
-                averages, kept = drain(averages, lost), lost.mass
-            entropy, largest = averages[:2]
-            received = place.received(kept)
-        ceiling = np.log(np.maximum(place.t, 2.0))
+        spread = np.sqrt((std * std * (1 - 1 / axis.visible)) @ weight)
+        s_max = s.max(axis=1)
         return Rows(
-            s_max,
-            uncapped,
-            total,
-            own,
-            turned,
-            spread,
-            entropy @ place.mean,
-            (entropy / ceiling) @ weight,
-            largest @ place.mean,
-            s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
-            place.at_tokens(entropy),
-            received,
+            s=s_max,
+            uncapped=np.sqrt(variance).max(axis=1),
+            total=np.sqrt(variance + common).max(axis=1),
+            own=own,
+            turned=turned,
+            spread=spread.reshape(len(s), -1).mean(1),  # over heads, where they differ
+            entropy=entropy @ axis.weights,
+            normalized=(entropy / np.log(np.maximum(axis.visible, 2.0))) @ weight,
+            largest=largest @ axis.weights,
+            favor=s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
+            tokens=axis.at_tokens(entropy),
+            received=received,
         )
 
+    def _softmax(self, layers: Sequence[Attention], s: Array) -> tuple[Array, Array, Array]:
+        """Entropy in nats and largest weight of each row, `[layer, position]`, and mean weight that
+        each key receives, `[layer, token]`.
+
+        Args:
+            s: `[layer, position]`, standard deviation of the logits as softmax sees them.
+        """
+        axis, table = self.axis, self.table
+        if isinstance(table, Sloped):  # the mean over heads; of keys E W_t(j) over all rows t
+            averages = np.array([table.rows(row).mean(0)[:2] for row in s])
+            received = np.array([table.weights(row).mean((0, 1)) for row in s])
+            return averages[:, 0], averages[:, 1], received
+        rows, kept = table.rows(s), np.ones((len(s), len(axis.visible)))
+        if self.gains.sink is not None:
+            lost = by_layer(layer.lost for layer in layers if layer.lost)
+            rows, kept = drain(rows, lost), lost.mass
+        return rows.entropy, rows.largest, axis.received(kept)
+
     def gradients(self) -> dict[Key, Array]:
-        """Gradients along the stream and by the weights, of a stack that is covered to its last
-        layer; none where logits fall with distance."""
+        """Gradients along the stream and by the weights, `[layer]`, of a stack that is covered to
+        its last layer; none where logits fall with distance."""
         if isinstance(self.table, Sloped):
             return {}
-        config, gains, place, steps = self.config, self.gains, self.place, self.steps
-        site, bent, length = steps.last, 1.0, np.ones_like(place.mean)
-        norm = normalize(site, gains, config.d_model) if gains.final else None
-        if norm and gains.point:
-            site, bent = norm[0], float(1 / (place.mean @ norm[1].square))
+        config, gains, axis, steps = self.config, self.gains, self.axis, self.steps
+        # the tokens that the loss sees, before a norm that divides but after a function in its
+        # place
+        site, bent, length = steps.last, 1.0, np.ones_like(axis.weights)
+        final = None
+        if gains.final:
+            normed, final = normalize(site, gains, config.d_model)
+            if gains.point:
+                site, bent = normed, float(1 / (axis.weights @ final.square))
         own = own_share(config, steps)
         square, overlap, *_ = loss_gradient(config, site.mean, coincidence(config.n_ctx), own)
-        back, unit = backward.run(gains, place, self.table, steps, overlap)
-        within = parameters.within(gains, place, steps, back)
-        if norm:  # after a final norm a gradient is larger where the token is shorter
-            length = 1 / (norm[1].square * unit)
-        across = parameters.across(config, gains, place, steps, site.mean, back.alike, length, bent)
+        back, unit = backward.run(gains, axis, self.table, steps, overlap)
+        within = parameters.within(gains, axis, steps, back)
+        if final:  # after a final norm a gradient is larger where the token is shorter
+            length = 1 / (final.square * unit)
+        across = parameters.across(config, gains, axis, steps, site.mean, back.alike, length, bent)
         weights = parameters.norms(config, gains, within, across, square * unit)
         stream = by_site(self._means(back.site)[0])
         return {
@@ -279,24 +281,35 @@ class Recursion:
             **{("parameter_gradient", name): column for name, column in weights.items()},
         }
 
-    def _moments(self, y: Array, laws: Sequence[Tokens]) -> Moments:
-        """The law of the tokens at some sites, `[site, pair]`.
+    def _moments(self, y: Array, tokens: Sequence[Tokens]) -> Moments:
+        """The tokens at some sites, in law.
 
-        The overlaps of fresh coordinates scatter by 1/d by chance; only what is beyond is
-        correlation of coordinates."""
-        n, (q, p) = self.config.n_ctx, self._means(y)
-        v, w = np.array([(x.v, x.w + x.u) for x in laws]).T
-        chance = np.maximum(v - 1 / self.config.d_model, 0.0) * np.clip(1 - p / q, 0.0, 1.0) ** 2
-        squares = np.einsum("lij,lij,ij->l", y, y, self.place.total)
-        tokens, others = map(self.place.at_tokens, (y[:, 0], self.place.with_others(y)))
+        The squared correlation of two tokens is ρ² and v (1 − ρ)² by scatter. The overlaps of fresh
+        coordinates scatter by 1/d by chance; only what is beyond is correlation of coordinates.
+
+        Args:
+            y: `[site, pair]`, and `tokens` the same by site, averaged over positions.
+        """
+        axis, n = self.axis, self.config.n_ctx
+        q, p = self._means(y)
+        v, w = np.array([(x.v, x.w + x.u) for x in tokens]).T
+        scatter = np.maximum(v - 1 / self.config.d_model, 0.0)
+        by_scatter = scatter * np.clip(1 - p / q, 0.0, 1.0) ** 2
+        squares = np.einsum("lij,lij,ij->l", y, y, axis.pair_sum)
         return Moments(
-            q, p, squares / (n * q) ** 2 + (1 - 1 / n) * chance, w, y[:, 0, 0], tokens, others
+            q,
+            p,
+            alike=squares / (n * q) ** 2 + (1 - 1 / n) * by_scatter,
+            uneven=w,
+            first=y[:, 0, 0],
+            tokens=axis.at_tokens(y[:, 0]),
+            others=axis.at_tokens(axis.with_others(y)),
         )
 
     def _means(self, y: Array) -> Array:
-        """`[(q, p), ...]`: second moment and off-diagonal overlap of `[..., pair]`, averaged over
-        the tokens."""
-        others = self.place.others
-        weights = np.array([self.place.averages[0].reshape(others.shape), others])
+        """Second moment and overlap of two different tokens, averaged over the tokens: `[2, ...]`
+        of `[..., pair]`."""
+        of_pairs = self.axis.pair_mean
+        weights = np.array([self.axis.averages[0].reshape(of_pairs.shape), of_pairs])
         # einsum, for BLAS starts threads where arrays are a little larger
         return np.asarray(np.einsum("...ij,kij->k...", y, weights))

@@ -48,7 +48,7 @@ class Parting(NamedTuple):
 
 
 def parting(config: Config, values: Mapping[Key, Array]) -> Parting:
-    """How far mean and typical draw part over a whole stack.
+    """Logarithm of the mean over the typical draw, over a whole stack.
 
     Args:
         values: predictions of the stream, its branches and its gradients, `[1, layer]`.
@@ -73,54 +73,64 @@ def parting(config: Config, values: Mapping[Key, Array]) -> Parting:
 
 
 class Sums:
-    """Each sum of stream and branch, `[2N]`; a sublayer that is not there adds nothing."""
+    """Each sum of stream and branch, `[2N]` all; a sublayer that is not there adds nothing.
+
+    Args:
+        values: as in `parting`.
+    """
 
     def __init__(self, config: Config, values: Mapping[Key, Array]) -> None:
         design, n = config.design, config.n_ctx
         mlp = np.arange(2 * config.n_layers) % 2 == 1
         present = mlp | design.attends
-
-        def has(*parts: Part) -> Array:
-            """Whether a norm stands on one of these signals; a function in its place does not
-            divide."""
-            return np.array([place.has(*parts) and not design.point for place in design.sublayers])
-
-        self.normed = has("sum") & present
+        self.normed = _normed(config, "sum") & present
+        """Whether a norm stands on the sum."""
         kept, total = stream_shares(config, values)
         self.share = np.where(present, 1 - kept, 0.0)
         """Share of the sum that is the branch's."""
-        rho, gradient = (
-            _along(values, name) for name in ("token_correlation", "activation_gradient")
-        )
-        tokens = rho[1:] ** 2 + (1 - rho[1:] ** 2) / n
-        self.scatter = SCATTER * self.share * tokens / config.d_model
+        rho = _along(values, "token_correlation")
+        gradient = _along(values, "activation_gradient")
+        of_tokens = rho[1:] ** 2 + (1 - rho[1:] ** 2) / n
+        self.scatter = SCATTER * self.share * of_tokens / config.d_model
+        """Variance of the logarithm of the sum's second moment."""
 
-        # the square of the factor on the stream
-        skip = kept * total / _along(values, "second_moment")[:-1]
-        through = skip * np.where(self.normed, gradient[1:] / total, gradient[1:])
-        back = np.where(present, np.clip(1 - through / gradient[:-1], 0.0, 1.0), 0.0)
-        """Share of the gradient's square before the sublayer that came through the branch."""
+        # the gradient's square through the stream is skip² that after the sublayer
+        skip_square = kept * total / _along(values, "second_moment")[:-1]
+        at_sum = np.where(self.normed, gradient[1:] / total, gradient[1:])
+        through_stream = skip_square * at_sum / gradient[:-1]
+        through_branch = np.where(present, np.clip(1 - through_stream, 0.0, 1.0), 0.0)
         # gradients of two tokens start at right angles, and each layer turns them to each other
         if not design.attends:
-            passed = np.cumsum(back[::-1])[::-1] / config.d_model
-            tokens = 1 - np.exp(-passed) * (1 - 1 / n)
-        self.scatter_back = SCATTER * back * tokens / config.d_model
+            passed = np.cumsum(through_branch[::-1])[::-1] / config.d_model
+            of_tokens = 1 - np.exp(-passed) * (1 - 1 / n)
+        self.scatter_back = SCATTER * through_branch * of_tokens / config.d_model
+        """Variance of the logarithm of the gradient's square before the sublayer."""
 
         degree = np.where(mlp, design.degree, 1.0)
-        same_size = has("input", "values", "output")
+        same_size = _normed(config, "input", "values", "output")
         self.follows = np.where(same_size, 1 - self.share, 1 + (degree - 1) * self.share)
         """Power of the stream's length with which the sum's grows."""
         # values pass a gradient on whatever their length; logits without a norm do so with the
         # square of their length
-        logits = 0.0 if design.normalizes_heads else 2 * np.maximum(back - self.share, 0.0)
-        self.lengthens = np.where(
-            has("input", "values"), -back, np.where(mlp, 2 * (degree - 1) * back, logits)
-        )
+        by_logits = 2 * np.maximum(through_branch - self.share, 0.0)
+        if design.normalizes_heads:
+            by_logits = 0 * by_logits
+        by_length = np.where(mlp, 2 * (degree - 1) * through_branch, by_logits)
+        norm_before = _normed(config, "input", "values")
+        self.lengthens = np.where(norm_before, -through_branch, by_length)
         """Power of the stream's length with which the gradient before the sublayer grows."""
 
 
+def _normed(config: Config, *parts: Part) -> Array:
+    """Whether a norm stands on one of these signals of a sublayer, `[2N]`; a function in a norm's
+    place does not divide."""
+    design = config.design
+    return np.array([placement.has(*parts) and not design.point for placement in design.sublayers])
+
+
 def _along(values: Mapping[Key, Array], statistic: str) -> Array:
-    """A statistic along the stream, `[2N + 1]`; nan where it was not asked for."""
+    """A statistic along the stream, from the embedding to the last layer, `[2N + 1]`; nan where it
+    was not asked for."""
     n_layers = values["second_moment", STREAM[-1]].shape[1]
     if (statistic, STREAM[0]) not in values:
         return np.full(2 * n_layers + 1, math.nan)

@@ -1,10 +1,14 @@
 """Softmax over Gaussian logits, exactly: entropy, largest weight, and how two rows share their
 keys.
 
-A row holds n logits `s·z`, z independent N(0, 1); a second row's logits correlate with the first's
-key by key, by ρ. With weights p = exp(s z)/Z, every power of 1/Z is `∫ tᵏ⁻¹ e^(−tZ) dt / (k−1)!`,
-so that the keys factorize and an average over n keys becomes an integral over ln t of one-key
-averages: exact for every n, no sampling. The integrands are analytic in a strip, where the
+A row holds n logits s·z, z independent N(0, 1); a second row's logits correlate with the first's
+key by key, by ρ. The weights are p = x/Z with x = e^(s z) and Z = Σx. Every power of 1/Z is
+
+    1/Zᵏ = ∫ tᵏ e^(−tZ) d ln t / (k−1)!,    e^(−tZ) = Π e^(−tx)
+
+so that the keys factorize, and an average over n keys becomes an integral over ln t of one-key
+averages m_k = E (tx)ᵏ e^(−tx): E Σp² = n ∫ m_2 m_0^(n−1) d ln t, and so on. This is exact for every
+n, without sampling. The integrands are analytic in a strip, where the
 trapezoid rule converges geometrically (steps chosen for 1e-9).
 
 These functions take milliseconds to seconds. `python -m explorer.theory.softmax` stores them, and
@@ -24,7 +28,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import log_ndtr
 
 from explorer.profile import Array
-from explorer.theory.gaussian import PATH, TABULATED, integrals, rho_of
+from explorer.theory.gaussian import PATH, TABULATED, integrals, normal_weights, rho_of
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Visible keys."""
@@ -33,6 +37,7 @@ X = np.linspace(0.0, 7.5, 31)
 ROOT = np.linspace(0.0, float(np.sqrt(X[-1])), 41)
 """√x, for single rows: the largest weight rises linearly with s."""
 V = np.linspace(0.0, 1.0, 25)
+"""v of two rows' correlation, see `gaussian.v_of`."""
 STEP = 0.4
 """Step in ln t: the integrands' strip of analyticity is π/2 wide, so the error is about
 exp(−π²/STEP) = 2e-11."""
@@ -51,10 +56,10 @@ def s_of(x: Array) -> Array:
 
 
 class Row(NamedTuple):
-    """Averages of one softmax row; arrays where they are read from tables."""
+    """Averages of one softmax row with weights p; arrays where they are read from tables."""
 
     entropy: Any
-    """Nats."""
+    """Entropy −E Σ p ln p in nats."""
     largest: Any
     """E max p."""
     square: Any
@@ -71,7 +76,7 @@ class Row(NamedTuple):
     unevenness: Any
     """Var Σp² / (E Σp²)²: how much rows differ."""
     jacobian_by_query: Any = math.nan
-    """E χJ: with the query's squared length over its mean, where queries differ in length."""
+    """E χJ, with χ the query's squared length over its mean, where queries differ in length."""
 
 
 class Pair(NamedTuple):
@@ -84,50 +89,65 @@ class Pair(NamedTuple):
 
 
 def row(s: float, n: int) -> Row:
-    """One row of n logits of standard deviation s. Exact to about 1e-8 but for `tilted` (see
-    `_tilted`)."""
-    if n == 1 or s == 0:
+    """Averages of one row of n logits of standard deviation s. Exact to about 1e-8 but for `tilted`
+    (see `_tilted`)."""
+    if n == 1 or s == 0:  # all weights are 1/n
         rest = 1 - 1 / n
         crowding = rest - 4 * (1 / n - 1 / n**2) + 6 * (1 / n**2 - 1 / n**3)
         return Row(math.log(n), 1 / n, 1 / n, rest / n, rest**2, rest / n, crowding, 0.0)
-    t = _log_t(s)
-    m = [_one_key(t, s, k) for k in range(5)]
+    log_t = _log_t(s)
+    m = [_one_key(log_t, s, k) for k in range(5)]
     log_m = np.log(np.maximum(m[0], 1e-300))
-    left = {k: np.exp((n - k) * log_m) for k in (0, 1, 2)}
-    p2, p3, p4 = (n * STEP * float(m[k] @ left[1]) / math.factorial(k - 1) for k in (2, 3, 4))
-    pairs = n * (n - 1) * STEP * float((m[2] ** 2) @ left[2]) / 6
-    squared = p4 + pairs
-    log_z = STEP * float((np.exp(-np.exp(t)) - left[0]).sum())
-    entropy = log_z - s * s * (1 - p2)
-    crowding = 1 - p2 - 4 * (p2 - p3) + 6 * pairs
-    uneven = max(squared / p2**2 - 1, 0.0)
-    jacobian, spread = p2 - 2 * p3 + squared, 1 - 2 * p2 + squared
-    return Row(entropy, _largest(s, n), p2, jacobian, spread, _tilted(s, n), crowding, uneven)
+    rest_1, rest_2 = (np.exp((n - k) * log_m) * STEP for k in (1, 2))  # keys beside one, and two
+    # E Σp², E Σp³, E Σp⁴, and E Σ_{i≠j} p_i² p_j²
+    p2, p3, p4 = (n * float(m[k] @ rest_1) / math.factorial(k - 1) for k in (2, 3, 4))
+    pairs = n * (n - 1) * float((m[2] ** 2) @ rest_2) / 6
+    squared = p4 + pairs  # E (Σp²)²
+    # E ln Z = ∫ e^(−t) − E e^(−tZ) d ln t, and of a key's logit E p s z = s² (1 − E Σp²) / n
+    log_z = STEP * float((np.exp(-np.exp(log_t)) - np.exp(n * log_m)).sum())
+    return Row(
+        entropy=log_z - s * s * (1 - p2),
+        largest=_largest(s, n),
+        square=p2,
+        jacobian=p2 - 2 * p3 + squared,
+        spread=1 - 2 * p2 + squared,
+        tilted=_tilted(s, n),
+        crowding=1 - p2 - 4 * (p2 - p3) + 6 * pairs,
+        unevenness=max(squared / p2**2 - 1, 0.0),
+    )
 
 
 def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
-    """Two rows of n logits of standard deviation s whose logits correlate by `rho` in [0, 1] key by
-    key, for several n at once, which share nearly all of the work."""
+    """Averages of two rows of n logits of standard deviation s, for each n of `sizes`: they share
+    nearly all of the work.
+
+    With a common part c of the logits, z = √ρ c + √(1 − ρ) e, the averages over e of two rows are
+    independent: with t of the first row and t′ of the second, m_jk(t, t′) = E_c m_j(t | c) m_k(t′ |
+    c) takes the place of `row`'s m_k.
+
+    Args:
+        rho: correlation of the two rows' logits key by key, in [0, 1].
+    """
     if s == 0:
         return [Pair(1 / n, (1 - 1 / n) / n) for n in sizes]
     if rho >= 1:
         return [Pair(single.square, single.jacobian) for single in (row(s, n) for n in sizes)]
-    t = _log_t(s)
-    c, weight = (
-        _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho)))) if rho > 0 else (np.zeros(1), np.ones(1))
-    )
+    c, weight = np.zeros(1), np.ones(1)
+    if rho > 0:
+        c, weight = _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho))))
     inner = s * math.sqrt(1 - rho)
-    shifted = t[:, None] + s * math.sqrt(rho) * c  # [ln t, common part]
+    shifted = _log_t(s)[:, None] + s * math.sqrt(rho) * c  # [ln t, c]
     fine = np.arange(shifted.min() - 1, shifted.max() + 1, 0.1)
     h = [CubicSpline(fine, _one_key(fine, inner, k))(shifted) for k in range(3)]
-    m00, m11 = (h[k] * weight @ h[k].T for k in (0, 1))
+    m00, m11 = (h[k] * weight @ h[k].T for k in (0, 1))  # [ln t, ln t′]
     m21, m22 = (h[2] * weight @ h[k].T for k in (1, 2))
     log_m = np.log(np.maximum(m00, 1e-300))
     out = []
     for n in sizes:
         rest = np.exp((n - 1) * log_m) * (STEP * STEP * n)
+        # E ΣAB, E ΣA²B, E ΣA²B², and E Σ_{i≠j} A_i B_i A_j B_j
         y11, a2b, a2b2 = (float((m * rest).sum()) for m in (m11, m21, m22))
-        other = (n - 1) * float((m11**2 * rest * np.exp(-log_m)).sum()) if n > 1 else 0.0
+        other = (n - 1) * float((m11**2 * rest * np.exp(-log_m)).sum())
         out.append(Pair(y11, y11 - 2 * a2b + a2b2 + other))
     return out
 
@@ -142,48 +162,48 @@ def _log_t(s: float) -> Array:
 def _normal_grid(step: float) -> tuple[Array, Array]:
     """Trapezoid rule for averages over N(0, 1): nodes and weights."""
     z = np.arange(-REACH, REACH + step / 2, step)
-    weight = np.exp(-z * z / 2)
-    return z, weight / weight.sum()
+    return z, normal_weights(z)
 
 
-def _one_key(t: Array, s: float, k: int) -> Array:
-    """E xᵏ e⁻ˣ over one key, x = exp(ln t + s z), at each ln t."""
+def _one_key(log_t: Array, s: float, k: int) -> Array:
+    """One-key average m_k = E yᵏ e⁻ʸ at each ln t, y = exp(ln t + s z) with z ~ N(0, 1)."""
     z, weight = _normal_grid(min(0.25, 0.25 / max(s, 1e-9)))
-    out = np.empty_like(t)
-    for start in range(0, len(t), 256):  # blocks bound the memory of [ln t, z]
-        log_x = np.minimum(t[start : start + 256, None] + s * z, 50.0)
-        out[start : start + 256] = np.exp(k * log_x - np.exp(log_x)) @ weight
+    out = np.empty_like(log_t)
+    for start in range(0, len(log_t), 256):  # blocks bound the memory of [ln t, z]
+        log_y = np.minimum(log_t[start : start + 256, None] + s * z, 50.0)
+        out[start : start + 256] = np.exp(k * log_y - np.exp(log_y)) @ weight
     return out
 
 
 def _largest(s: float, n: int) -> float:
-    """E max p = E ∫ e^(−t Z/x_max) dt, with n − 1 keys below the largest: averaged over where the
-    largest stands."""
-    top = np.linspace(-REACH, REACH, 641)
+    """Largest weight of a row, E max p.
+
+    1/Z = ∫ e^(−tZ) dt in units of the largest key: with z its height, the largest key itself gives
+    e^(−t), and each of the n − 1 below it E[e^(−t e^(s(z′ − z))) | z′ < z] = 1 − E[1 − …]."""
+    top = np.linspace(-REACH, REACH, 641)  # z of the largest key
     u, weight_u = np.polynomial.legendre.leggauss(96)
     log_t = np.linspace(-14.0, 4.5, 75)
+    step = log_t[1] - log_t[0]
     log_below = log_ndtr(top)
-    # E[e^(−t e^(s(z − top))) | z < top] = 1 − E[1 − …]: integrate over the depth below the top, y =
-    # s(top − z) ≥ 0
+    # over the depth z − z′ below the top, as far as e^(−s depth) counts
     reach = np.minimum(top + REACH, 60.0 / s)
-    y = (u + 1) / 2 * reach[:, None]
-    density = np.exp(-((top[:, None] - y) ** 2) / 2 - log_below[:, None]) / math.sqrt(2 * math.pi)
-    weight = weight_u / 2 * reach[:, None] * density  # [top, depth]
-    scale = np.exp(-s * y)
+    depth = (u + 1) / 2 * reach[:, None]  # [top, depth]
+    density = np.exp(-((top[:, None] - depth) ** 2) / 2 - log_below[:, None])
+    weight = weight_u / 2 * reach[:, None] * density / math.sqrt(2 * math.pi)
+    ratio = np.exp(-s * depth)
     total = np.zeros_like(top)
     for ln_t in log_t:
-        missing = (weight * -np.expm1(-math.exp(ln_t) * scale)).sum(1)
+        missing = (weight * -np.expm1(-math.exp(ln_t) * ratio)).sum(1)
         total += np.exp(ln_t - math.exp(ln_t)) * np.maximum(1 - missing, 0.0) ** (n - 1)
-    inner = total * (log_t[1] - log_t[0])
-    # the tail below the first ln t, where the integrand is its limit 1
-    inner += math.exp(log_t[0]) * math.exp(-(log_t[1] - log_t[0]) / 2)
+    # and the tail below the first ln t, where the integrand is its limit 1
+    inner = total * step + math.exp(log_t[0] - step / 2)
     peak = n * np.exp(-top * top / 2 + (n - 1) * log_below) / math.sqrt(2 * math.pi)
     return float((peak * inner).sum() * (top[1] - top[0]))
 
 
 @lru_cache(maxsize=32)
 def _draws(n: int) -> Array:
-    """Rows of n standard normal logits, the same on every machine."""
+    """Rows of n standard normal logits, `[row, key]`, the same on every machine; cached."""
     rows = max(2000, min(20_000, 2_000_000 // n))
     return np.random.default_rng(20260 + n).standard_normal((rows, n))
 
@@ -198,8 +218,9 @@ def _tilted(s: float, n: int) -> float:
 
 
 def stored_rows() -> Array:
-    """`[size, root, 8]`: entropy / ln n; largest and Σp² from 1/n (0) to 1; ln J, spread, tilted;
-    the rest as it is."""
+    """The table of rows, `[size, root, 8]`, in smooth transforms of `Row`: entropy / ln n; largest
+    and square from 1/n (0) to 1; logarithms of jacobian, spread and tilted; then crowding and
+    unevenness as they are."""
     out = np.empty((len(SIZES), len(ROOT), 8))
     for i, n in enumerate(SIZES):
         for j, s in enumerate(s_of(ROOT**2)):
@@ -212,7 +233,8 @@ def stored_rows() -> Array:
 
 
 def stored_pairs() -> Array:
-    """`[size, x, v, 2]`: how far ln Y11 is from ln 1/n (0) to ln Y2 (1), and J11 / J."""
+    """The table of pairs of rows, `[size, x, v, 2]`: how far ln Y11 is from ln 1/n (0) to ln Y2
+    (1), and J11 / J."""
     out = np.empty((len(SIZES), len(X), len(V), 2))
     for j, s in enumerate(s_of(X)):
         single = [row(float(s), n) for n in SIZES]
@@ -220,8 +242,8 @@ def stored_pairs() -> Array:
             if s == 0 or k == 0:
                 out[:, j, k] = rho if s == 0 else 1.0, 1.0
                 continue
-            both = pairs_of_rows(float(s), float(rho), SIZES)
-            for i, (alone, two, n) in enumerate(zip(single, both, SIZES, strict=True)):
+            pairs = pairs_of_rows(float(s), float(rho), SIZES)
+            for i, (alone, two, n) in enumerate(zip(single, pairs, SIZES, strict=True)):
                 share = math.log(n * two.overlap) / math.log(n * alone.square)
                 out[i, j, k] = max(share, 0.0), two.jacobian / alone.jacobian
     return out

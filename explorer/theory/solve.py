@@ -68,6 +68,7 @@ class Target(NamedTuple):
 
 
 def _flat_signal(config: Config) -> float:
+    """Second moment after the last layer over that of the embedding."""
     profile = predict(config)
     return float(
         profile["second_moment", "resid_post"][0, -1] / profile["second_moment", "embed"][0, 0]
@@ -75,14 +76,17 @@ def _flat_signal(config: Config) -> float:
 
 
 def _logit_std(config: Config) -> float:
+    """Standard deviation of the attention logits, mean over layers; nan without attention."""
     spread = predict(config).values.get(("logit_std", "attn_scores"))
     return math.nan if spread is None else float(np.mean(spread))
 
 
 def _bounded_update(config: Config) -> float:
-    shallow = config.replace(
-        n_layers=1, n_loops=1, **({"alpha": 1.0} if _scales_branch(config) else {})
-    )
+    """Σ‖∂L/∂W‖² over that of a single layer of the same config, with branches times 1; nan where
+    that has no gradient."""
+    shallow = config.replace(n_layers=1, n_loops=1)
+    if _scales_branch(config):
+        shallow = shallow.replace(alpha=1.0)
     single = update_size(predict(shallow))
     return update_size(predict(config)) / single if single > 0 else math.nan
 
@@ -159,6 +163,7 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
     base = config.replace(residual="constant") if changed else config
 
     def error(x: float) -> float:
+        """ln(quantity / wanted) where the field is x."""
         return _distance(asked.quantity(base.replace(**{vary: x})), wanted)
 
     result = _search(error, vary, getattr(base, vary))
@@ -168,10 +173,9 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
         return Solution(config, math.nan, wanted, False, why or nothing)
     solved = base.replace(**{vary: result})
     achieved, exact = asked.quantity(solved), abs(error(result)) <= CLOSE
-    message = (
-        _message(vary, result, asked.phrase, achieved, wanted, exact)
-        + changed * " (residual set to constant)"
-    )
+    message = _message(vary, result, asked.phrase, achieved, wanted, exact)
+    if changed:
+        message += " (residual set to constant)"
     share = _branch_share(solved)
     if not share < TRIVIAL:
         return Solution(solved, achieved, wanted, exact, message)
@@ -188,10 +192,10 @@ def _better(config: Config, target: Target, wanted: float) -> Config | None:
     if not config.accepts(residual="inverse_sqrt_depth"):
         return None
     other = config.replace(residual="inverse_sqrt_depth")
-    now, then = (
-        abs(_distance(target.quantity(candidate), wanted)) for candidate in (config, other)
-    )
-    return other if _branch_share(other) >= TRIVIAL and (then < now or math.isnan(now)) else None
+    now = abs(_distance(target.quantity(config), wanted))
+    then = abs(_distance(target.quantity(other), wanted))
+    nearer = then < now or math.isnan(now)
+    return other if nearer and _branch_share(other) >= TRIVIAL else None
 
 
 def _branch_share(config: Config) -> float:
@@ -217,34 +221,43 @@ def _wanted(vary: str, target: str, value: float | None) -> float:
 
 
 def _search(error: Callable[[float], float], vary: str, now: float) -> float | None:
-    """The root nearest to the present value, else where the error is smallest, else None."""
+    """The field's value at which the error is 0, nearest to the present one; else where the error
+    is smallest; None where it is nan everywhere.
+
+    Args:
+        error: of a value, signed; nan where the theory does not cover it.
+        vary: the field.
+        now: its present value.
+    """
     if abs(error(now)) <= CLOSE:
         return now
     spec = Config.specs()[vary]
     low = max(spec.low, 1e-3)
+
+    def far(x: float) -> float:
+        """Distance from the present value, in ln."""
+        return abs(math.log(x / max(now, low)))
+
     tried = np.unique(np.append(np.geomspace(low, spec.high, SCAN), np.clip(now, low, spec.high)))
     errors = np.array([error(float(x)) for x in tried])
-    crossed = [
-        _root(error, tried[i], tried[i + 1])
-        for i in range(len(tried) - 1)
-        if errors[i] * errors[i + 1] < 0
-    ]
+    crossings = np.flatnonzero(errors[:-1] * errors[1:] < 0)
+    crossed = [_root(error, tried[i], tried[i + 1]) for i in crossings]
     roots = [root for root in crossed if root is not None]
     if roots:
-        return min(roots, key=lambda x: abs(math.log(x / max(now, low))))
+        return min(roots, key=far)
     if not np.isfinite(errors).any():
         return None
     flat = np.flatnonzero(np.abs(errors) <= CLOSE)
     if len(flat):  # approached, not crossed: the nearest that is close enough
-        return _edge(
-            error, tried, int(min(flat, key=lambda i: abs(math.log(tried[i] / max(now, low))))), now
-        )
+        nearest = min(flat, key=lambda i: far(float(tried[i])))
+        return _edge(error, tried, int(nearest), now)
     best = int(np.nanargmin(np.abs(errors)))
     around = (float(tried[max(best - 1, 0)]), float(tried[min(best + 1, len(tried) - 1)]))
     closer = minimize_scalar(
         lambda x: np.nan_to_num(abs(error(x)), nan=1e300), bounds=around, method="bounded"
     )
-    return float(closer.x) if closer.fun < abs(errors[best]) * (1 - CLOSE) else float(tried[best])
+    improved = closer.fun < abs(errors[best]) * (1 - CLOSE)
+    return float(closer.x) if improved else float(tried[best])
 
 
 def _root(error: Callable[[float], float], low: float, high: float) -> float | None:
@@ -258,19 +271,25 @@ def _root(error: Callable[[float], float], low: float, high: float) -> float | N
 
 def _edge(error: Callable[[float], float], tried: Array, inside: int, now: float) -> float:
     """The last value, from `tried[inside]` towards the present one, whose error is still close to
-    nothing."""
+    0, by 9/10 of `CLOSE`."""
+
+    def margin(x: float) -> float:
+        """Error beyond what is close; negative inside."""
+        return abs(error(x)) - 0.9 * CLOSE
+
     outside = inside + (1 if tried[inside] < now else -1)
-    margin = [abs(error(float(tried[i]))) - 0.9 * CLOSE for i in (inside, outside)]
-    if not (margin[0] < 0 < margin[1]):
-        return float(tried[inside])
-    low, high = sorted((float(tried[inside]), float(tried[outside])))
-    root = _root(lambda x: abs(error(x)) - 0.9 * CLOSE, low, high)
-    return float(tried[inside]) if root is None else root
+    start, end = float(tried[inside]), float(tried[outside])
+    if not (margin(start) < 0 < margin(end)):
+        return start
+    root = _root(margin, min(start, end), max(start, end))
+    return start if root is None else root
 
 
 def _message(
     vary: str, value: float, phrase: str, achieved: float, wanted: float, exact: bool
 ) -> str:
+    """The sentence on a solution: where the target is reached, or how near the closest value
+    comes."""
     where = f"at {_label(vary)} {value:.4g}"
     if exact:
         return f"{where} theory expects {phrase} to be {achieved:.4g}"
@@ -278,4 +297,5 @@ def _message(
 
 
 def _label(vary: str) -> str:
+    """A field's name on the page, in lower case."""
     return Config.specs()[vary].about.label.lower()

@@ -24,9 +24,12 @@ from explorer.theory.softmax import ROOT, SIZES, Row, V, X, s_of, x_of
 FINE_X, FINE_R = 91, 51
 """Nodes of the piecewise linear tables that the recursions read."""
 S_MAX = float(s_of(X[-1]))
+"""Largest standard deviation of logits in the tables. Beyond it a row is nearly one-hot, and what
+it lacks falls as 1/s."""
 NODES, WEIGHTS = np.array([-math.sqrt(3.0), 0.0, math.sqrt(3.0)]), np.array([1 / 6, 2 / 3, 1 / 6])
 """Three-point rule for averages over N(0, 1)."""
 WIDEST = 10.0
+"""Largest standard deviation in the tables of logits that fall with distance."""
 SPREADS = np.linspace(0.0, float(x_of(np.array(WIDEST))), 20)
 """Nodes of the spread of logits that fall with distance, as `softmax.X`."""
 DRAWS = 40_000
@@ -34,67 +37,77 @@ DRAWS = 40_000
 
 
 class Softmax:
-    """Rows of `n` keys, `d_head` coordinates to a query.
+    """Softmax statistics of rows of `n` keys, averaged over the lengths of finite queries.
 
     Args:
-        fixed_length: of the queries.
+        n: keys of a row.
+        d_head: coordinates of a query.
+        fixed_length: whether all queries have one length, as after a norm.
     """
 
     def __init__(self, n: int, d_head: int, fixed_length: bool = False) -> None:
         self.n = n
         self._rows, self._share, self._j_share = _splines(n)
+        # nodes of χ, a query's squared length over its mean, and their weights
         self._chi = np.ones(1) if fixed_length else _chi(d_head)
         self._weights = np.ones(1) if fixed_length else WEIGHTS
-        self._noise = NODES / math.sqrt(d_head)
+        self._noise = NODES / math.sqrt(d_head)  # of a sample correlation
 
     def rows(self, s: Array) -> Row:
-        """Single rows, averaged over the queries' lengths."""
-        raw = self._raw(self._lengths(s))
+        """Single rows of logits of standard deviation s, `[...]`."""
+        raw = self._raw(self._by_length(s))
         mean = np.tensordot(self._weights, raw, 1)
-        by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
-        return Row(*np.moveaxis(np.append(mean, by_query[..., None], -1), -1, 0))
+        jacobian_by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
+        return Row(*np.moveaxis(np.append(mean, jacobian_by_query[..., None], -1), -1, 0))
 
     def overlap(self, s: Array, rho: Array) -> Array:
         """Y11 of two rows alone, as in `pairs`."""
         return self._mean(self._overlaps(s, rho)[1])
 
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
-        """Y11 and J11 of two rows, averaged over their queries' lengths and sample correlation."""
-        at, y11, raw = self._overlaps(s, rho)
-        return self._mean(y11), self._mean(self._j_share.ev(*at) * raw[..., 3])
+        """Y11 and J11 of two rows, `[...]` each, averaged over their queries' lengths and sample
+        correlation.
 
-    def _lengths(self, s: Array) -> Array:
-        """`[length, ...]`: for queries of each length."""
+        Args:
+            s: `[...]`, standard deviation of the logits.
+            rho: `[...]`, correlation of the two rows' logits, in [−1, 1].
+        """
+        nodes, y11, raw = self._overlaps(s, rho)
+        return self._mean(y11), self._mean(self._j_share.ev(*nodes) * raw[..., 3])
+
+    def _by_length(self, s: Array) -> Array:
+        """Standard deviations √χ s for queries of each length: `[length, ...]`."""
         return np.multiply.outer(np.sqrt(self._chi), s)
 
     def _raw(self, s: Array) -> Array:
-        """`[..., 8]`: the rows' averages at infinite head width, as in `softmax.Row`."""
-        inside = np.minimum(s, S_MAX)
-        raw = self._rows(np.sqrt(x_of(inside)))
-        tail = inside / np.maximum(s, 1e-300)
-        tail = np.where(s > S_MAX, tail, 1.0)
-        raw[..., 3:6] = np.exp(raw[..., 3:6])
-        raw[..., 3:7] *= tail[..., None]
+        """Rows' averages at infinite head width, with the statistics of `softmax.Row` last: `[...,
+        8]`. See `softmax.stored_rows` for the transforms that this inverts."""
+        raw = self._rows(np.sqrt(x_of(np.minimum(s, S_MAX))))
+        tail = S_MAX / np.maximum(s, S_MAX)
         raw[..., 0] *= math.log(self.n) * tail
         raw[..., 1:3] = 1 / self.n + (1 - 1 / self.n) * raw[..., 1:3]
         raw[..., 1:3] = 1 - (1 - raw[..., 1:3]) * tail[..., None]
+        raw[..., 3:6] = np.exp(raw[..., 3:6])
+        raw[..., 3:7] *= tail[..., None]
         return raw
 
     def _overlaps(self, s: Array, rho: Array) -> tuple[tuple[Array, Array], Array, Array]:
-        """Places in the tables, Y11, and the rows' averages, `[length, sample, ...]`."""
-        s, rho = (
-            self._lengths(s),
-            np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0),
-        )
-        raw, s = self._raw(s)[:, None], s[:, None]
-        inside, even = np.minimum(s, S_MAX), 1 / self.n
-        at = x_of(inside), v_of(np.abs(rho), inside)
-        y11 = even * (raw[..., 2] / even) ** self._share.ev(*at)
+        """Y11 by length and sample correlation.
+
+        Returns:
+            the tables' variables (x, v), Y11, and the rows' averages, `[length, sample, ...]` each.
+        """
+        s = self._by_length(s)
+        rho = np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
+        raw, inside = self._raw(s)[:, None], np.minimum(s[:, None], S_MAX)
+        nodes = x_of(inside), v_of(np.abs(rho), inside)
+        even = 1 / self.n
+        y11 = even * (raw[..., 2] / even) ** self._share.ev(*nodes)
         # opposite rows avoid each other as equal ones meet: exp(−a) against exp(a)
-        return at, np.where(rho < 0, even * even / y11, y11), raw
+        return nodes, np.where(rho < 0, even * even / y11, y11), raw
 
     def _mean(self, values: Array) -> Array:
-        """Over the queries' lengths and the sample correlation."""
+        """Mean over the queries' lengths and the sample correlation, of `[length, sample, ...]`."""
         return np.tensordot(np.outer(self._weights, WEIGHTS), values, 2)
 
 
@@ -107,93 +120,104 @@ class Tables:
     arrays.
 
     Nodes are even in √ln(1 + s²), for the largest weight rises with s itself, and in r = √(1 − ρ):
-    between them ln Y11 is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %."""
+    between them ln Y11 is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %. A table holds
+    the value at a node and its steps to the next ones, so that reading is one look-up."""
 
     def __init__(self, n: int, causal: bool, d_head: int, fixed_length: bool) -> None:
-        self._place = place = positions(n, causal)
-        line = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
-        s = line[:, None] + np.zeros(FINE_R)
-        rho = 1 - np.linspace(0, 1, FINE_R) ** 2 + 0 * s
-        tables = [
-            None if size == 1 else softmax(int(size), d_head, fixed_length) for size in place.t
-        ]
-        alone = (np.ones_like(s), np.zeros_like(s))
-        pairs = np.array(
-            [alone if table is None else table.pairs(s, rho) for table in tables]
-        ).swapaxes(0, 1)
-        pairs[0] = np.log(pairs[0])
-        along = np.stack([pairs, _steps(pairs, 2)], 1)
+        self._axis = axis = positions(n, causal)
+        s = s_of(np.linspace(0, math.sqrt(float(X[-1])), FINE_X) ** 2)
+        s_pair = np.repeat(s[:, None], FINE_R, 1)
+        rho = np.broadcast_to(1 - np.linspace(0, 1, FINE_R) ** 2, s_pair.shape)
+        pairs, rows = [], []
+        for size in axis.visible.astype(int).tolist():
+            if size == 1:  # all weight is on the single key
+                pairs.append((np.ones_like(s_pair), np.zeros_like(s_pair)))
+                rows.append(ONE_HOT + np.zeros(FINE_X))
+            else:
+                table = softmax(size, d_head, fixed_length)
+                pairs.append(table.pairs(s_pair, rho))
+                rows.append(np.array(table.rows(s)))
+        of_pairs = np.array(pairs).swapaxes(0, 1)  # [(Y11, J11), position, √x, r]
+        of_pairs[0] = np.log(of_pairs[0])
+        by_x = np.stack([of_pairs, _steps(of_pairs, 2)], 1)
         # [(ln Y11, J11), (value, step in √x, step in r, change of one by the other), position · √x
         # · r]
-        self._pairs = np.stack([along, _steps(along, 4)], 1).reshape(2, 4, -1)
-        self._first = place.smaller * (FINE_X * FINE_R)
-        only = ONE_HOT + np.zeros(FINE_X)
-        rows = np.stack(
-            [only if table is None else np.array(table.rows(line)) for table in tables], 1
-        )
+        self._pairs = np.stack([by_x, _steps(by_x, 4)], 1).reshape(2, 4, -1)
+        self._first_pair = axis.shorter * (FINE_X * FINE_R)
+        of_rows = np.stack(rows, 1)
         # [(value, step), Row, position · √x]
-        self._rows = np.stack([rows, _steps(rows, 2)]).reshape(2, len(ONE_HOT), -1)
-        self._read = np.ascontiguousarray(self._rows[:, IN_LOOP])
-        self._row = np.arange(len(place.t)) * FINE_X
+        self._rows = np.stack([of_rows, _steps(of_rows, 2)]).reshape(2, len(ONE_HOT), -1)
+        self._rows_in_loop = np.ascontiguousarray(self._rows[:, IN_LOOP])
+        self._first_row = np.arange(len(axis.visible)) * FINE_X
 
     def lookup(self, s: Array, rho: Array) -> tuple[Array, Array, Array, Array]:
-        """Averages that the forward recursion reads, of rows `[position]` of s and pairs of rows
-        `[pair]` of ρ.
+        """Averages that the forward recursion reads.
 
+        Args:
+            s: `[position]`, standard deviation of a row's logits.
+            rho: `[pair]`, correlation of two rows' logits.
         Returns:
-            `[pair]` (see `Positions`), Y2 of a row and Y11 of two rows over the shorter one's keys;
-            then `[position]`, `spread`, `crowding` and `unevenness` as in `softmax.Row`.
+            `[pair]`, Y2 of a row and Y11 of two rows over the shorter one's keys; then
+            `[position]`, `spread`, `crowding` and `unevenness` as in `softmax.Row`.
         """
-        at, low, x, r = self._cells(s[self._place.first] * s[self._place.second], rho)
-        overlap, rows = (
-            np.exp(_between(self._pairs[0], at, x, r)),
-            self._along(self._read, low[0], x[0]),
-        )
-        if max(s.tolist()) > S_MAX:  # nearly one-hot: what is missing falls as 1/s
+        axis = self._axis
+        cell, low, x, r = self._cells(s[axis.first] * s[axis.second], rho)
+        overlap = np.exp(_between(self._pairs[0], cell, x, r))
+        rows = self._along(self._rows_in_loop, low[0], x[0])
+        if max(s.tolist()) > S_MAX:
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
-            rows, overlap = (
-                rows * tail,
-                overlap * self._place.lift((1 - (1 - square) * tail) / square),
-            )
+            rows = rows * tail
+            overlap = overlap * axis.lift((1 - (1 - square) * tail) / square)
         return overlap, *rows
 
     def rows(self, s: Array) -> Row:
-        """Single rows, `[..., position]`."""
+        """Single rows of logits of standard deviation s, `[..., position]`."""
         x = np.sqrt(np.log1p(np.fmin(np.fmax(s * s, LEAST), MOST))) * CELLS_X
         low, tail = np.floor(x), S_MAX / np.maximum(s, S_MAX)
-        ends = ONE_HOT.reshape(-1, *np.ones(s.ndim, int))
-        return Row(*(ends + (self._along(self._rows, low, x - low) - ends) * tail))
+        one_hot = ONE_HOT.reshape(-1, *np.ones(s.ndim, int))
+        return Row(*(one_hot + (self._along(self._rows, low, x - low) - one_hot) * tail))
 
     def jacobian(self, s: Array, rho: Array) -> Array:
-        """J11 of pairs of rows, `[..., pair]`."""
-        at, _, x, r = self._cells(
-            s.take(self._place.first, -1) * s.take(self._place.second, -1), rho
-        )
-        return _between(self._pairs[1], at, x, r)
+        """J11 of pairs of rows, `[..., pair]`; s is `[..., position]`, ρ `[..., pair]`."""
+        axis = self._axis
+        square = s.take(axis.first, -1) * s[..., None, :]
+        cell, _, x, r = self._cells(square, rho)
+        return _between(self._pairs[1], cell, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
-        """Places in the tables of pairs: the cell, the node in √x below, and the place in the cell,
-        in [0, 1]."""
+        """Cells of the tables of pairs, `[..., pair]`: index, the node in √x below, and the place
+        in the cell in √x and in r, from 0 to 1.
+
+        Args:
+            square: product of two rows' standard deviations, and `rho` their correlation.
+        """
         # where the tables end; the least for what is not a number
         square = np.fmin(np.fmax(square, LEAST), MOST)
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
-        low, k = np.floor(x), np.floor(r)
-        return self._first + (low * NODES_R + k).astype(int), low, x - low, r - k
+        low_x, low_r = np.floor(x), np.floor(r)
+        cell = self._first_pair + (low_x * NODES_R + low_r).astype(int)
+        return cell, low_x, x - low_x, r - low_r
 
     def _along(self, table: Array, low: Array, x: Array) -> Array:
-        """Linear in √x, `[value, ..., position]`."""
-        value, step = table.take(self._row + low.astype(int), 2, mode="clip")
+        """Values of a table of rows, linear in √x: `[statistic, ..., position]`.
+
+        Args:
+            low: `[..., position]`, the node below, and `x` the place between it and the next.
+        """
+        value, step = table.take(self._first_row + low.astype(int), 2, mode="clip")
         along: Array = value + x * step
         return along
 
 
 ONE_HOT = np.array([[0], [1], [1], [0], [0], [0], [0], [0], [0.0]])
-"""`Row` of a row with all its weight on one key."""
+"""`[Row, 1]`: averages of a row with all its weight on one key."""
 IN_LOOP = [Row._fields.index(name) for name in ("spread", "crowding", "unevenness")]
+"""Statistics of rows that `Tables.lookup` reads."""
+# arrays, for numpy takes them sooner than floats
 ONE, NODES_R, CELLS_R = np.array(1.0), np.array(float(FINE_R)), np.array(FINE_R - 1.0)
 CELLS_X = np.array((FINE_X - 1) / math.sqrt(float(X[-1])))
 LEAST, MOST = np.array(0.0), np.array(S_MAX**2)
-"""Arrays, for numpy takes them sooner than floats."""
+"""Ends of the tables in s²."""
 
 
 def _steps(values: Array, axis: int) -> Array:
@@ -202,9 +226,10 @@ def _steps(values: Array, axis: int) -> Array:
     return steps
 
 
-def _between(table: Array, at: NDArray[np.intp], x: Array, r: Array) -> Array:
-    """Linear in √x and in r within a cell."""
-    value, in_x, in_r, mixed = table.take(at, 1, mode="clip")
+def _between(table: Array, cell: NDArray[np.intp], x: Array, r: Array) -> Array:
+    """Values of a table of pairs, linear in √x and in r within a cell; arguments as from
+    `Tables._cells`."""
+    value, in_x, in_r, mixed = table.take(cell, 1, mode="clip")
     between: Array = value + x * in_x + r * (in_r + x * mixed)
     return between
 
@@ -214,8 +239,8 @@ tables = lru_cache(maxsize=64)(Tables)
 
 
 def highest(n: int) -> float:
-    """About as high as n normal variables reach, in standard deviations: one row in four has one
-    beyond."""
+    """Height in standard deviations that n normal variables reach: one row in four has one beyond
+    it."""
     return float(ndtri(1 - 0.25 / n))
 
 
@@ -226,36 +251,39 @@ def contrast(s: Array, top: float) -> Array:
     return value
 
 
-def as_normal(s: float, n: int, dimensions: int, single: float = 1.0) -> float:
-    """Standard deviation of the normal logits that softmax treats like n on a sphere, of standard
-    deviation s.
+def as_normal(s: float, n: int, dimensions: int, concentration: float = 1.0) -> float:
+    """Standard deviation of the normal logits that softmax treats like n logits s √d cos θ of keys
+    on a sphere.
 
     Args:
-        dimensions: in which the keys' directions are even; 0 where their lengths vary, and logits
-            are normal.
-        single: Σ of the squared shares that independent parts have in s², 1 of one part. The tail
-            that a logit lacks falls with it, as the excess kurtosis of a sum does.
+        s: standard deviation of the logits.
+        dimensions: d, in which the keys' directions are even; 0 where their lengths vary, and
+            logits are normal.
+        concentration: Σ of the squared shares that independent parts have in s², 1 of one part. The
+            tail that a logit lacks falls with it, as the excess kurtosis of a sum does.
     """
     if not dimensions or n == 1:
         return s
-    return s * (1 - single * (1 - float(np.interp(min(s, S_MAX), *_on_sphere(n, dimensions)))))
+    ratio = float(np.interp(min(s, S_MAX), *_on_sphere(n, dimensions)))
+    return s * (1 - concentration * (1 - ratio))
 
 
 @lru_cache(maxsize=1024)
 def _on_sphere(n: int, dimensions: int) -> tuple[Array, Array]:
-    """Standard deviation s of logits s √d cos θ, and over it that of normal logits of the same R,
-    both cut.
+    """Nodes of the standard deviation s of logits s √d cos θ, and over it that of normal logits of
+    the same R (see `contrast`), both cut.
 
-    Cut at √(2 ln n), a little above `highest`: sampling agrees best there (7 % at seven dimensions,
-    less with more)."""
+    They are cut at √(2 ln n), a little above `highest`: sampling agrees best there (7 % at seven
+    dimensions, less with more)."""
     top, d = math.sqrt(2 * math.log(n)), max(dimensions, 3)
-    line, cosine = s_of(np.linspace(0.01, float(X[-1]), FINE_X)), np.linspace(-1, 1, 2001)
-    weight = (1 - cosine**2) ** ((d - 3) / 2)
-    weight[np.cumsum(weight[::-1])[::-1] < ndtr(-top) * weight.sum()] = 0.0
-    weight /= weight.sum()
-    power = np.exp(line[:, None] * math.sqrt(d) * (cosine - 1))
-    logs = np.log(power**2 @ weight) - 2 * np.log(power @ weight)
-    return line, np.interp(logs, contrast(line, top), line) / line
+    s, cosine = s_of(np.linspace(0.01, float(X[-1]), FINE_X)), np.linspace(-1, 1, 2001)
+    density = (1 - cosine**2) ** ((d - 3) / 2)
+    beyond = np.cumsum(density[::-1])[::-1]  # probability of a larger cosine
+    density[beyond < ndtr(-top) * density.sum()] = 0.0
+    density /= density.sum()
+    power = np.exp(s[:, None] * math.sqrt(d) * (cosine - 1))  # e^logit, but for a factor
+    log_ratio = np.log(power**2 @ density) - 2 * np.log(power @ density)
+    return s, np.interp(log_ratio, contrast(s, top), s) / s
 
 
 def _chi(d_head: int) -> Array:
@@ -266,7 +294,7 @@ def _chi(d_head: int) -> Array:
 
 @cache
 def _stored() -> tuple[CubicSpline, CubicSpline]:
-    """The tables as splines over ln n."""
+    """The stored tables of rows and of pairs as splines over ln n, cached."""
     with np.load(PATH) as file:
         rows, pairs = file["rows"].astype(float), file["pairs"].astype(float)
     log_n = np.log(SIZES)
@@ -275,6 +303,7 @@ def _stored() -> tuple[CubicSpline, CubicSpline]:
 
 @lru_cache(maxsize=64)
 def _splines(n: int) -> tuple[CubicSpline, RectBivariateSpline, RectBivariateSpline]:
+    """The stored tables at n keys, cached: of rows over √x, of Y11 and of J11 over (x, v)."""
     rows, pairs = (table(math.log(n)) for table in _stored())
     return (
         CubicSpline(ROOT, rows),
@@ -288,100 +317,123 @@ class Sloped:
     anything is random.
 
     With A = W + δ, W the mean weights of a row, two rows' outputs overlap by Σ_ss' W_s W′_s' p_ss',
-    the tokens' own part of it where s = s', and E Σ δδ′ of what the keys of a row have apart. W and
-    E Σ A² are averages over rows of Gaussian logits, drawn once, `[node, head, …]`: row t is the
-    first t distances of the longest one. Of two rows whose logits correlate by ρ, E Σ δδ′ is to
-    lognormal weights as (e^(ρs²) − 1) / (e^(s²) − 1) is to one row's."""
+    the tokens' own part of it where s = s', and E Σ δδ′ of what the keys of a row do not share. W
+    and E Σ A² are averages over rows of Gaussian logits, drawn once: row t is the first t distances
+    of the longest one. Of two rows whose logits correlate by ρ, E Σ δδ′ is to lognormal weights as
+    (e^(ρs²) − 1) / (e^(s²) − 1) is to one row's.
+
+    Args:
+        n: tokens of a sequence.
+        slopes: of each head, in logits a token.
+        d_head: coordinates of a query.
+        fixed_length: whether all queries have one length.
+    """
 
     def __init__(self, n: int, slopes: tuple[float, ...], d_head: int, fixed_length: bool) -> None:
         rng, count = np.random.default_rng(n), DRAWS // n
-        rows = []
+        distance, t = np.arange(n), np.arange(1.0, n + 1)
+        values, weights = [], []
         for slope in slopes:
             z = rng.standard_normal((count, n))
             z = (z - z.mean(0)) / z.std(0)
             if not fixed_length:  # queries of d_head coordinates differ in length
                 z *= np.sqrt(rng.chisquare(d_head, (count, 1)) / d_head)
-            rows.append([_falling(s * z - slope * np.arange(n)) for s in s_of(SPREADS)])
-        self._values = np.array([[row for row, _ in head] for head in rows]).swapaxes(0, 1)
-        self._weights = np.array([[mean for _, mean in head] for head in rows]).swapaxes(0, 1)
-        t = np.arange(1.0, n + 1)
+            rows = [_falling(s * z - slope * distance) for s in s_of(SPREADS)]
+            values.append([row for row, _ in rows])
+            weights.append([mean for _, mean in rows])
+        # [node, head, …]
+        self._values = np.array(values).swapaxes(0, 1)
+        self._weights = np.array(weights).swapaxes(0, 1)
         self.bias: Array = np.multiply.outer(np.square(slopes), t * (t + 1) / 12)
         """`[head, position]`: what the slopes add to the variance of a row's logits, over its keys,
         but for 1 − 1/t."""
 
     def rows(self, s: Array) -> Array:
-        """`[head, value, position]`: entropy, largest weight, Σp², its square, of logits of spread
-        s, `[position]`."""
+        """Averages of rows of logits of spread s, `[position]`: `[head, value, position]`, where
+        the values are the entropy, the largest weight, ΣA² and (ΣA²)²."""
         return self._at(self._values, s)
 
     def weights(self, s: Array) -> Array:
-        """`[head, position, key]`: mean weights."""
+        """Mean weights W of rows of logits of spread s, `[position]`: `[head, position, key]`."""
         return np.swapaxes(self._at(self._weights, s), -1, -2)
 
     @staticmethod
     def _at(table: Array, s: Array) -> Array:
-        """Linear between nodes; the positions are last."""
-        place = x_of(np.minimum(s, WIDEST)) / SPREADS[1]
-        low = np.minimum(place.astype(int), len(SPREADS) - 2)
-        share, position = place - low, np.arange(len(s))
+        """A table `[node, …, position]` read at s, `[position]`, linear between its nodes."""
+        node = x_of(np.minimum(s, WIDEST)) / SPREADS[1]
+        low = np.minimum(node.astype(int), len(SPREADS) - 2)
+        share, position = node - low, np.arange(len(s))
         below, above = (np.moveaxis(table[low + step, ..., position], 0, -1) for step in (0, 1))
         value: Array = below + share * (above - below)
         return value
 
     def apart(self, y: Array, s: Array) -> Array:
-        """`[position]`: what the keys of a row have apart, of tokens `y` (`positions` has
-        `[pair]`), over the heads."""
+        """Part Δ of the keys of a row that they do not share, `[position]`, mean over heads.
+
+        Args:
+            y: `[pair]`, the tokens, and `s` the spread of the logits, `[position]`.
+        """
         return np.asarray(_apart(y, self.weights(s)).mean(0))
 
     def mix(self, y: Array, s: Array, rho: Array) -> tuple[Array, Array]:
-        """`[pair]` of what rows of logits of spread s make of tokens y, and `[value, position]` of
-        their averages.
+        """Means of tokens y, `[pair]`, by rows of logits of spread s, `[position]`, over all heads.
 
         Args:
-            rho: `[position, position]`, of two rows' logits.
+            rho: `[position, position]`, correlation of two rows' logits.
+        Returns:
+            `[pair]`, and the averages `[value, position]` of `rows`.
         """
         weights, rows = self.weights(s), self.rows(s)
-        share = np.multiply.outer(s, s)
-        share = np.where(
-            share > 1e-9, np.expm1(share * rho) / np.expm1(np.maximum(share, 1e-9)), rho
-        )
-        own = weights * (y[0] - y[1:].diagonal())
-        same, both = own @ weights.swapaxes(1, 2), weights @ y[1:] @ weights.swapaxes(1, 2)
-        even = weights @ weights.swapaxes(1, 2)
-        square = np.einsum("hii->hi", even)
-        chance = np.maximum(rows[:, 2] - square, 0.0) * _apart(y, weights)
+        transposed = weights.swapaxes(1, 2)
+        # of two rows' Σδδ′ over one row's
+        product = np.multiply.outer(s, s)
+        share = np.expm1(product * rho) / np.expm1(np.maximum(product, 1e-9))
+        share = np.where(product > 1e-9, share, rho)
+        by_mean = weights @ y[1:] @ transposed
+        by_same_key = (weights * (y[0] - y[1:].diagonal())) @ transposed
+        product_of_means = weights @ transposed  # ΣWW′
+        square = np.einsum("hii->hi", product_of_means)
+        chance = np.maximum(rows[:, 2] - square, 0.0) * _apart(y, weights)  # E Σδ² Δ of one row
         root = np.sqrt(chance / square)
-        together = share * root[:, :, None] * root[:, None] * even
-        out = np.empty_like(y)
-        out[1:] = (both + same + together).mean(0)
-        out[0] = (np.einsum("hii->hi", both + same) + chance).mean(0)
+        by_chance = share * root[:, :, None] * root[:, None] * product_of_means
+        out, means = np.empty_like(y), by_mean + by_same_key
+        out[1:] = (means + by_chance).mean(0)
+        out[0] = (np.einsum("hii->hi", means) + chance).mean(0)
         return out, rows.mean(0)
 
 
 def _apart(y: Array, weights: Array) -> Array:
-    """`[head, position]`"""
-    alike = ((weights @ y[1:]) * weights).sum(-1)
-    apart: Array = np.maximum(weights @ y[0] - alike, 0.0)
+    """Σ_s W_s q_s − Σ_ss' W_s W_s' p_ss', what the keys of a row do not share: `[head, position]`.
+
+    Args:
+        y: `[pair]`, the tokens, and `weights` as `Sloped.weights`.
+    """
+    shared = ((weights @ y[1:]) * weights).sum(-1)
+    apart: Array = np.maximum(weights @ y[0] - shared, 0.0)
     return apart
 
 
 def _falling(logits: Array) -> tuple[Array, Array]:
-    """`[value, position]` and `[key, position]`, of `[draw, distance]`: see `Sloped.rows` and
-    `Sloped.weights`."""
+    """Averages of rows, `[value, position]`, and their mean weights, `[key, position]`: see
+    `Sloped.rows` and `Sloped.weights`.
+
+    Args:
+        logits: `[draw, distance]`, of the last query with the key at each distance; row t sees the
+            first t distances.
+    """
     e = np.exp(logits - logits.max(1, keepdims=True))
     total = np.maximum(np.cumsum(e, 1), 1e-300)
-    p2 = np.cumsum(e * e, 1) / total**2
+    square = np.cumsum(e * e, 1) / total**2
     entropy = np.log(total) - np.cumsum(e * np.log(np.maximum(e, 1e-300)), 1) / total
     entropy[:, 0] = 0.0  # of one key: without the rounding
     largest = np.maximum.accumulate(e, 1) / total
+    values = np.array([x.mean(0) for x in (entropy, largest, square, square * square)])
     by_distance = e.T @ (1 / total) / len(e)  # [distance, position]
-    t, n = np.arange(e.shape[1]), e.shape[1]
-    distance = t - t[:, None]  # of key and position
-    weights = np.where(distance >= 0, by_distance[np.maximum(distance, 0), t], 0.0)
-    return np.array(
-        [entropy.mean(0), largest.mean(0), p2.mean(0), (p2 * p2).mean(0)]
-    ), weights.reshape(n, n)
+    position = np.arange(e.shape[1])
+    distance = position - position[:, None]  # [key, position]
+    visible = by_distance[np.maximum(distance, 0), position]
+    return values, np.where(distance >= 0, visible, 0.0)
 
 
 sloped = lru_cache(maxsize=8)(Sloped)
-"""The averages of one design, kept."""
+"""The averages of one design, cached."""

@@ -1,7 +1,9 @@
-"""Tokens in law, and what norms, sums, and a branch's finite widths make of them.
+"""Statistics of the tokens at one site, and what norms, sums and a branch's finite widths do to
+them.
 
-The scatter v of the overlaps and w, u of the lengths, all of order 1/width, are taken alike for all
-positions."""
+q is a token's second moment, |x|²/d, and p the overlap x·x′/d of two tokens, both means over draws.
+Corrections of order 1/width come from the scatter v of the overlaps and from w and u of the squared
+lengths, which are taken to be the same for all positions."""
 
 from __future__ import annotations
 
@@ -16,31 +18,35 @@ from explorer.theory.gains import Gains, Point
 from explorer.theory.positions import Positions
 
 Value = TypeVar("Value")
+# arrays, for numpy takes them sooner than floats
 ZERO, ONE = np.array(0.0), np.array(1.0)
 TINY = np.array(1e-300)
-"""Arrays, for numpy takes them sooner than floats."""
+"""Least divisor, so that 0/0 is 0."""
 STEP = 0.01
-"""In ρ, of differences of a kernel's slopes, which tables have to 1e-7."""
+"""Step in ρ for differences of a kernel's slopes, which its tables have to 1e-7."""
 
 
 class Tokens(NamedTuple):
-    """Tokens at one site, averaged over positions: second moment, mean overlap of two, and scatter
-    of the overlaps."""
+    """Statistics of the tokens at one site, averaged over positions."""
 
     q: float
+    """Second moment |x|²/d."""
     p: float
+    """Mean overlap x·x′/d of two different tokens."""
     v: float
-    """Variance of centered overlaps over (q − p)²."""
+    """Variance of the centered overlaps of pairs of tokens, over (q − p)²."""
     w: float
     """Relative variance of a token's squared length; 0 after a norm."""
     u: float = 0.0
-    """Relative variance of the squared length as rows of attention differ: scatter that two tokens
-    do not share."""
+    """Relative variance of the squared length that two tokens do not share, such as that between
+    rows of attention."""
 
     @property
     def rho(self) -> float:
-        """Correlation of two tokens, in [0, 1]."""
-        return min(max(self.p / self.q, 0.0), 1.0) if self.q > 0 else 0.0
+        """Correlation of two tokens, p/q in [0, 1]; 0 for tokens of length 0."""
+        if self.q <= 0:
+            return 0.0
+        return min(max(self.p / self.q, 0.0), 1.0)
 
 
 class lazy(Generic[Value]):  # noqa: N801 - used like a property
@@ -56,122 +62,133 @@ class lazy(Generic[Value]):  # noqa: N801 - used like a property
 
 
 class State:
-    """Tokens at one site: `y`, `[pair]` (see `Positions`), and the scatter v, w and u as in
-    `Tokens`."""
+    """Tokens at one site by position: `y`, `[pair]`, holds second moments in row 0 and overlaps
+    below (see `Positions`); the scatter v, w and u is as in `Tokens`."""
 
     def __init__(
-        self, place: Positions, y: Array, v: float = 0.0, w: float = 0.0, u: float = 0.0
+        self, axis: Positions, y: Array, v: float = 0.0, w: float = 0.0, u: float = 0.0
     ) -> None:
-        self.place, self.y, self.v, self.w, self.u = place, y, v, w, u
+        self.axis, self.y, self.v, self.w, self.u = axis, y, v, w, u
         self.q: Array = y[0]
         """`[position]`: the second moments."""
 
     @lazy
     def square(self) -> Array:
-        """`[pair]`: geometric mean of the two tokens' second moments."""
-        return self.place.lift(self.q)
+        """Geometric mean √(q_i q_j) of two tokens' second moments, `[pair]`."""
+        return self.axis.lift(self.q)
 
     @lazy
     def rho(self) -> Array:
-        """`[pair]`: correlation of two tokens, in [0, 1]."""
+        """Correlation ρ of two tokens, in [0, 1], `[pair]`."""
         return correlation(self.y, self.square)
 
     @lazy
     def mean(self) -> Tokens:
-        """The tokens' law, averaged over positions."""
-        return Tokens(*self.place.average(self.y), self.v, self.w, self.u)
+        """The tokens' statistics, averaged over positions."""
+        return Tokens(*self.axis.average(self.y), self.v, self.w, self.u)
 
     def scaled(self, factor: float) -> State:
-        """Times √factor."""
-        return self if factor == 1 else State(self.place, self.y * factor, self.v, self.w, self.u)
+        """The tokens multiplied by √factor."""
+        if factor == 1:
+            return self
+        return State(self.axis, self.y * factor, self.v, self.w, self.u)
 
     def plus(self, bias: float, width: int) -> State:
-        """With a bias of this variance and so many coordinates, the same for all tokens; its length
-        scatters, too."""
+        """The tokens plus a vector of Gaussian biases that all of them share.
+
+        Args:
+            bias: variance of a bias.
+            width: number of biases, over which the bias's own squared length scatters by 2/width.
+        """
         if not bias:
             return self
-        square = (self.mean.q / (self.mean.q + bias)) ** 2
-        return State(
-            self.place,
-            self.y + bias,
-            self.v,
-            square * self.w + (1 - square) * 2 / width,
-            square * self.u,
-        )
+        # the part of the sum's squared variance that is not the bias's
+        part = (self.mean.q / (self.mean.q + bias)) ** 2
+        w = part * self.w + (1 - part) * 2 / width
+        return State(self.axis, self.y + bias, self.v, w, part * self.u)
 
 
 class Keys(NamedTuple):
-    """Averages over the keys that rows see."""
+    """Means over the keys that each row sees."""
 
     mean: Array
-    """`[position]`: of the keys' second moments, by row."""
+    """`[row position]`: of the keys' second moments."""
     tokens: Array
-    """`[position, position]`: of the overlaps of a row's keys with a token, `[row, token]`."""
+    """`[row position, position]`: of the overlaps of a row's keys with a token."""
     shared: Array
-    """`[pair]`: overlap of a row's keys with each other, and of two rows' keys."""
+    """`[pair]`: p̂, the mean overlap of two keys, of one row or of two rows."""
     own: Array
-    """`[position]`: the part of the keys that a row sees which they do not share."""
+    """`[row position]`: Δ = mean − shared, the part of its keys that they do not share."""
 
 
 def keys_of(x: State) -> Keys:
-    """Tokens as keys of the rows that see them."""
-    y, prefix, shared = x.y, x.place.prefix, np.empty_like(x.y)
-    mean, tokens = x.q, y[1:]
-    if x.place.alike:
-        shared[:] = tokens
+    """Means over the keys of each row, where tokens x are the keys."""
+    overlaps, key_mean = x.y[1:], x.axis.key_mean
+    shared = np.empty_like(x.y)
+    if x.axis.unmasked:  # all rows see all keys
+        mean, tokens = x.q, overlaps
+        shared[:] = overlaps
     else:
-        mean, tokens = prefix.dot(mean), prefix.dot(tokens)
-        np.dot(tokens, prefix.T, out=shared[1:])
+        mean, tokens = key_mean.dot(x.q), key_mean.dot(overlaps)
+        np.dot(tokens, key_mean.T, out=shared[1:])
         shared[0] = shared[1:].diagonal()
     return Keys(mean, tokens, shared, np.maximum(mean - shared[0], ZERO))
 
 
-def scattered(x: State, keys: Keys) -> Array:
-    """`[position]`: variance of centered overlaps over own², for the keys of each row: by chance,
-    and because positions differ. Over the keys of a row, of p_ij less the means over i and over j:
-    E p² − 2 E_i (E_j p)² + (E p)²."""
-    place, (_, tokens, shared, own) = x.place, keys
-    if place.alike:
+def key_scatter(x: State, keys: Keys) -> Array:
+    """Variance of the centered overlaps of each row's keys over Δ² (`Keys.own`), `[row position]`,
+    at most 1.
+
+    By chance it is v. Where positions differ, p_ij less its means over i and over j has the
+    variance E p² − 2 E_i (E_j p)² + (E p)² beside, with means over the keys of a row."""
+    axis = x.axis
+    if axis.unmasked:
         return np.full_like(x.q, x.v)
-    p, rows = x.y[1:], (place.prefix * (tokens * tokens)).dot(place.ones[0])
-    varied = place.key_pairs.dot((p * p).ravel()) - (rows + rows) + shared[0] * shared[0]
-    total: Array = np.minimum(np.maximum(varied, ZERO) / np.maximum(own * own, TINY) + x.v, ONE)
-    return total
+    p, mean = x.y[1:], keys.shared[0]
+    mean_square = axis.key_pair_mean.dot((p * p).ravel())
+    square_of_means = (axis.key_mean * (keys.tokens * keys.tokens)).dot(axis.ones[0])
+    variance = mean_square - (square_of_means + square_of_means) + mean * mean
+    by_position = np.maximum(variance, ZERO) / np.maximum(keys.own * keys.own, TINY)
+    scatter: Array = np.minimum(by_position + x.v, ONE)
+    return scatter
 
 
 def correlation(y: Array, square: Array) -> Array:
-    """`[pair]`: overlaps over the geometric mean of the squares, in [0, 1], 0 of nothing; of a
-    token with itself 1."""
+    """Overlaps `y` over the geometric means `square` of second moments, `[pair]`, clipped to [0,
+    1].
+
+    It is 0 for tokens of length 0, and 1 for a token with itself (row 0)."""
     rho: Array = np.fmin(np.fmax(y / square, ZERO), ONE)
     rho[0] = 1.0
     return rho
 
 
 class Norm(NamedTuple):
-    """Input of a norm: what it divided by, and the scatter of the tokens' squared lengths."""
+    """The input of a norm, as the backward recursion needs it."""
 
     q: Array
-    """`[position]`: the second moment it divided by, ε included."""
+    """`[position]`: the second moment that it divides by, ε included."""
     width: int
     """Coordinates that it averages."""
     w: float
+    """Relative variance of a token's squared length before the norm, that two tokens share; and
+    next that they do not, as in `Tokens`."""
     u: float
     rho: Array
-    """`[pair]`"""
+    """`[pair]`: correlations before the norm."""
     slopes: Array | None = None
-    """`[pair]`: factor of a function in the norm's place on a gradient."""
+    """`[pair]`: factor on a gradient of a function that stands in the norm's place."""
     regained: Array | None = None
-    """`[pair]`: factor on the overlap of two tokens, of gates that the norm divides out: see
-    `Gate.regained`."""
+    """`[pair]`: factor on overlaps, of gates that the norm divides out: see `Gate.regained`."""
 
     @property
     def square(self) -> Array:
-        """`[position]`: what it divides overlaps by."""
+        """`[position]`: the number that it divides overlaps by."""
         return self.q if self.slopes is None else 1 / self.slopes[1:].diagonal()
 
     @property
-    def same(self) -> float:
-        """Relative variance of a token's squared length."""
+    def length_variance(self) -> float:
+        """Relative variance w + u of a token's squared length before the norm."""
         return self.w + self.u
 
 
@@ -183,139 +200,162 @@ def normalize(
     lower: Array | None = None,
     regained: Array | None = None,
 ) -> tuple[State, Norm]:
-    """A norm on signals of so many coordinates, and a factor on overlaps after it.
+    """Tokens after a norm, or after the function in the norms' place.
+
+    Each token is divided by its own length. With a and b the relative deviations of two tokens'
+    squared lengths, the mean of (1 + a)^−½ (1 + b)^−½ is 1 + ¾ Var a + ¼ Cov(a, b) (delta method),
+    where Var a = w + u and Cov(a, b) = w ρ². The overlap's own covariance with a + b takes w away.
+    So ρ becomes ρ (1 + ¾ u − ¼ w (1 − ρ²)).
 
     Args:
-        lower: `[pair]`, the correlations after the norm where they are known; see
+        width: coordinates that the norm averages.
+        scale: factor on second moments and overlaps after the norm.
+        lower: `[pair]`, correlations after the norm where they are known; see
             `correlation_of_sum`.
         regained: `[pair]`, one more factor on the correlations; see `Norm`.
-
-    Delta method: of (1 + a)^−½ (1 + b)^−½, a and b the relative deviations of two squared lengths,
-    the mean is 1 + ¾ Var a + ¼ Cov(a, b), with Var a = w + u and Cov(a, b) = w ρ²; the overlap's
-    own covariance with a + b takes w away. That leaves 1 + ¾ u − ¼ w (1 − ρ²) for two tokens."""
+    Returns:
+        the tokens after the norm, and the norm for the way back.
+    """
     if gains.point:
         return _bend(x, gains.point, width, scale)
-    place, rho, w, u, q = x.place, x.rho, x.w, x.u, x.q + gains.epsilon
-    scale = 0.0 if gains.centers and width == 1 else scale  # a single coordinate is its mean
-    square = place.lift(x.q / q)
+    rho, w, u = x.rho, x.w, x.u
+    if gains.centers and width == 1:
+        scale = 0.0  # a single coordinate is its own mean
+    divisor = x.q + gains.epsilon
+    square = x.axis.lift(x.q / divisor)
     if scale != 1:
         square *= scale
     if lower is None:
-        lower = (
-            rho
-            if not (w or u)
-            else np.minimum(  # a token with itself stays at 1
-                rho * (rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))), ONE
-            )
-        )
+        lower = rho
+        if w or u:
+            factor = rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))
+            lower = np.minimum(rho * factor, ONE)  # a token with itself stays at 1
     if regained is not None:
         lower = np.minimum(lower * regained, ONE)
-    out = State(place, square * lower, x.v)
-    out.square, out.rho = square, lower
-    return out, Norm(q, width, w, u, rho, regained=regained)
+    out = State(x.axis, square * lower, x.v)
+    out.square, out.rho = square, lower  # already computed, so not to be derived again
+    return out, Norm(divisor, width, w, u, rho, regained=regained)
 
 
 def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: float = 0.0) -> Array:
-    """`[pair]`: correlations after a norm on the sum, `total`, of two signals of independent
-    directions.
+    """Correlations after a norm on the sum of two signals of independent directions, `[pair]`.
 
-    As in `normalize`: |x + y|² = |x|² + |y|² + 2 x·y, and x·y of independent directions has the
-    variance q_x q_y / d; of two tokens' such products p_x p_y / d is the covariance, and (q_x p_y +
-    p_x q_y) / d that with their overlap.
+    As in `normalize`, ρ becomes ρ (1 + ¾ Var a + ¼ Cov(a, b)) − Cov(overlap, a + b)/2, with a and b
+    the relative deviations of two tokens' squared lengths. Now |x + y|² = |x|² + |y|² + 2 x·y, and
+    x·y of independent directions has the variance q_x q_y / d. The covariance of two tokens' x·y is
+    p_x p_y / d, and that of x·y with an overlap (q_x p_y + p_x q_y) / d.
 
     Args:
-        gated: what gates of independent tokens have in y's `u`. Gates multiply lengths and
-            overlaps: ½ of it is the covariance of the overlap with each of the two lengths.
+        x: the stream's term; `y` the branch's, and `total` their sum before the norm.
+        gated: part of y's `u` that comes of gates, which tokens have independently. Gates multiply
+            lengths and overlaps: the overlap's covariance with each of two lengths is half of it.
     """
-    (a, _, _, w_x, u_x), (b, _, _, w_y, u_y), chance = x.mean, y.mean, 2 / d_model
-    a, b = (part / max(a + b, 1e-300) for part in (a, b))
-    same = (w_x + u_x) * a * a + (w_y + u_y) * b * b + 2 * chance * a * b
+    (q_x, _, _, w_x, u_x), (q_y, _, _, w_y, u_y) = x.mean, y.mean
+    q = max(q_x + q_y, 1e-300)
+    a, b = q_x / q, q_y / q  # shares of x and y in the second moment
     rho = total.rho
-    first = x.y / total.square
-    second = rho - first
-    cross = first * (w_x * first + (2 * chance) * second) + w_y * second * second
-    mixed = (w_x * a + chance * b) * first + ((w_y + gated / 2) * b + chance * a) * second
-    lower: Array = np.minimum(
-        np.maximum(rho + (rho * (0.75 * same + 0.25 * cross) - mixed), ZERO), ONE
-    )
-    lower[0] = 1.0
-    return lower
+    by_x = x.y / total.square  # and in the correlation
+    by_y = rho - by_x
+    chance = 2 / d_model
+    variance = (w_x + u_x) * a * a + (w_y + u_y) * b * b + 2 * chance * a * b
+    of_lengths = by_x * (w_x * by_x + (2 * chance) * by_y) + w_y * by_y * by_y
+    of_overlap = (w_x * a + chance * b) * by_x + ((w_y + gated / 2) * b + chance * a) * by_y
+    lower = rho + (rho * (0.75 * variance + 0.25 * of_lengths) - of_overlap)
+    clipped: Array = np.minimum(np.maximum(lower, ZERO), ONE)
+    clipped[0] = 1.0
+    return clipped
 
 
 def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm]:
-    """The function in a norm's place.
+    """Tokens after the function in a norm's place; arguments and results as in `normalize`.
 
-    Over d coordinates fresh overlaps scatter by 1/d, of whatever function; what is beyond follows
-    the kernel. Of tanh and erf, which end at 1, q̂ grows about as the power 1 − q̂ of q (.606 for
-    .58 at q = 1), and so does a length."""
+    Overlaps of fresh coordinates scatter by 1/width, of whatever function; what is beyond follows
+    the kernel. A function that ends at 1 (tanh, erf) makes q̂ of q, which grows about as q^(1 − q̂)
+    (.606 for .58 at q = 1), and a squared length likewise."""
     kernel, square = point
     units = square * x.square, x.rho
-    out = State(x.place, kernel.overlaps(*units)[1])
+    out = State(x.axis, kernel.overlaps(*units)[1])
     slopes = square * kernel.slopes(*units)[1]
-    (q, p, *_), chance, overlap = out.mean, 1 / width, x.place.average(slopes)[1]
-    follows = min(overlap * max(x.mean.q - x.mean.p, 0.0) / max(q - p, 1e-300), 1.0)
-    out.v, out.w = chance + max(x.v - chance, 0.0) * follows**2, x.w * min((1 - q) ** 2, 1.0)
+    q, p, *_ = out.mean
+    chance = 1 / width
+    # Δ after over Δ before, by the slope: how far deviations of overlaps survive
+    slope = x.axis.average(slopes)[1]
+    follows = min(slope * max(x.mean.q - x.mean.p, 0.0) / max(q - p, 1e-300), 1.0)
+    out.v = chance + max(x.v - chance, 0.0) * follows**2
+    out.w = x.w * min((1 - q) ** 2, 1.0)
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
 
-def times(factor: float | Array, x: Array) -> Array:
-    """The product; x itself where the factor is 1, as most are."""
-    return x if isinstance(factor, float) and factor == 1 else factor * x
+def ratio(x: Array, y: Array) -> Array:
+    """x / y, and 0 where y is not above 0."""
+    return np.divide(x, y, out=np.zeros_like(y), where=y > 0)
 
 
 def add(
     x: Tokens, y: Tokens, d_model: int, follows: float, longer: float = 0.0
 ) -> tuple[Tokens, float]:
-    """Two signals of independent directions added; the second's overlaps deviate as `follows` times
-    the first's.
+    """The sum of two signals of independent directions, stream x and branch y.
 
-    (x + y)·(x′ + y′): variances add, with 2ab/d of the two mixed products x·y′ and y·x′, and 2ab ·
-    `follows` · v of what is common to x·x′ and y·y′, with a and b what each has apart. |x + y|² =
-    |x|² + |y|² + 2 x·y, and x·y of independent directions has the variance q_x q_y / d; of the two
-    signals' squared lengths `longer` is the relative covariance.
+    Overlaps (x + y)·(x′ + y′) of two tokens, with a and b the q − p of each signal: variances
+    a² v_x and b² v_y add, each of the mixed products x·y′ and y·x′ has ab/d, and the covariance of
+    x·x′ and y·y′ counts 2ab `follows` v_x. Squared lengths |x|² + |y|² + 2 x·y: x·y of independent
+    directions has the variance q_x q_y / d.
 
+    Args:
+        follows: overlaps of y deviate from their mean as `follows` times those of x.
+        longer: relative covariance of |x|² and |y|².
     Returns:
-        the sum, and how far deviations of the first's overlaps survive in it.
+        the sum's statistics, and how far deviations of x's overlaps survive in it.
     """
     (q_x, p_x, v_x, w_x, u_x), (q_y, p_y, v_y, w_y, u_y) = x, y
-    a, b, q = max(q_x - p_x, 0.0), max(q_y - p_y, 0.0), q_x + q_y
-    both, square, of_x, of_y = max(a + b, 1e-150), max(q * q, 1e-300), q_x**2, q_y**2
-    v = (a * a * v_x + b * b * v_y + 2 * a * b * (1 / d_model + follows * v_x)) / (both * both)
-    w = (w_x * of_x + w_y * of_y + (4 / d_model + 2 * longer) * q_x * q_y) / square
-    return Tokens(q, p_x + p_y, v, w, (u_x * of_x + u_y * of_y) / square), (a + follows * b) / both
+    a, b = max(q_x - p_x, 0.0), max(q_y - p_y, 0.0)
+    delta, q = max(a + b, 1e-150), q_x + q_y
+    v = (a * a * v_x + b * b * v_y + 2 * a * b * (1 / d_model + follows * v_x)) / (delta * delta)
+    square, square_x, square_y = max(q * q, 1e-300), q_x**2, q_y**2
+    w = (w_x * square_x + w_y * square_y + (4 / d_model + 2 * longer) * q_x * q_y) / square
+    u = (u_x * square_x + u_y * square_y) / square
+    return Tokens(q, p_x + p_y, v, w, u), (a + follows * b) / delta
 
 
-def passed(gains: Gains, x: Tokens) -> tuple[float, float]:
-    """Factor of an MLP on deviations of an overlap, relative to its factor on Δ; and half its
-    kernel's curvature in ρ.
+def overlap_response(gains: Gains, x: Tokens) -> tuple[float, float]:
+    """Response of an MLP's overlaps to deviations of its input's: the factor on them relative to
+    the factor on Δ = q − p, and half the kernel's curvature in ρ.
 
     The factor is κ′(ρ)(1 − ρ)/(1 − κ(ρ)), κ the kernel at unit second moment: .733 at ρ = 0 for
-    relu, .852 at ½, 1 at 1 (Cho & Saul 2009). √(½ + ½ρ) is .707, .866 and 1, nowhere 4 % away.
-    Units of higher degree begin flat at ρ = 0, so that their curvature counts: deviations of
-    variance v Δ² add ½κ″ v (1 − ρ)² to the overlap."""
+    relu, .852 at ½, 1 at 1 (Cho & Saul 2009). √(½ + ½ρ) is .707, .866 and 1, nowhere 4 % away, and
+    stands for all units of degree 1. Units of higher degree begin flat at ρ = 0, so that their
+    curvature counts: deviations of variance v Δ² add ½κ″ v (1 − ρ)² to the overlap."""
     if gains.degree == 1:
         return math.sqrt(0.5 + 0.5 * x.rho), 0.0
     rho = min(max(x.rho, STEP), 1 - STEP)
     units = gains.units(np.full(3, x.q), np.array([rho - STEP, rho, rho + STEP]))
     same, overlap = gains.kernel.overlaps(*units)
-    before, slope, after = gains.hidden * x.q * gains.kernel.slopes(*units)[1]
+    below, slope, above = gains.hidden * x.q * gains.kernel.slopes(*units)[1]
     follows = slope * (1 - rho) / max(same[1] - overlap[1], 1e-300)
-    return float(min(follows, 1.0)), float((after - before) / (4 * STEP))
+    return float(min(follows, 1.0)), float((above - below) / (4 * STEP))
 
 
-def lengths(gains: Gains, w: float) -> tuple[float, float]:
-    """Relative excess of E |x|²ᵏ over (E |x|²)ᵏ, and relative covariance of |x|² and |x|²ᵏ, for an
-    MLP of degree k.
-
-    Of tokens whose |x|² have the relative variance w. For k = 1 no second moment depends on the
-    latter: it is left out."""
-    return gains.degree * (gains.degree - 1) / 2 * w, gains.degree * w if gains.degree != 1 else 0.0
+def excess_of_power(gains: Gains, w: float) -> float:
+    """Relative excess k(k − 1)w/2 of E |x|²ᵏ over (E |x|²)ᵏ, for an MLP of degree k and |x|² of
+    relative variance w."""
+    return gains.degree * (gains.degree - 1) / 2 * w
 
 
-def scattered_by_attention(gains: Gains, v: float, overlap: float) -> float:
-    """Scatter of the overlaps of what W_O reads, from that of its tokens and Y11.
+def covariance_with_power(gains: Gains, w: float) -> float:
+    """Relative covariance kw of |x|² and |x|²ᵏ, as in `excess_of_power`; 0 for k = 1, where no
+    second moment depends on it."""
+    return gains.degree * w if gains.degree != 1 else 0.0
 
-    Overlaps are read in random directions by W_V and once more by W_O: a sample of m coordinates
-    scatters by 1/m each time, and grouped heads have fewer. And two rows mix by chance: what they
-    give to common keys, Y11, is drawn anew in each head."""
+
+def scatter_after_attention(gains: Gains, v: float, overlap: float) -> float:
+    """Scatter v of the overlaps of what W_O reads, at most 1.
+
+    W_V and then W_O read overlaps in random directions: a sample of m coordinates scatters by 1/m
+    each time, and grouped heads have fewer. And two rows mix by chance: what they give to common
+    keys is drawn anew in each head.
+
+    Args:
+        v: scatter of the tokens that attention reads.
+        overlap: Y11, the mean overlap of two rows' weights.
+    """
     return min(v + 1 / gains.d_model + 1 / gains.d_kv + overlap / gains.n_heads, 1.0)

@@ -3,7 +3,7 @@ branches."""
 
 import numpy as np
 
-from explorer.theory.forward import summed
+from explorer.theory.forward import recurrence
 
 
 def test_overlaps_along_the_stream_are_sums_over_its_branches():
@@ -13,9 +13,9 @@ def test_overlaps_along_the_stream_are_sums_over_its_branches():
     for k in range(40):
         weight[k + 1] = kept[k] * weight[k]
         weight[k + 1, k] = joined[k]
-    np.testing.assert_allclose(summed(kept, joined, terms), weight @ terms, rtol=1e-13)
+    np.testing.assert_allclose(recurrence(kept, joined, terms), weight @ terms, rtol=1e-13)
 
 
 def test_a_first_branch_meets_nothing_below():
     none = np.empty(0)
-    np.testing.assert_array_equal(summed(none, none, none), [0.0])
+    np.testing.assert_array_equal(recurrence(none, none, none), [0.0])

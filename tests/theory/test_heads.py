@@ -38,7 +38,7 @@ def test_factors_are_those_of_drawn_gates(choices: dict[str, Any], heads: int) -
     """Of y = √(1 − f) x + √f Σ σ_h v_h / √(E S), with orthogonal x and v_h of length 1, and S =
     Σσ²."""
     recursion = Recursion(Config(**SIZE | HEAD | choices | {"n_heads": heads}))
-    factors = of_heads(recursion.gains, recursion.place, recursion.steps)
+    factors = of_heads(recursion.gains, recursion.axis, recursion.steps)
     assert factors is not None
     rng = np.random.default_rng(0)
     for layer, step in enumerate(recursion.steps[::2]):

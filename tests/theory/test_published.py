@@ -127,7 +127,7 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     d, n, rho, scale = case
     known = Gains(Config(d_model=d, n_heads=d // 64, n_ctx=n, init_variance=scale))
     known.placements, known.skip, known.branch = (Placement(), Placement()), [0.0, 1.0], (1.0, 0.0)
-    place, table = positions(n, causal=False), tables(n, False, 64, False)
+    axis, table = positions(n, causal=False), tables(n, False, 64, False)
     x = tokens(case, rng, 4, n)
     x = (x / x.square().mean(-1, keepdim=True).sqrt()).requires_grad_(True)
     q, k, v = (
@@ -137,8 +137,8 @@ def through_attention(case: Case, rng: np.random.Generator) -> tuple[float, floa
     out = mixed.transpose(1, 2).flatten(2) @ weights(rng, scale, d, d)
     direction = torch.from_numpy(rng.standard_normal(out.shape, dtype=np.float32))
     (gradient,) = torch.autograd.grad((out * direction).sum(), x)
-    steps = run(known, place, table, 1, law(n, 1.0, rho, d))
-    total, _ = Descent(known, place, table, steps).sublayer(0, np.array([[1.0], [0.0]]), ISOTROPIC)
+    steps = run(known, axis, table, 1, law(n, 1.0, rho, d))
+    total, _ = Descent(known, axis, table, steps).sublayer(0, np.array([[1.0], [0.0]]), ISOTROPIC)
     return (
         float(out.detach().square().mean()),
         float(steps[0].added.q),

@@ -210,34 +210,34 @@ def test_keys_of_fixed_length_against_sampling(dimensions: int) -> None:
 
 
 def test_positions_sum_over_tokens() -> None:
-    place = positions(50)
+    axis = positions(50)
     every = np.arange(1, 51)
-    assert list(place.t[:4]) == [1, 2, 3, 4]
-    assert place.t[-1] == 50
-    assert place.mean.sum() == pytest.approx(1)
+    assert list(axis.visible[:4]) == [1, 2, 3, 4]
+    assert axis.visible[-1] == 50
+    assert axis.weights.sum() == pytest.approx(1)
     # linear in ln t: exact
-    assert place.mean @ np.log(place.t) == pytest.approx(np.log(every).mean(), rel=1e-9)
-    assert place.prefix[-1] @ place.t == pytest.approx(every.mean(), rel=0.02)
-    assert place.suffix[0].sum() == pytest.approx((1 / every).sum())
-    assert place.suffix_2[3].sum() == pytest.approx((1.0 / every[3:] ** 2).sum())
+    assert axis.weights @ np.log(axis.visible) == pytest.approx(np.log(every).mean(), rel=1e-9)
+    assert axis.key_mean[-1] @ axis.visible == pytest.approx(every.mean(), rel=0.02)
+    assert axis.row_sum[0].sum() == pytest.approx((1 / every).sum())
+    assert axis.row_sum_2[3].sum() == pytest.approx((1.0 / every[3:] ** 2).sum())
 
 
 def test_without_a_mask_one_position_stands_for_all_tokens() -> None:
     """Sums over pairs of tokens: n times a token with itself, n(n − 1) times two; a key gets from
     all n rows."""
-    place = positions(50, causal=False)
-    assert place.alike
-    assert place.total.ravel().tolist() == [50, 50 * 49]
+    axis = positions(50, causal=False)
+    assert axis.unmasked
+    assert axis.pair_sum.ravel().tolist() == [50, 50 * 49]
     own, pair = 0.7, 0.2
-    found = place.gather(np.array([[[own], [pair]], [[0.0], [0.0]]]))
+    found = axis.gather(np.array([[[own], [pair]], [[0.0], [0.0]]]))
     assert found[0, 0] == pytest.approx((own + 49 * pair) / 50)
-    assert place.lift(np.array([3.0])).ravel() == pytest.approx([3, 3])
+    assert axis.lift(np.array([3.0])).ravel() == pytest.approx([3, 3])
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_tables_of_positions_are_the_single_ones(causal: bool) -> None:
-    place, table = positions(64, causal), tables(64, causal, 32, False)
-    s, rho = np.linspace(0.3, 3.0, len(place.t)), np.full(place.ones.shape, 0.4)
+    axis, table = positions(64, causal), tables(64, causal, 32, False)
+    s, rho = np.linspace(0.3, 3.0, len(axis.visible)), np.full(axis.ones.shape, 0.4)
     rho[0] = 1.0
     (overlap, _, crowding, _), rows, jacobian = (
         table.lookup(s, rho),
@@ -248,14 +248,14 @@ def test_tables_of_positions_are_the_single_ones(causal: bool) -> None:
         # the first token sees itself alone
         assert np.array(rows)[:3, 0] == pytest.approx((0, 1, 1))
     for i in {min(3, len(s) - 1), len(s) - 1}:
-        one = softmax(int(place.t[i]), 32).rows(s[i : i + 1])
+        one = softmax(int(axis.visible[i]), 32).rows(s[i : i + 1])
         assert (rows.square[i], rows.entropy[i]) == pytest.approx(
             (one.square[0], one.entropy[0]), rel=3e-3
         )
         assert (overlap[0, i], crowding[i]) == pytest.approx(
             (one.square[0], one.crowding[0]), rel=3e-3
         )
-        y11, j11 = softmax(int(place.t[i]), 32).pairs(s[i : i + 1], np.full(1, 0.4))
+        y11, j11 = softmax(int(axis.visible[i]), 32).pairs(s[i : i + 1], np.full(1, 0.4))
         assert (overlap[1 + i, i], jacobian[1 + i, i]) == pytest.approx((y11[0], j11[0]), rel=3e-3)
 
 
@@ -263,18 +263,18 @@ def test_what_rows_give_to_keys_is_the_adjoint_of_the_average_over_keys() -> Non
     """Σ g·(mean over keys of y) is Σ (g gathered)·y, over all tokens, where g and y are the same at
     all positions."""
     n = 50
-    place = positions(n)
+    axis = positions(n)
     own, pair = 0.7, 0.2
-    found = place.gather(np.stack([place.ratio * 0 + own, place.ratio * 0 + pair]))
+    found = axis.gather(np.stack([axis.ratio * 0 + own, axis.ratio * 0 + pair]))
     every = np.arange(1, n + 1)
     by_hand = [(1 / every[i:] ** 2).sum() for i in range(n)]
     twice = [(1 / every[i:]).sum() ** 2 for i in range(n)]
-    index = place.t.astype(int) - 1
+    index = axis.visible.astype(int) - 1
     assert found[0] == pytest.approx(own * np.array(twice)[index], rel=1e-9)
     assert found[1:].diagonal() == pytest.approx(pair * np.array(twice)[index], rel=1e-9)
-    rows = np.zeros((2, *place.ratio.shape))
+    rows = np.zeros((2, *axis.ratio.shape))
     rows[:, 0] = 1.0
-    alone = place.gather(rows)
+    alone = axis.gather(rows)
     assert alone[0] == pytest.approx(np.array(by_hand)[index], rel=1e-9)
     assert alone[1:] == pytest.approx(np.array(by_hand)[np.maximum.outer(index, index)], rel=1e-9)
 
