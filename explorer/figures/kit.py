@@ -50,7 +50,7 @@ AIR, TOP = 0.04, 0.1
 """Shares of an axis's data that are left free at its ends; `TOP` above, where the label of a gray
 level stands on its line."""
 SIDE_AIR = 0.03
-"""The same share of a horizontal axis: enough for the first and the last dot."""
+"""As `AIR`, of a horizontal axis: enough for the first and the last dot."""
 MOST_LINES = 5
 """Lines of words that stand above all data, at most: of more designs the chart would be too low."""
 STEPS = 8

@@ -279,7 +279,7 @@ LEAST = 0.5
 """Decades, or units on a linear scale, that each side of the healthy value shows at least; a
 logarithmic scale without one in all. A flat map must look flat."""
 LEAST_LINEAR = 0.05
-"""The same of a linear scale without a healthy value, in its units."""
+"""As `LEAST`, of a linear scale without a healthy value, in its units."""
 TICKS, LINES = 7, 4
 """Ticks of a logarithmic color bar, and contour lines, at most about so many."""
 FINE_TICKS = 2.5
@@ -360,9 +360,11 @@ class Colors(NamedTuple):
         positions = _ticks(self.scale, self.low, self.high)
         labels = [number(self.scale.value(position), 3) for position in positions]
         below, above = self.beyond
-        if len(labels) > 1:
-            labels[0] = f"≤ {labels[0]}" if below else labels[0]
-            labels[-1] = f"≥ {labels[-1]}" if above else labels[-1]
+        has_two_ends = len(labels) > 1
+        if below and has_two_ends:
+            labels[0] = f"≤ {labels[0]}"
+        if above and has_two_ends:
+            labels[-1] = f"≥ {labels[-1]}"
         return colorbar(typeset(self.scale.unit), tickvals=positions, ticktext=labels)
 
 
