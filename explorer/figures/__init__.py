@@ -51,7 +51,8 @@ class Draw(Protocol):
     `looks` has one legend entry a profile, where the caller fixes hues and symbols; empty: designs
     are numbered in the order of the profiles."""
 
-    def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain: ...
+    def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
+        """Draws the profiles in one figure."""
 
 
 class Row(NamedTuple):

@@ -153,19 +153,22 @@ def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
 def _beyond(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
     """Hollow arrows in place of values without a place on the axis: up for those that are not
     finite or too large, down for those that are 0 on a log axis or too small."""
-    marks = []
+    observed = grid.done & ~grid.failed
+    # a prediction that is nan is none: the theory does not cover the design
+    predicted = grid.theory_done & ~np.isnan(grid.predicted)
+    up, down = (HIGH, "triangle-up-open"), (LOW, "triangle-down-open")
     low, high = grid.scale.clip
+    marks = []
     for origin, values, computed in (
-        (grid.scale.origin, grid.observed, grid.done & ~grid.failed),
-        # a prediction that is nan is none: the theory does not cover the design
-        ("predicted", grid.predicted, grid.theory_done & ~np.isnan(grid.predicted)),
+        (grid.scale.origin, grid.observed, observed),
+        ("predicted", grid.predicted, predicted),
     ):
         finite = np.isfinite(values)
-        for reason, share, arrow, beyond in (
-            ("not finite", HIGH, "triangle-up-open", ~finite),
-            ("above the axis", HIGH, "triangle-up-open", finite & (values > high)),
-            ("0, below a log axis", LOW, "triangle-down-open", height.log & (values == 0)),
-            ("below the axis", LOW, "triangle-down-open", finite & (values < low)),
+        for reason, (share, arrow), beyond in (
+            ("not finite", up, ~finite),
+            ("above the axis", up, finite & (values > high)),
+            ("0, below a log axis", down, height.log & (values == 0)),
+            ("below the axis", down, finite & (values < low)),
         ):
             where = computed & beyond
             numbers = [f"{origin}: {number(value)}" for value in values[where]]

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Pixels."""
+        """Pixels across its box."""
         return LETTER * len(self.label) + ROOM
 
 
@@ -206,36 +206,50 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
         changed: fields whose parts are marked.
         is_first: whether the layer's input is at its left end.
     """
-    label = f"E F² {numbers[branch.site]}" if branch.site in numbers else ""
+    size = f"E F² {numbers[branch.site]}" if branch.site in numbers else ""
     # pixels from the left: the branch leaves at TAP and joins at `total`, then the stream goes on
     boxes, end = _boxes(branch.parts, TAP + GAP, LANE, changed)
-    total = max(end, TAP + GAP + LETTER * (len(branch.title) + len(label) + 2))
+    letters = len(branch.title) + len(size) + 2  # they stand above the branch
+    total = max(end, TAP + GAP + LETTER * letters)
     skip_width = sum(part.width + GAP for part in branch.skip) - GAP
     skip_boxes, _ = _boxes(branch.skip, (TAP + total - skip_width) / 2, STREAM, changed)
     after_boxes, end = _boxes(branch.after, total + 2 * GAP, STREAM, changed)
     width = max(end, total + 64)
-    beside_branch = "" if branch.has_stream else f"H{TAP}M{total} {STREAM}"  # a gap
-    stream = f"M0 {STREAM}{beside_branch}H{width - 1}m-7 -4l7 4l-7 4"  # with an arrow's head
-    lines = (
-        f'<path class="ex-block-line" d="{stream}M{TAP} {STREAM}V{LANE}H{total}V{STREAM - 8}"/>'
-        f'<circle class="ex-block-sum" cx="{total}" cy="{STREAM}" r="8"/>'
-    )
-    if branch.has_stream:  # a plus in the circle
-        lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
-    title = _text(branch.title, TAP + GAP, LANE - 24, "start", "ex-block-title")
-    texts = ""
-    after = AFTER[branch.site]
+    above, below = LANE - 24, STREAM + 28
+    texts = _text(branch.title, TAP + GAP, above, "start", "ex-block-title")
     if is_first and "input" in numbers:
-        texts += _text(f"q {numbers['input']}", 2, STREAM + 28, "start", "ex-block-number")
+        texts += _text(f"q {numbers['input']}", 2, below, "start", "ex-block-number")
+    after = AFTER[branch.site]
     if after in numbers:
-        texts += _text(f"q {numbers[after]}", width, STREAM + 28, "end", "ex-block-number")
-    texts += _text(label, total, LANE - 24, "end", "ex-block-number")
+        texts += _text(f"q {numbers[after]}", width, below, "end", "ex-block-number")
+    texts += _text(size, total, above, "end", "ex-block-number")
     parts = (*branch.parts, *branch.skip, *branch.after)
     spoken = ", ".join([branch.title, *(part.words for part in parts)])
+    lines = _lines(total, width, has_stream=branch.has_stream)
     return (
         f'<svg class="ex-block" role="group" aria-label="{escape(spoken)}" viewBox="0 0 {width:g} {HEIGHT}" '
-        f'width="{width:g}" height="{HEIGHT}">{lines}{title}{texts}{boxes}{skip_boxes}{after_boxes}</svg>'
+        f'width="{width:g}" height="{HEIGHT}">{lines}{texts}{boxes}{skip_boxes}{after_boxes}</svg>'
     )
+
+
+def _lines(total: float, width: float, *, has_stream: bool) -> str:
+    """The stream with an arrow's head at its end, the branch above it, and the circle of their sum,
+    with a plus if there is a stream beside the branch.
+
+    Args:
+        total: where the sum is, in pixels from the left.
+        width: of the drawing, in pixels.
+    """
+    gap = "" if has_stream else f"H{TAP}M{total} {STREAM}"
+    stream = f"M0 {STREAM}{gap}H{width - 1}m-7 -4l7 4l-7 4"
+    branch = f"M{TAP} {STREAM}V{LANE}H{total}V{STREAM - 8}"
+    lines = (
+        f'<path class="ex-block-line" d="{stream}{branch}"/>'
+        f'<circle class="ex-block-sum" cx="{total}" cy="{STREAM}" r="8"/>'
+    )
+    if has_stream:
+        lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
+    return lines
 
 
 def _boxes(parts: Sequence[Part], x: float, y: float, changed: set[str]) -> tuple[str, float]:

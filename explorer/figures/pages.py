@@ -214,9 +214,9 @@ def overview(profile: Profile) -> go.Figure:
     """The first finding, and charts of what the profile has, with theory's line where a config or a
     twin gives one."""
     profiles = [profile]
-    twin = profile.config or profile.twin
-    if twin is not None and profile.origin != "predicted":
-        profiles.insert(0, predict(twin))
+    design = profile.config or profile.twin
+    if design is not None and profile.origin != "predicted":
+        profiles.insert(0, predict(design))
     rows = [FIGURES[name] for name in SHOWN if FIGURES[name].statistic in profile]
     data: list[Any] = []
     finding = diagnose(profile)[0]

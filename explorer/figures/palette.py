@@ -112,6 +112,11 @@ class LegendEntry(Look):
         escaped = html.escape(self.label, quote=False)
         return escaped.replace("%{", "%\u200b{")  # a space without width: no placeholder any more
 
+    @property
+    def bold(self) -> str:
+        """The heading as a line of its own in a hover text; empty where it is empty."""
+        return f"<b>{self.heading}</b><br>" if self.heading else ""
+
     def named(self, words: str) -> str:
         """The heading followed by a comma and words such as "predicted"; the words alone where it
         is empty."""

@@ -331,7 +331,6 @@ def _break(
         alone: whether it is the only one.
     """
     words = _verdict(profile, breakdown)
-    heading = f"<b>{design.heading}</b><br>" if design.heading else ""
     return capped(
         _depth(breakdown),
         words if alone else words.partition("<br>")[0],
@@ -340,7 +339,7 @@ def _break(
         design.hue,
         _lines(number, alone),
         name=design.named("not finite"),
-        hovertemplate=f"{heading}{words}<extra></extra>",
+        hovertemplate=f"{design.bold}{words}<extra></extra>",
     )
 
 
@@ -384,7 +383,6 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
         words = f"{typeset(', '.join(zeros))}<br>= 0".removeprefix("<br>= ")
         # the designs' rows stand above each other, 2 % from the lower end and 5 % apart
         level = height.at(0.02 + 0.05 * len(traces))
-        heading = f"<b>{design.heading}</b><br>" if design.heading else ""
         traces.append(
             mark(
                 "markers+text",
@@ -396,7 +394,7 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
                 textfont={"size": 11},
                 marker={"color": design.hue, "symbol": "triangle-down-open", "size": 7},
                 cliponaxis=False,
-                hovertemplate=f"{heading}{words} after %{{x}} layers<extra></extra>",
+                hovertemplate=f"{design.bold}{words} after %{{x}} layers<extra></extra>",
             )
         )
     return traces

@@ -153,9 +153,9 @@ class Grid:
         levels = [_levels(len(values)) for values in self.over.values()]
 
         def coarseness(indices: tuple[int, ...]) -> tuple[int, int]:
-            """Sorts the places on the axes; equally coarse ones, by the finest axis, by all."""
-            fine = [level[index] for level, index in zip(levels, indices, strict=True)]
-            return max(fine), sum(fine)
+            """How late a place comes: by its axis that comes last, then by the sum over axes."""
+            levels_there = [level[index] for level, index in zip(levels, indices, strict=True)]
+            return max(levels_there), sum(levels_there)
 
         places = sorted(product(*map(range, self.shape[1:])), key=coarseness)
         designs = {indices: self._design(self.at((0, *indices))) for indices in places}

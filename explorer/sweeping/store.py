@@ -92,7 +92,7 @@ class Store:
             ConfigError: coordinates or hashes are others than the sweep's.
         """
         axes = ["origin", *grid.over]
-        cell, shape = (1,) * len(axes), (*grid.shape, len(names))
+        cell, shape = (1,) * len(axes), (*grid.shape, len(names))  # a chunk of a cell is one file
         self._numbers = _array(
             group,
             "numbers",

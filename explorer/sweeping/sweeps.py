@@ -243,6 +243,7 @@ class Sweep:
                 places.setdefault(cell, []).append(place)
 
         def done(cell: Cell, result: Found) -> None:
+            """Takes over the result of a cell at all of its places."""
             for place in places[cell]:
                 on_cell(self._keep(place, result))
 

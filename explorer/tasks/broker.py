@@ -56,7 +56,8 @@ class Broker:
         threading.Thread(target=self._accept, name="explorer-broker", daemon=True).start()
 
     def _accept(self) -> None:
-        """Takes connections, each with a number and a thread of its own; a thread of its own."""
+        """Takes connections on a thread of its own, and serves each on a further thread, by its
+        number."""
         for number in itertools.count(1):
             with suppress(OSError):  # a client that has gone again
                 connection, _ = self._listener.accept()

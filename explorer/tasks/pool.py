@@ -186,32 +186,37 @@ class Worker(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can compute."""
+        """Whether the worker can compute."""
 
     @property
     def ended(self) -> bool:
-        """Whether it never will again, so that another must take its place."""
+        """Whether the worker can never compute again, so that another must take its place."""
 
     @property
     def silent(self) -> bool:
-        """Whether it was killed because it gave no sign of life."""
+        """Whether the worker was killed because it gave no sign of life."""
 
     def look(self, *, busy: bool) -> None:
-        """Asks for a sign of life, and kills it where none came for long; asked every `GLANCE`
-        seconds."""
+        """Asks the worker for a sign of life, and kills it where none came for long; called every
+        `GLANCE` seconds."""
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
-        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its
-        answer."""
+        """Sends the worker a message. If it has died meanwhile, whoever waits for its answer
+        notices."""
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
-        """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
+        """Waits for the worker's next message, header and bytes.
+
+        Raises:
+            EOFError, OSError, ValueError: the worker has died.
+        """
 
     def kill(self) -> None:
-        """Ends what it computes; whoever waits for its answer goes on."""
+        """Ends the worker's computation from another thread; whoever waits for its answer goes
+        on."""
 
     def end(self) -> None:
-        """Ends it at once."""
+        """Ends the worker at once, and frees all that belongs to it."""
 
 
 class WorkerProcess:
@@ -284,7 +289,7 @@ class WorkerProcess:
         return self._ear.hear()
 
     def end(self) -> None:
-        """Ends it at once."""
+        """Ends the process at once, and closes its pipes."""
         self.process.kill()
         self.process.wait()
         self._ear.close()

@@ -133,7 +133,7 @@ def main() -> None:
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a task prints goes to stderr
     log.listen()
-    settle(WORKER)
+    settle(WORKER)  # claims its memory, where a server keeps count of it
     import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
     Worker(sys.stdin.buffer, target).run()
 

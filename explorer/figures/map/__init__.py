@@ -433,17 +433,17 @@ def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Tra
 def _legend_line(words: str) -> Trace:
     """The legend's one entry of a group of lines, without a point on the map: gray, as the lines'
     ink is not seen on dark paper."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": words,
-        "x": [None],
-        "y": [None],
-        "legendgroup": words,
-        "line": {"color": NEUTRAL, "width": 2, "dash": "solid"},
-        "showlegend": True,
-        "hoverinfo": "skip",
-    }
+    line = {"color": NEUTRAL, "width": 2, "dash": "solid"}
+    return mark(
+        "lines",
+        words,
+        [None],
+        [None],
+        legendgroup=words,
+        line=line,
+        showlegend=True,
+        hoverinfo="skip",
+    )
 
 
 def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:

@@ -53,7 +53,7 @@ class Side:
 
     @property
     def numeric(self) -> bool:
-        """Whether it has an axis of numbers, and not of names."""
+        """Whether the field has numbers, and not names."""
         return self.spec.kind in ("integer", "number")
 
     @property
@@ -348,8 +348,8 @@ class Colors(NamedTuple):
     """Whether values lie below `low`, and above `high`."""
 
     def z(self, values: Array) -> Array:
-        """Positions on the scale; a value beyond an end, infinite or zero too, has that end's
-        color."""
+        """Positions of values on the scale; a value beyond an end, infinite or zero too, is moved
+        to that end."""
         with np.errstate(divide="ignore", invalid="ignore"):
             positions = np.log10(values) if self.scale.log else values
             return np.clip(positions, self.low, self.high)
