@@ -68,17 +68,19 @@ def branches(config: Config, layer: int) -> list[Branch]:
 
 def _branch(config: Config, layer: int, *, is_mlp: bool) -> Branch:
     """Attention or the MLP of a layer, 1 … N."""
-    design, number_of = config.design, 2 * (layer - 1) + is_mlp
-    place, norm = design.sublayers[number_of], NORMS[config.norm]
+    design, index = config.design, 2 * (layer - 1) + is_mlp
+    place, norm = design.sublayers[index], NORMS[config.norm]
 
     def norms(signal: str, scale: str = "") -> list[Part]:
-        """The norms on a signal of the sublayer, with the factor after them."""
+        """The norms on a signal of the sublayer, such as "input", with the factor after them as
+        text."""
         fields = ("norm_placement", "norm")
         parts = []
         for name, site in SITES.items():
             if name in place.norms and site.part == signal:
-                of = site.mlp if is_mlp else site.attention
-                parts.append(Part(norm.short + scale, fields, f"{norm.title} on {of}{scale}"))
+                name_of_signal = site.mlp if is_mlp else site.attention
+                words = f"{norm.title} on {name_of_signal}{scale}"
+                parts.append(Part(norm.short + scale, fields, words))
         return parts
 
     parts: list[Part] = []
@@ -100,7 +102,7 @@ def _branch(config: Config, layer: int, *, is_mlp: bool) -> Branch:
     else:
         skip += _factor(config, place.skip, of_stream=True)
     after = norms("sum")
-    is_last = number_of == len(design.sublayers) - 1
+    is_last = index == len(design.sublayers) - 1
     if design.final_norm and is_last:
         words = f"{norm.title} after the last layer"
         after.append(Part(f"final {norm.short}", ("final_norm", "norm"), words))

@@ -253,7 +253,8 @@ def sheet(
 def picture(
     traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str
 ) -> Plain:
-    """The figure, without a legend."""
+    """A figure of traces on two axes, without a legend; its description is for those who cannot see
+    it."""
     return {"data": list(traces), "layout": sheet(across.layout, height.layout, description)}
 
 

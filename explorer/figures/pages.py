@@ -201,7 +201,7 @@ def glance(profile: Profile) -> dict[str, Any]:
 
 
 def glance_at_comparison(comparison: Comparison) -> dict[str, Any]:
-    """The output of a notebook's cell for a comparison, by its mime type."""
+    """The output of a notebook's cell for a comparison, by its mime type: `plot_comparison`."""
     return _cell(plot_comparison(comparison))
 
 

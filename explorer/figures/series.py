@@ -380,7 +380,8 @@ def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
         depth = np.unique(np.concatenate(list(zeros.values())))
         stride = -(-len(depth) // MOST_DOTS)  # rounded up
         depth = depth[::stride]
-        words = f"{typeset(', '.join(zeros))}<br>= 0".removeprefix("<br>= ")
+        matrices = typeset(", ".join(zeros))  # empty where the series is of no matrix
+        words = f"{matrices}<br>= 0" if matrices else "0"
         # the designs' rows stand above each other, 2 % from the lower end and 5 % apart
         level = height.at(0.02 + 0.05 * len(traces))
         traces.append(

@@ -64,7 +64,7 @@ class Steps(NamedTuple):
     """The part of it that the stream passes beside the branch."""
 
     def among(self, chosen: Array) -> Steps:
-        """The chosen sublayers, a mask `[sublayer]`."""
+        """Only the chosen sublayers, by a mask `[sublayer]`."""
         return Steps(list(compress(self.places, chosen)), *(values[chosen] for values in self[1:]))
 
     def law(self, of: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:

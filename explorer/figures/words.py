@@ -16,9 +16,10 @@ host, and its number there."""
 
 
 def typeset(text: str) -> str:
-    """W_Q, A_(l−1) and 2^(−l/2) with tags for what is low and high, as plotly and HTML have them.
+    """Formulas such as W_Q, A_(l−1) and 2^(−l/2) with tags for indices and exponents, as plotly and
+    HTML have them.
 
-    `typeset` of `glossary.js` is its twin for the page. What came from outside must be escaped
+    `typeset` of `glossary.js` does the same for the page. Text from outside must be escaped
     before."""
     return NOTATION.sub(_script, text)
 

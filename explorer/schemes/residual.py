@@ -62,7 +62,7 @@ def _drawn(skip: float, factor: float, matrices: tuple[str, ...] = VALUE_PATH) -
 
 
 def _by_depth(power: float) -> Callable[[Settings], Rule]:
-    """A branch times a power of the number of branches, 2N."""
+    """A branch times (2N)^power, 2N the number of branches."""
     return lambda config: Rule(1.0, (2 * config.n_layers) ** power)
 
 

@@ -48,6 +48,7 @@ class Layout:
         depths = [point.cell.config.n_layers for point in grid.points.values() if point.cell]
         self.layers = max(depths, default=grid.config.n_layers)
         self._lengths = [self._length(name) for name in self.variables]
+        # a variable begins where those before it end
         self.starts = dict(zip(self.variables, accumulate(self._lengths, initial=0), strict=False))
         self.size = sum(self._lengths)
 

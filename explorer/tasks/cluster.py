@@ -128,7 +128,7 @@ class ClusterWorker:
         return self._cluster.alive
 
     def look(self, *, busy: bool) -> None:  # noqa: ARG002 - of the protocol
-        """Looks at the cluster."""
+        """Looks at the cluster; the scheduler looks after single workers."""
         self._cluster.look()
 
     def tell(self, data: bytes = b"", **header: Any) -> None:

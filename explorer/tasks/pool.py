@@ -176,8 +176,8 @@ class Wish:
         self.pool.withdraw(self)
 
     def finish(self) -> None:
-        """Asks for the result so far, in place of the whole, from a kind of task that can give
-        it."""
+        """Asks for the result so far, in place of the whole; kinds of task that cannot give it go
+        on."""
         self.pool.finish(self)
 
 
@@ -406,8 +406,8 @@ class Pool:
             thread.join()
 
     def finish(self, wish: Wish) -> None:
-        """Asks for the result so far of a job; one that is not begun yet does not hear it, and is
-        to be asked again."""
+        """Asks a job's worker for the result so far. A job that has not begun yet ignores it, and
+        is to be asked again."""
         with self._changed:
             job = wish.job
             worker = job.worker if job else None
