@@ -63,7 +63,7 @@ def packed(part: Any) -> Any:
 
 
 def untagged(markup: str) -> str:
-    """A label of a figure as plain text: tags for low and high become _ and ^, as in W_Q and
-    2^(−l/2)."""
+    """A label of a figure as plain text: tags become _ and ^, as in W_Q and 2^(−l/2), or are left
+    out."""
     markup = re.sub("<br ?/?>", " ", markup.replace("<sub>", "_").replace("<sup>", "^"))
     return html.unescape(re.sub(r"</?(sub|sup|b|i|em)>", "", markup))

@@ -207,10 +207,15 @@ def depth_axis(*depths: ArrayLike) -> Axis:
 
 
 def field_title(spec: Spec) -> str:
-    """The title of a field's axis: label, symbol, and the unit in brackets."""
+    """The title of a field's axis: label, symbol, and the unit in brackets; a symbol that the label
+    has in it is not repeated."""
     about = spec.about
-    symbol = "" if about.symbol in about.label.split() else about.symbol
-    return " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
+    title = about.label
+    if about.symbol and about.symbol not in about.label.split():
+        title += f" {about.symbol}"
+    if about.unit:
+        title += f" ({about.unit})"
+    return title
 
 
 def headline(text: str) -> dict[str, Any]:
@@ -505,7 +510,7 @@ def capped(
 
     Args:
         value: of the horizontal axis.
-        words: the label; more lines than `MOST_LINES` have none, and hovering says it.
+        words: the label; left out where `lines` is more than `MOST_LINES`: hovering says it.
         across, height: the axes; the height has `room_for_words`.
         hue: of the line.
         lines: the label's lowest line of text, counted from the upper end.

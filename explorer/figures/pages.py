@@ -280,14 +280,13 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
     Args:
         width, height: of the image, in pixels.
     """
-    layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)  # margins, in pixels
-    entries = []  # of the legend
-    if layout.showlegend:
-        entries = [trace for trace in figure.data if trace.name and trace.showlegend is not False]
-    if entries:
+    layout = figure.layout
+    left, right, top, bottom = 66, 12, 34, 46  # margins, in pixels
+    names = _legend(figure, left)
+    if names:
         top += 20
-    lines, x_marks, y_marks, grid = _parts(figure)
     inner_width, inner_height, base = width - left - right, height - top - bottom, height - bottom
+    lines, x_marks, y_marks, grid = _parts(figure)
     texts = _label(left, 20, "start", title)
     texts += _label(left + inner_width / 2, height - 8, "middle", layout.xaxis.title.text)
     for value, per_cent in x_marks:
@@ -296,14 +295,9 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
     for value, per_cent in y_marks:
         y = base - per_cent / 100 * inner_height
         texts += _label(left - 8, y + 4, "end", number(value))
-    x = left
-    for trace in entries:
-        name = untagged(trace.name)
-        texts += f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">{escape(name)}</text>'
-        x += 8 * len(name) + 16  # a letter is about 8 pixels wide
     y_title = escape(untagged(layout.yaxis.title.text or ""))
     turned = f'transform="translate(14 {top + inner_height / 2}) rotate(-90)"'
-    texts += f'<text {turned} text-anchor="middle">{y_title}</text>'
+    texts += f'{names}<text {turned} text-anchor="middle">{y_title}</text>'
     drawn = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
         f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}'
@@ -313,6 +307,18 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
     )
     description = escape(str((layout.meta or {}).get("description", title)))
     return f'<img alt="{description}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
+
+
+def _legend(figure: go.Figure, x: float) -> str:
+    """The names of the traces in a figure's legend, side by side in their hues, from a left edge in
+    pixels; empty where it has no legend."""
+    names = ""
+    for trace in figure.data:
+        if figure.layout.showlegend and trace.name and trace.showlegend is not False:
+            name = untagged(trace.name)
+            names += f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">{escape(name)}</text>'
+            x += 8 * len(name) + 16  # a letter is about 8 pixels wide
+    return names
 
 
 def _label(x: float, y: float, anchor: str, text: str | None) -> str:

@@ -69,7 +69,8 @@ class Series:
 
     @property
     def name(self) -> str:
-        """Measured or predicted, and the design."""
+        """The design and "measured" or "predicted"; the latter alone where the design has no
+        label."""
         return f"{self.design.label}, {self.profile.origin}".removeprefix(", ")
 
     @property

@@ -181,12 +181,13 @@ class Cells:
 
     @property
     def failed(self) -> Mask:
-        """Cells without a number, for a reason."""
+        """The cells that have a reason for having no number."""
         return np.asarray((self.failure != "") & ~np.isfinite(self.shown), dtype=bool)
 
     @property
     def shown(self) -> Array:
-        """The number that gives a cell its color."""
+        """The numbers that give cells their colors, `[y, x]`: measured ones where there are, else
+        predicted."""
         return np.where(self.done, self.observed, self.predicted)
 
 
