@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 
 import plotly.graph_objects as go
 
-from explorer.diagnosis.comparing import Comparison
+from explorer.diagnosis.comparing import Comparison, Difference
 from explorer.display import must_be
 from explorer.figures.data import Plain
-from explorer.figures.kit import Axis, alone, broken_off, depth_axis
+from explorer.figures.kit import Axis, Trace, alone, broken_off, depth_axis
 from explorer.figures.layers import (
     attention_pattern,
     by_layer,
@@ -46,10 +46,13 @@ __all__ = [
 
 
 class Draw(Protocol):
-    """From profiles to a figure as plain data; `looks` is the design of each, where the caller
-    keeps their marks."""
+    """A function from profiles to a figure as plain data.
 
-    def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain: ...
+    `looks` has one legend entry a profile, where the caller fixes hues and symbols; empty: designs
+    are numbered in the order of the profiles."""
+
+    def __call__(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> Plain:
+        """Draws the profiles in one figure."""
 
 
 class Row(NamedTuple):
@@ -59,8 +62,9 @@ class Row(NamedTuple):
     title: str
     caption: str
     plain: Draw
+    """Draws it as plain data, which plotly has not checked."""
     statistic: str = ""
-    """The statistic that it shows."""
+    """The statistic that it shows; empty for the attention pattern, which is none."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
 
@@ -77,28 +81,35 @@ def _pattern_of_first(
     profiles: Sequence[Profile],
     looks: Sequence[LegendEntry] = (),  # noqa: ARG001 - a heat map has no hue of a design
 ) -> Plain:
-    """A pattern belongs to one profile: the first that kept one, and the last where none did."""
-    having = [profile for profile in profiles if profile.pattern is not None]
-    return attention_pattern.plain(
-        (having or profiles[-1:] or [Profile(origin="measured", values={})])[0]
-    )
+    """The attention pattern of the first profile that kept one.
+
+    A heat map shows one profile only. Where none kept a pattern, the last profile decides which
+    sentence stands in its place."""
+    for profile in profiles:
+        if profile.pattern is not None:
+            return attention_pattern.plain(profile)
+    nothing = Profile(origin="measured", values={})
+    return attention_pattern.plain(profiles[-1] if profiles else nothing)
 
 
 def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
-    """A statistic by layer, or by position in one layer, as its row of the vocabulary has it."""
+    """The chart of one statistic: over token positions, by weight matrix, or by layer, as its row
+    of the vocabulary says.
+
+    Args:
+        name: the figure's name, if it differs from the statistic's.
+        layer: from 1, whose positions are drawn; 0 is the last. Other charts show all layers.
+    """
     row = VOCABULARY[statistic]
     caption = row.caption or f"{row.definition[0].upper()}{row.definition[1:]}."
     if row.by_position:
-        words = f"layer {layer}" if layer else "the last layer"
-        return Row(
-            name or statistic,
-            row.label,
-            caption.format(layer=words),
-            partial(by_position.plain, statistic, layer=layer),
-            statistic,
-        )
-    draw = weights_by_matrix if statistic in WEIGHT_STATISTICS and not row.by_head else by_layer
-    return Row(name or statistic, row.label, caption, partial(draw.plain, statistic), statistic)
+        caption = caption.format(layer=f"layer {layer}" if layer else "the last layer")
+        draw = partial(by_position.plain, statistic, layer=layer)
+    elif statistic in WEIGHT_STATISTICS and not row.by_head:
+        draw = partial(weights_by_matrix.plain, statistic)
+    else:
+        draw = partial(by_layer.plain, statistic)
+    return Row(name or statistic, row.label, caption, draw, statistic)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType(
@@ -144,18 +155,23 @@ def row_of(name: str, layer: int = 0) -> Row:
     """The figure of any statistic of the vocabulary, or of the page.
 
     Args:
+        name: of a statistic, or of a row of `FIGURES`.
         layer: from 1, of a statistic by position; 0 is the last one. Of others all layers are
             drawn.
     Raises:
         ValueError: there is no such statistic or figure; names those there are.
     """
-    drawn = {row.statistic or row.name: row for row in (*FIGURES.values(), *BY_CHOICE.values())}
-    if name in VOCABULARY and (name not in drawn or (layer and VOCABULARY[name].by_position)):
-        return _layers(name, layer=layer)
-    if name not in drawn and name not in FIGURES:
-        names = ", ".join(dict.fromkeys((*VOCABULARY, *FIGURES)))
-        raise ValueError(f"statistic must be one of {names}; got {name!r}")
-    return drawn.get(name) or FIGURES[name]
+    on_page = {row.statistic or row.name: row for row in (*FIGURES.values(), *BY_CHOICE.values())}
+    if name in VOCABULARY:
+        one_layer = layer and VOCABULARY[name].by_position
+        if one_layer or name not in on_page:
+            return _layers(name, layer=layer)
+    if name in on_page:
+        return on_page[name]
+    if name in FIGURES:
+        return FIGURES[name]
+    names = ", ".join(dict.fromkeys((*VOCABULARY, *FIGURES)))
+    raise ValueError(f"statistic must be one of {names}; got {name!r}")
 
 
 def plot(
@@ -163,9 +179,8 @@ def plot(
 ) -> go.Figure:
     """One figure by itself, with a title and a legend: see `Profile.plot`."""
     row = row_of(statistic, must_be(int, "layer", layer))
-    if layer < 0 or (
-        layer and (row.statistic not in VOCABULARY or not VOCABULARY[row.statistic].by_position)
-    ):
+    by_position = row.statistic in VOCABULARY and VOCABULARY[row.statistic].by_position
+    if layer < 0 or (layer and not by_position):
         raise ValueError(
             f"layer must be 0 or more, and 0 for {statistic} unless that is by position; got {layer}"
         )
@@ -175,23 +190,36 @@ def plot(
 
 
 def plot_comparison(comparison: Comparison, statistic: str = "") -> go.Figure:
-    """Both profiles in one chart, with an upright where they first part: see `Comparison.plot`."""
-    part = next((row for row in comparison.differences if statistic in ("", row.statistic)), None)
+    """Both profiles in one chart, with a vertical line where they first part.
+
+    Args:
+        statistic: of the vocabulary; empty for the one in which they first part.
+    Raises:
+        ValueError: there is no such statistic.
+    """
     row = row_of(statistic or comparison.differences[0].statistic)
     figure = row.draw([comparison.first, comparison.second])
-    if part is not None and part.parts:
-        depths, limits = comparison.second.depth(part.site), figure.layout.yaxis
-        height = Axis("", tuple(limits.range), log=limits.type == "log")
-        words = f"{comparison.place(part)}: {SITE_WORDS.get(part.site, part.site)}"
-        figure.add_trace(
-            broken_off(
-                float(depths[part.layer - (part.site != "embed")]),
-                words,
-                depth_axis(depths),
-                height,
-                NEUTRAL,
-                0.05,
-                name="They part",
-            )
-        )
+    for difference in comparison.differences:
+        if statistic not in ("", difference.statistic):
+            continue
+        if difference.parts:
+            figure.add_trace(_parting(comparison, difference, figure))
+        break  # the first difference alone: it is where they part, if they do
     return alone(figure, row.title, str(comparison))
+
+
+def _parting(comparison: Comparison, difference: Difference, figure: go.Figure) -> Trace:
+    """A vertical line at the depth, in layers, of the site at which two profiles part."""
+    site = difference.site
+    depths = comparison.second.depth(site)  # [layer]; of the embedding [1], its one depth
+    index = 0 if site == "embed" else difference.layer - 1
+    drawn_height = figure.layout.yaxis
+    return broken_off(
+        float(depths[index]),
+        f"{comparison.place(difference)}: {SITE_WORDS.get(site, site)}",
+        depth_axis(depths),
+        Axis("", tuple(drawn_height.range), log=drawn_height.type == "log"),
+        NEUTRAL,
+        share=0.05,  # near the bottom: breakdowns have their words on top
+        name="They part",
+    )

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LOOK = Look(0)
+"""Hue of all values: a map of one axis has one series."""
 DOT = 8
+"""Pixels across a dot."""
 HIGH, LOW = 0.95, 0.04
-"""Shares of the height at which values stand that have no place on the axis."""
+"""Shares of the height, from below, at which marks stand for values that have no place on the
+axis."""
 
 
 def across(
@@ -59,76 +62,79 @@ def across(
     if not (grid.done | grid.theory_done).any():
         return kit.blank("Nothing has been computed yet.")
     wide, height = _field_axis(grid, now), _height(grid, statistic)
-    line, dots = _line(grid, statistic, height, noted), _dots(grid, statistic, height)
     marks = ENDS[statistic].row.marks if statistic in ENDS else {}
-    levels = [kit.level(value, words, wide, height) for value, words in marks.items()]
-    traces = [*levels, *line, *dots, *_beyond(grid, height), *_failures(grid, height)]
+    traces = [kit.level(value, words, wide, height) for value, words in marks.items()]
+    traces += _line(grid, statistic, height, noted)
+    traces += _dots(grid, statistic, height)
+    traces += _beyond(grid, height)
+    traces += _failures(grid, height)
     description = kit.described(f"{grid.scale.title} against {grid.x.spec.about.label}", traces)
     if now and x in now:
         side = "right" if wide.fraction(now[x]) < 0.5 else "left"
         traces.append(kit.upright(now[x], "now", height, side, 0.97))
-    above = {"legend": kit.LEGEND, "showlegend": True, "margin": kit.MARGIN | {"t": 34}}
-    return go.Figure(
-        {"data": traces, "layout": kit.sheet(wide.layout, height.layout, description, **above)}
-    )
+    layout = kit.sheet(wide.layout, height.layout, description, **kit.LEGEND_ABOVE)
+    return go.Figure({"data": traces, "layout": layout})
 
 
 def _field_axis(grid: Cells, now: Mapping[str, float] | None) -> kit.Axis:
-    """The field's axis, long enough for the value that is marked, if there is one."""
+    """The field's axis, long enough for the value that `now` marks, if there is one."""
     spec, log = grid.x.spec, grid.x.log
     marked = [now[spec.name]] if now and spec.name in now else []
     counts = spec.kind == "integer" and not log
-    return kit.axis(
-        kit.field_title(spec), [grid.x.values, marked], log=log, air=0.03, counts=counts
-    )
+    title = kit.field_title(spec)
+    return kit.axis(title, [grid.x.values, marked], log=log, air=kit.SIDE_AIR, counts=counts)
 
 
 def _height(grid: Cells, statistic: str) -> kit.Axis:
-    """The statistic's axis, without the values beyond the ends that its scale has."""
+    """The statistic's axis. Values beyond the ends of its scale, such as a loss that exploded, do
+    not make it longer."""
     low, high = grid.scale.clip
-    held = np.concatenate([grid.predicted, grid.observed, grid.low, grid.high])
-    held = held[(held >= low) & (held <= high)]
+    drawn = np.concatenate([grid.predicted, grid.observed, grid.low, grid.high])
+    drawn = drawn[(drawn >= low) & (drawn <= high)]
     if statistic in ENDS:
         end = ENDS[statistic]
-        return statistic_axis(end.row, [held], end.symbol)
+        return statistic_axis(end.row, [drawn], end.symbol)
     least = kit.LEAST if grid.scale.log else 0.0
-    return kit.axis(grid.scale.unit, [held], log=grid.scale.log, least=least, top=kit.TOP)
+    return kit.axis(grid.scale.unit, [drawn], log=grid.scale.log, least=least, top=kit.TOP)
 
 
 def _inside(values: Array, scale: Scale) -> Array:
-    """The values between the ends of a scale; nan in place of the others."""
+    """The values, with nan in place of those beyond the ends of the scale."""
     low, high = scale.clip
     return np.where((values >= low) & (values <= high), values, np.nan)
 
 
 def _sentence(grid: Cells, statistic: str) -> str:
+    """Hover text of a cell: the field's value, and the statistic's in words."""
     compared = ENDS[statistic].row.compared if statistic in ENDS else ""
-    place = grid.x.words("%{x:~g}")
-    return f"{place}<br>{grid.scale.title}: %{{y:.3g}} {compared}".rstrip()
+    field = grid.x.words("%{x:~g}")
+    return f"{field}<br>{grid.scale.title}: %{{y:.3g}} {compared}".rstrip()
 
 
 def _line(grid: Cells, statistic: str, height: kit.Axis, noted: bool) -> list[kit.Trace]:
-    """The theory's line: cells that are still to come are passed over, one without a finite value
-    is a gap."""
-    known = grid.theory_done
-    if not np.isfinite(grid.predicted[known]).any():
+    """The theory's line, dotted where a note says that it is unreliable; empty where theory has no
+    finite value.
+
+    It passes over cells that are still to come; a cell without a finite value is a gap."""
+    computed = grid.theory_done
+    if not np.isfinite(grid.predicted[computed]).any():
         return []
     words = kit.hover("predicted", _sentence(grid, statistic))
-    x, y = np.array(grid.x.values)[known], grid.predicted[known]
+    x, y = np.array(grid.x.values)[computed], grid.predicted[computed]
     dash = "dot" if noted else ""
     line = kit.line(x, y, LOOK, "predicted", words, log=height.log, dash=dash)
     return [line | {"showlegend": True}]
 
 
 def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
-    """Dots, with bars where seeds differ."""
-    there = grid.done & ~grid.failed
-    if not there.any():
+    """Dots of the values that were measured or trained, with bars from the lowest seed to the
+    highest where seeds differ; empty where there are none yet."""
+    computed = grid.done & ~grid.failed
+    if not computed.any():
         return []
     sentence = _sentence(grid, statistic)
-    x, y, low, high = (
-        values[there] for values in (np.array(grid.x.values), grid.observed, grid.low, grid.high)
-    )
+    x = np.array(grid.x.values)[computed]
+    y, low, high = grid.observed[computed], grid.low[computed], grid.high[computed]
     bars = {}
     if (low < high).any():
         sentence += "<br>lowest and highest seed %{customdata[0]:.3g}, %{customdata[1]:.3g}"
@@ -139,36 +145,35 @@ def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
         bars = {"error_y": kit.error_bars(LOOK, up, down)}
     origin = grid.scale.origin
     words = kit.hover(origin, sentence)
-    shown = _inside(y, grid.scale)
-    dots = kit.dots(x, shown, LOOK, origin, words, log=height.log, size=DOT)
+    inside = _inside(y, grid.scale)
+    dots = kit.dots(x, inside, LOOK, origin, words, log=height.log, size=DOT)
     return [dots | {"customdata": np.stack([low, high], axis=-1)} | bars]
 
 
 def _beyond(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
-    """Hollow arrows in place of values without a place on the axis."""
-    marks = []
+    """Hollow arrows in place of values without a place on the axis: up for those that are not
+    finite or too large, down for those that are 0 on a log axis or too small."""
+    observed = grid.done & ~grid.failed
+    # a prediction that is nan is none: the theory does not cover the design
+    predicted = grid.theory_done & ~np.isnan(grid.predicted)
+    up, down = (HIGH, "triangle-up-open"), (LOW, "triangle-down-open")
     low, high = grid.scale.clip
-    for origin, values, there in (
-        (grid.scale.origin, grid.observed, grid.done & ~grid.failed),
-        # a prediction that is nan is none: the theory does not cover the design
-        ("predicted", grid.predicted, grid.theory_done & ~np.isnan(grid.predicted)),
+    marks = []
+    for origin, values, computed in (
+        (grid.scale.origin, grid.observed, observed),
+        ("predicted", grid.predicted, predicted),
     ):
         finite = np.isfinite(values)
-        for words, at, symbol, where in (
-            ("not finite", HIGH, "triangle-up-open", ~finite),
-            ("above the axis", HIGH, "triangle-up-open", finite & (values > high)),
-            ("0, below a log axis", LOW, "triangle-down-open", height.log & (values == 0)),
-            ("below the axis", LOW, "triangle-down-open", finite & (values < low)),
+        for reason, (share, arrow), beyond in (
+            ("not finite", up, ~finite),
+            ("above the axis", up, finite & (values > high)),
+            ("0, below a log axis", down, height.log & (values == 0)),
+            ("below the axis", down, finite & (values < low)),
         ):
-            marks += _marks(
-                grid,
-                there & where,
-                f"{origin}, {words}",
-                [f"{origin}: {number(value)}" for value in values[there & where]],
-                height.at(at),
-                symbol,
-                LOOK.hue,
-            )
+            where = computed & beyond
+            numbers = [f"{origin}: {number(value)}" for value in values[where]]
+            name = f"{origin}, {reason}"
+            marks += _marks(grid, where, name, numbers, height.at(share), arrow, LOOK.hue)
     return marks
 
 
@@ -187,18 +192,28 @@ def _marks(
     symbol: str,
     color: str,
 ) -> list[kit.Trace]:
-    """Marks of some cells at one height, each with its words on hovering; none of no cell."""
+    """Marks of the chosen cells, all at one height; empty where no cell is chosen.
+
+    Args:
+        where: the chosen cells, `[x]`.
+        name: their entry in the legend.
+        words: below the field's value on hovering, one sentence a chosen cell.
+        y: their height, a value of the statistic's axis.
+    """
     x = np.array(grid.x.values)[where]
     if not len(x):
         return []
-    places = [grid.x.words(f"{value:g}") for value in x]
+    hover = [
+        f"{grid.x.words(f'{value:g}')}<br>{sentence}"
+        for value, sentence in zip(x, words, strict=True)
+    ]
     mark = kit.mark(
         "markers",
         name,
         x,
         np.full(len(x), y),
         marker={"color": color, "symbol": symbol, "size": 9},
-        hovertext=[f"{place}<br>{said}" for place, said in zip(places, words, strict=True)],
+        hovertext=hover,
         hoverinfo="text",
         cliponaxis=False,
     )

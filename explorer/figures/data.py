@@ -18,11 +18,12 @@ import plotly.graph_objects as go
 Plain = dict[str, Any]
 """`{data, layout}` of dicts, lists, numbers, words and numpy's arrays."""
 Drawn = ParamSpec("Drawn")
+"""The arguments of a function that draws."""
 
 
 class Picture(Generic[Drawn]):
-    """A function that gives a figure, which plotly has checked; its `plain` gives the same as plain
-    data.
+    """A function that draws a figure: a call gives plotly's, which plotly has checked, and `plain`
+    the same as plain data.
 
     Args:
         draw: gives the figure as plain data.
@@ -33,31 +34,36 @@ class Picture(Generic[Drawn]):
         self.plain = draw
 
     def __call__(self, *args: Drawn.args, **more: Drawn.kwargs) -> go.Figure:
-        """Draws."""
+        """The figure as plotly's, which raises ValueError for a property that it does not know."""
         return go.Figure(self.plain(*args, **more))
 
 
 def packed(part: Any) -> Any:
-    """A drawn part, as `Figure.to_dict` of plotly has it: an array is `{dtype, bdata}`, in 2-D also
-    `shape`."""
+    """A figure or a part of one, ready for JSON, as plotly's `Figure.to_dict` has it.
+
+    An array becomes `{dtype, bdata}`, its bytes in base64, and `shape` if it is 2-D. Properties
+    that are None are left out."""
     if part is None or isinstance(part, str | bool | int):
         return part
     if isinstance(part, dict):
         return {name: packed(value) for name, value in part.items() if value is not None}
     if isinstance(part, list | tuple):
         return [packed(value) for value in part]
-    if isinstance(part, np.ndarray):
-        kind, data = (
-            f"{part.dtype.kind}{part.dtype.itemsize}",
-            base64.b64encode(part.tobytes()).decode(),
-        )
-        return {"dtype": kind, "bdata": data} | (
-            {"shape": ", ".join(map(str, part.shape))} if part.ndim > 1 else {}
-        )
-    return part.item() if isinstance(part, np.generic) else part
+    if isinstance(part, np.generic):
+        return part.item()
+    if not isinstance(part, np.ndarray):
+        return part
+    array = {
+        "dtype": f"{part.dtype.kind}{part.dtype.itemsize}",
+        "bdata": base64.b64encode(part.tobytes()).decode(),
+    }
+    if part.ndim > 1:
+        array["shape"] = ", ".join(map(str, part.shape))
+    return array
 
 
 def untagged(markup: str) -> str:
-    """A name or title of a figure without its tags: W_Q, 2^(−l/2)."""
+    """A label of a figure as plain text: tags become _ and ^, as in W_Q and 2^(−l/2), or are left
+    out."""
     markup = re.sub("<br ?/?>", " ", markup.replace("<sub>", "_").replace("<sup>", "^"))
     return html.unescape(re.sub(r"</?(sub|sup|b|i|em)>", "", markup))

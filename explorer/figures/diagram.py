@@ -21,10 +21,10 @@ from explorer.schemes.placement import NORMS, SITES
 from explorer.schemes.residual import RESIDUALS
 
 STREAM, LANE, HEIGHT = 84, 39, 117
-"""Pixels from the top: the residual line, the branch above it, and the whole drawing."""
+"""Pixels from the top: the residual line, the branch above it, and the lower end of the drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
-"""Pixels: from the left to where a branch leaves the stream, between two parts, of a letter, around
-a part's label."""
+"""Pixels: from the left to where a branch leaves the stream, between two parts, across a letter,
+and what a part is wider than its label."""
 AFTER = {"attn_out": "resid_mid", "mlp_out": "resid_post"}
 """The stream after each branch."""
 
@@ -34,11 +34,12 @@ class Part(NamedTuple):
 
     label: str
     fields: tuple[str, ...]
+    """The first is opened at a click."""
     words: str
 
     @property
     def width(self) -> float:
-        """Pixels."""
+        """Pixels across its box."""
         return LETTER * len(self.label) + ROOM
 
 
@@ -50,69 +51,76 @@ class Branch(NamedTuple):
     """Of the branch's output."""
     title: str
     parts: Sequence[Part]
+    """On the branch."""
     skip: Sequence[Part]
+    """On the stream beside it."""
     after: Sequence[Part]
+    """On the stream after the sum."""
     has_stream: bool
     """Whether the stream goes on beside the branch."""
 
 
 def branches(config: Config, layer: int) -> list[Branch]:
-    """The sublayers of a layer, 1 … N."""
-    return [_branch(config, layer, index) for index in (0, 1) if index or config.design.attends]
+    """The sublayers of a layer, 1 … N: attention, if the design has it, and the MLP."""
+    mlp = _branch(config, layer, is_mlp=True)
+    return [_branch(config, layer, is_mlp=False), mlp] if config.design.attends else [mlp]
 
 
-def _branch(config: Config, layer: int, index: int) -> Branch:
-    design, number_of = config.design, 2 * layer - 2 + index
-    place = design.sublayers[number_of]
+def _branch(config: Config, layer: int, *, is_mlp: bool) -> Branch:
+    """Attention or the MLP of a layer, 1 … N."""
+    design, index = config.design, 2 * (layer - 1) + is_mlp
+    place, norm = design.sublayers[index], NORMS[config.norm]
 
-    def norms(part: str, scale: str = "") -> list[Part]:
-        """The norms on a signal of the sublayer."""
-        norm = NORMS[config.norm]
-        return [
-            Part(
-                norm.short + scale,
-                ("norm_placement", "norm"),
-                f"{norm.title} on {site[1 + index]}{scale}",
-            )
-            for name, site in SITES.items()
-            if name in place.norms and site.part == part
-        ]
+    def norms(signal: str, scale: str = "") -> list[Part]:
+        """The norms on a signal of the sublayer, such as "input", with the factor after them as
+        text."""
+        fields = ("norm_placement", "norm")
+        parts = []
+        for name, site in SITES.items():
+            if name in place.norms and site.part == signal:
+                name_of_signal = site.mlp if is_mlp else site.attention
+                words = f"{norm.title} on {name_of_signal}{scale}"
+                parts.append(Part(norm.short + scale, fields, words))
+        return parts
 
     parts: list[Part] = []
     if design.stream.mixes:
-        parts.append(
-            Part("mix", ("stream", "n_streams"), "A learned mix of several streams or outputs")
-        )
+        words = "A learned mix of several streams or outputs"
+        parts.append(Part("mix", ("stream", "n_streams"), words))
     parts += norms("input", "" if place.scale == 1 else f" × {number(place.scale)}")
     parts += norms("values")
-    parts += _mlp(config) if index else _attention(config)
+    parts += _mlp(config) if is_mlp else _attention(config)
     if place.has("last"):
-        variance = ("mlp_variance" if index else "attention_variance", "init_variance")
+        variance = ("mlp_variance" if is_mlp else "attention_variance", "init_variance")
         parts += norms("last")
         parts.append(Part("last matrix", variance, "The branch's last matrix"))
     parts += norms("output")
-    profiled = Part("× ω", ("residual",), "The stream times a factor found in a first pass")
-    skip = norms("skip") + (
-        [profiled] if design.profiled else _factor(config, place.skip, of_stream=True)
-    )
-    after = norms("sum")
-    if design.final_norm and number_of == 2 * config.n_layers - 1:
-        norm = NORMS[config.norm]
-        after.append(
-            Part(
-                f"final {norm.short}", ("final_norm", "norm"), f"{norm.title} after the last layer"
-            )
-        )
-    title = (
-        "Attention",
-        "MLP, of the layer's input" if design.stream.parallel and design.attends else "MLP",
-    )[index]
     parts += _factor(config, place.branch, of_stream=False)
-    return Branch(BRANCHES[index], title, parts, skip, after, place.skip != 0)
+    skip = norms("skip")
+    if design.profiled:
+        skip.append(Part("× ω", ("residual",), "The stream times a factor found in a first pass"))
+    else:
+        skip += _factor(config, place.skip, of_stream=True)
+    after = norms("sum")
+    is_last = index == len(design.sublayers) - 1
+    if design.final_norm and is_last:
+        words = f"{norm.title} after the last layer"
+        after.append(Part(f"final {norm.short}", ("final_norm", "norm"), words))
+    title = "MLP" if is_mlp else "Attention"
+    if is_mlp and design.stream.parallel and design.attends:
+        title = "MLP, of the layer's input"
+    return Branch(
+        site=BRANCHES[is_mlp],
+        title=title,
+        parts=parts,
+        skip=skip,
+        after=after,
+        has_stream=place.skip != 0,
+    )
 
 
 def _attention(config: Config) -> Iterator[Part]:
-    """The parts of attention between its norms."""
+    """The parts of attention between its norms, in the order of the forward pass."""
     design, earlier = config.design, "the earlier tokens" if config.causal else "all tokens"
     if design.normalizes_heads:
         fields = ("qk_norm", "norm_placement", "qk_norm_over", "qk_gain")
@@ -138,40 +146,43 @@ def _attention(config: Config) -> Iterator[Part]:
 
 
 def _mlp(config: Config) -> Iterator[Part]:
-    name, gate = config.activation.replace("_", " "), " ⊙ gate" if MLPS[config.mlp].gated else ""
-    yield Part(
-        name + gate, ("activation", "mlp"), f"{'Gated activation' if gate else 'Activation'} {name}"
-    )
+    """The MLP's activation, with its gate if it has one."""
+    name, title = config.activation.replace("_", " "), "Activation"
+    label = name
+    if MLPS[config.mlp].gated:
+        label, title = f"{name} ⊙ gate", "Gated activation"
+    yield Part(label, ("activation", "mlp"), f"{title} {name}")
 
 
 def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
-    """The multiplier of the stream or of a branch, where it is chosen or is not 1; none of a
-    missing stream."""
+    """The multiplier of the stream or of a branch, where it is α, the design's choice, or is not 1;
+    empty where nothing is multiplied."""
     words = f"The {'stream' if of_stream else 'branch'} times {number(factor)}"
     if config.matters("alpha") and of_stream is RESIDUALS[config.residual].scales_stream:
         return [Part(f"α = {number(factor)}", ("alpha", "residual"), words)]
-    if factor == 1 or (of_stream and factor == 0):
+    has_no_stream = of_stream and factor == 0
+    if factor == 1 or has_no_stream:
         return []
     return [Part(f"× {number(factor)}", ("residual", "norm_placement", "parametrization"), words)]
 
 
 def moments(profile: Profile | None, layer: int) -> dict[str, str]:
-    """Second moment after each sublayer of a layer, of each branch, and of the layer's input
-    (`input`), as text: "= 1.2", or "not finite"."""
+    """Second moments in a layer, 1 … N, as text: "= 1.2", or "not finite".
+
+    By site: of each branch, of the stream after it, and, by the name `input`, of the stream before
+    the layer. Sites that the profile does not have are left out."""
     if profile is None:
         return {}
     row = STATISTICS["second_moment"]
-    key, at = ("resid_post", layer - 2) if layer > 1 else ("embed", 0)
-    places = {"input": (key, at)} | {site: (site, layer - 1) for site in (*AFTER, *AFTER.values())}
-    return {
-        name: _equals(float(row.mean(profile[row.name, site])[index]))
-        for name, (site, index) in places.items()
-        if (row.name, site) in profile
-    }
-
-
-def _equals(value: float) -> str:
-    return f"= {number(value)}" if math.isfinite(value) else "not finite"
+    index = layer - 1
+    sites = {site: (site, index) for site in (*AFTER, *AFTER.values())}
+    sites["input"] = ("resid_post", index - 1) if index else ("embed", 0)
+    numbers = {}
+    for name, (site, index_of_site) in sites.items():
+        if (row.name, site) in profile:
+            moment = float(row.mean(profile[row.name, site])[index_of_site])
+            numbers[name] = f"= {number(moment)}" if math.isfinite(moment) else "not finite"
+    return numbers
 
 
 def diagram(
@@ -190,56 +201,78 @@ def diagram(
 
 
 def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_first: bool) -> str:
-    x, boxes = float(TAP + GAP), []
-    for part in branch.parts:
-        boxes.append(_box(part, x, LANE, changed))
-        x += part.width + GAP
+    """The drawing of a branch above its part of the stream.
+
+    Args:
+        numbers: second moments as text, by site: see `moments`.
+        changed: fields whose parts are marked.
+        is_first: whether the layer's input is at its left end.
+    """
     size = f"E F² {numbers[branch.site]}" if branch.site in numbers else ""
-    total = max(x, TAP + GAP + LETTER * (len(branch.title) + len(size) + 2))  # where the sum is
-    between = sum(part.width + GAP for part in branch.skip) - GAP
-    at = (TAP + total - between) / 2
-    for part in branch.skip:
-        boxes.append(_box(part, at, STREAM, changed))
-        at += part.width + GAP
-    x = total + 2 * GAP
-    for part in branch.after:
-        boxes.append(_box(part, x, STREAM, changed))
-        x += part.width + GAP
-    width = max(x, total + 64)
-    stream = (
-        f"M0 {STREAM}H{width - 1}"
-        if branch.has_stream
-        else f"M0 {STREAM}H{TAP}M{total} {STREAM}H{width - 1}"
-    )
-    lines = (
-        f'<path class="ex-block-line" d="{stream}m-7 -4l7 4l-7 4M{TAP} {STREAM}V{LANE}H{total}V{STREAM - 8}"/>'
-        f'<circle class="ex-block-sum" cx="{total}" cy="{STREAM}" r="8"/>'
-    )
-    if branch.has_stream:
-        lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
-    ends = [("input", 2, "start")] if is_first else []
-    texts = [
-        _text(f"q {numbers[site]}", across, STREAM + 28, anchor, "ex-block-number")
-        for site, across, anchor in (*ends, (AFTER[branch.site], width, "end"))
-        if site in numbers
-    ]
-    texts.append(_text(size, total, LANE - 24, "end", "ex-block-number"))
-    title = _text(branch.title, TAP + GAP, LANE - 24, "start", "ex-block-title")
-    spoken = ", ".join(
-        [branch.title, *(part.words for part in (*branch.parts, *branch.skip, *branch.after))]
-    )
+    # pixels from the left: the branch leaves at TAP and joins at `total`, then the stream goes on
+    boxes, end = _boxes(branch.parts, TAP + GAP, LANE, changed)
+    letters = len(branch.title) + len(size) + 2  # they stand above the branch
+    total = max(end, TAP + GAP + LETTER * letters)
+    skip_width = sum(part.width + GAP for part in branch.skip) - GAP
+    skip_boxes, _ = _boxes(branch.skip, (TAP + total - skip_width) / 2, STREAM, changed)
+    after_boxes, end = _boxes(branch.after, total + 2 * GAP, STREAM, changed)
+    width = max(end, total + 64)
+    above, below = LANE - 24, STREAM + 28
+    texts = _text(branch.title, TAP + GAP, above, "start", "ex-block-title")
+    if is_first and "input" in numbers:
+        texts += _text(f"q {numbers['input']}", 2, below, "start", "ex-block-number")
+    after = AFTER[branch.site]
+    if after in numbers:
+        texts += _text(f"q {numbers[after]}", width, below, "end", "ex-block-number")
+    texts += _text(size, total, above, "end", "ex-block-number")
+    parts = (*branch.parts, *branch.skip, *branch.after)
+    spoken = ", ".join([branch.title, *(part.words for part in parts)])
+    lines = _lines(total, width, has_stream=branch.has_stream)
     return (
         f'<svg class="ex-block" role="group" aria-label="{escape(spoken)}" viewBox="0 0 {width:g} {HEIGHT}" '
-        f'width="{width:g}" height="{HEIGHT}">{lines}{title}{"".join(texts)}{"".join(boxes)}</svg>'
+        f'width="{width:g}" height="{HEIGHT}">{lines}{texts}{boxes}{skip_boxes}{after_boxes}</svg>'
     )
+
+
+def _lines(total: float, width: float, *, has_stream: bool) -> str:
+    """The stream with an arrow's head at its end, the branch above it, and the circle of their sum,
+    with a plus if there is a stream beside the branch.
+
+    Args:
+        total: where the sum is, in pixels from the left.
+        width: of the drawing, in pixels.
+    """
+    gap = "" if has_stream else f"H{TAP}M{total} {STREAM}"
+    stream = f"M0 {STREAM}{gap}H{width - 1}m-7 -4l7 4l-7 4"
+    branch = f"M{TAP} {STREAM}V{LANE}H{total}V{STREAM - 8}"
+    lines = (
+        f'<path class="ex-block-line" d="{stream}{branch}"/>'
+        f'<circle class="ex-block-sum" cx="{total}" cy="{STREAM}" r="8"/>'
+    )
+    if has_stream:
+        lines += f'<path class="ex-block-line" d="M{total - 5} {STREAM}h10m-5 -5v10"/>'
+    return lines
+
+
+def _boxes(parts: Sequence[Part], x: float, y: float, changed: set[str]) -> tuple[str, float]:
+    """Parts side by side from a left edge, at the height of their middles; and where the next one
+    would begin; in pixels."""
+    boxes = ""
+    for part in parts:
+        boxes += _box(part, x, y, changed)
+        x += part.width + GAP
+    return boxes, x
 
 
 def _text(words: str, x: float, y: float, anchor: str, css_class: str) -> str:
+    """A text at a point, in pixels, at which it starts, ends or has its middle, as `anchor`
+    says."""
     return f'<text class="{css_class}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def _box(part: Part, x: float, y: float, changed: set[str]) -> str:
-    """A part, from its left edge and its middle."""
+    """A part as a button that opens its first field, from its left edge and its middle's height in
+    pixels."""
     css_class = "ex-part ex-changed" if changed.intersection(part.fields) else "ex-part"
     words = escape(f"{part.words}. Opens {Config.specs()[part.fields[0]].about.label}.")
     return (

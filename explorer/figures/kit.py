@@ -41,19 +41,23 @@ LEGEND: dict[str, Any] = {
     "itemwidth": 30,
     "font": {"size": 12},
 }
-"""Above the plot."""
+"""A row of entries above the plot."""
+LEGEND_ABOVE: dict[str, Any] = {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}}
+"""Properties of a layout with this legend, and the room that it needs."""
 FEW = 10.5
-"""An axis that counts to no more has a tick at every number."""
+"""A counting axis that ends below it, at 10 and the air beyond, has a tick at each whole number."""
 AIR, TOP = 0.04, 0.1
-"""Shares of an axis that are free at its ends at least; more above where the words of a level stand
-on its line."""
+"""Shares of an axis's data that are left free at its ends; `TOP` above, where the label of a gray
+level stands on its line."""
+SIDE_AIR = 0.03
+"""As `AIR`, of a horizontal axis: enough for the first and the last dot."""
 MOST_LINES = 5
 """Lines of words that stand above all data, at most: of more designs the chart would be too low."""
 STEPS = 8
-"""Ends lie on a grid of an eighth to a sixteenth of an axis: they stay most of the time while a
-slider is dragged."""
+"""Ends of an axis are rounded to a grid whose step is 1/8 to 1/16 of the axis, so that they mostly
+stay while a slider is dragged."""
 SLACK = 1e-9
-"""Part of an axis or of a step that rounding may take away."""
+"""Tolerance for rounding errors of floats, relative to an axis or to a step."""
 LEAST = 1.0
 """Decades that a log axis shows at least: a flat line must look flat, not like a picture of
 rounding errors."""
@@ -70,9 +74,12 @@ class Axis(NamedTuple):
     """Whole numbers alone have ticks: layers, steps, tokens."""
 
     def at(self, fraction: float) -> float:
-        """The value at a fraction of the length."""
-        where = self.extent[0] + fraction * (self.extent[1] - self.extent[0])
-        return float(10.0 ** np.clip(where, -307.0, 307.0)) if self.log else where
+        """The value at a fraction of the length, 0 … 1 from the lower end to the upper."""
+        low, high = self.extent
+        position = low + fraction * (high - low)
+        if self.log:
+            return float(10.0 ** np.clip(position, -307.0, 307.0))  # as far as floats go
+        return position
 
     @property
     def ends(self) -> Array:
@@ -80,16 +87,18 @@ class Axis(NamedTuple):
         return np.array([self.at(0.0), self.at(1.0)])
 
     def above(self, value: float, fraction: float) -> float:
-        """The value a fraction of the length above another."""
+        """The value that lies a fraction of the axis's length above another value."""
         return self.at(self.fraction(value) + fraction)
 
     def fraction(self, value: float) -> float:
         """The fraction of the length at which a value lies."""
-        where = float(np.log10(value)) if self.log else value
-        return (where - self.extent[0]) / (self.extent[1] - self.extent[0])
+        low, high = self.extent
+        position = float(np.log10(value)) if self.log else value
+        return (position - low) / (high - low)
 
     def with_room(self, share: float) -> Axis:
-        """The axis, longer by a share of the new length, which is free above all that it holds."""
+        """The axis, extended upwards so that a share of its new length is free above all that it
+        holds."""
         low, high = self.extent
         return self._replace(extent=(low, low + (high - low) / (1 - share)))
 
@@ -100,20 +109,24 @@ class Axis(NamedTuple):
         layout = {"title": title, "range": self.extent, "zeroline": False, "tickangle": 0}
         if self.log:
             return layout | _log_ticks(*self.extent)
-        most = max(self.extent) if self.counts else np.inf
-        # plotly would put fractions between few
-        ticks = {"tick0": 0, "dtick": 1} if most <= FEW else {"nticks": 7}
-        return layout | ticks | {"tickformat": "~s" if 9999 < most < np.inf else "~g"}
+        layout |= {"nticks": 7, "tickformat": "~g"}
+        last = max(self.extent)
+        if self.counts and last <= FEW:
+            del layout["nticks"]  # plotly would put fractions between few whole numbers
+            layout |= {"tick0": 0, "dtick": 1}
+        if self.counts and last > 9999:
+            layout["tickformat"] = "~s"  # 20k
+        return layout
 
 
 def _log_ticks(low: float, high: float) -> dict[str, Any]:
-    """Ticks of a logarithmic axis between two exponents of ten.
+    """Ticks of a logarithmic axis, as plotly has them, between two exponents of ten.
 
     plotly labels 1, 2, 5 where a tick has 0.3 decades, and powers alone where it has 0.7. Labels
     that are so close collide, and a little more is asked for."""
     decades = high - low
-    if decades < 2.6:
-        ticks = decades / 0.35  # 1, 2, 5
+    if decades < 2.6:  # up to here labels of 1, 2 and 5 do not crowd
+        ticks = decades / 0.35
     else:
         ticks = min(5.0, decades / 0.75)  # powers alone
     short = max(abs(low), abs(high)) < 4  # 0.0001 to 10000 are written out
@@ -136,56 +149,73 @@ def axis(
     both ends.
 
     Args:
+        title: with the unit in brackets.
+        values: arrays of any shape.
         least: the shortest extent, in decades or units: a flat line must look flat, not like
             rounding errors.
+        air: the share of the values' extent that is free at each end.
         top: the air at the upper end, if it differs.
+        counts: whether ticks are whole numbers only, as of layers.
     """
-    shown = np.concatenate(
-        [np.empty(0), *(np.ravel(np.asarray(part, dtype=float)) for part in values)]
-    )
-    shown = shown[drawable(shown, log)]
+    numbers = [np.ravel(np.asarray(array, dtype=float)) for array in values]
+    positions = np.concatenate([np.empty(0), *numbers])
+    positions = positions[drawable(positions, log)]
     if log:
-        shown = np.log10(shown)
-    low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.0, 1.0)
-    length = max(high - low, least) or 1.0  # of all one value
-    slack = (length - (high - low)) / 2
-    low, high = low - slack - air * length, high + slack + (air if top is None else top) * length
+        positions = np.log10(positions)
+    low, high = extremes(positions)
+    length = max(high - low, least) or 1.0  # all values may be the same
+    missing = length - (high - low)
+    low -= missing / 2 + air * length
+    high += missing / 2 + (air if top is None else top) * length
     return Axis(title, (low, high) if counts else steady(low, high), log, counts)
 
 
+def extremes(values: Array) -> tuple[float, float]:
+    """The smallest and the largest value; 0 and 1, for an empty picture, of no values."""
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
 def steady(low: float, high: float) -> Range:
-    """The ends of the grid about an interval; the interval itself where floats end."""
-    # 2ⁿ: ends are exact
-    step = max(math.ldexp(1.0, math.frexp(high - low)[1] - 1) / STEPS, sys.float_info.min)
+    """An interval rounded outwards to a grid, see `STEPS`; the interval itself where floats
+    overflow."""
+    # the power of two between half the length and the length, so that the ends are exact
+    power = math.ldexp(1.0, math.frexp(high - low)[1] - 1)
+    step = max(power / STEPS, sys.float_info.min)
     ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
     return ends if np.isfinite(ends).all() else (low, high)
 
 
 def round_values(low: float, high: float, count: int) -> list[float]:
-    """About so many round numbers between two ends: multiples of 1, 2 or 5 times a power of ten."""
+    """About `count` round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of
+    ten."""
     least = (high - low) / count * (1 - SLACK)
     power = 10.0 ** np.floor(np.log10(least))
     step = next(lead * power for lead in (1.0, 2.0, 5.0, 10.0) if lead * power >= least)
     first, last = math.ceil(low / step - SLACK), math.floor(high / step + SLACK)
-    return [float(step * at) for at in range(first, last + 1)]
+    return [float(step * multiple) for multiple in range(first, last + 1)]
 
 
 def drawable(values: Array, log: bool) -> Any:
-    """Mask of the values that have a place on the axis: finite, and above 0 on a logarithmic
-    one."""
+    """Mask of the values that have a place on an axis: finite, and above 0 where it is
+    logarithmic."""
     return np.isfinite(values) & (values > 0) if log else np.isfinite(values)
 
 
 def depth_axis(*depths: ArrayLike) -> Axis:
     """The horizontal axis of everything that runs over layers: from the input to the deepest."""
-    return axis("depth (layers)", [0.0, *depths], air=0.03, counts=True)
+    return axis("depth (layers)", [0.0, *depths], air=SIDE_AIR, counts=True)
 
 
 def field_title(spec: Spec) -> str:
-    """The title of a field's axis: label, symbol, and the unit in brackets."""
+    """The title of a field's axis: label, symbol, and the unit in brackets; a symbol that the label
+    has in it is not repeated."""
     about = spec.about
-    symbol = "" if about.symbol in about.label.split() else about.symbol
-    return " ".join(filter(None, (about.label, symbol, f"({about.unit})" if about.unit else "")))
+    title = about.label
+    if about.symbol and about.symbol not in about.label.split():
+        title += f" {about.symbol}"
+    if about.unit:
+        title += f" ({about.unit})"
+    return title
 
 
 def headline(text: str) -> dict[str, Any]:
@@ -228,13 +258,14 @@ def sheet(
 def picture(
     traces: Sequence[dict[str, Any]], across: Axis, height: Axis, description: str
 ) -> Plain:
-    """The figure, without a legend."""
+    """A figure of traces on two axes, without a legend; its description is for those who cannot see
+    it."""
     return {"data": list(traces), "layout": sheet(across.layout, height.layout, description)}
 
 
 @Picture
 def blank(sentence: str) -> Plain:
-    """A sentence in place of a picture, where there is nothing to be drawn."""
+    """A figure without axes that shows a sentence, where there is nothing to be drawn."""
     hidden = {"visible": False, "fixedrange": True}
     note = {
         "text": sentence,
@@ -249,15 +280,15 @@ def blank(sentence: str) -> Plain:
 
 
 def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
-    """A figure outside the page, which would give it a card: with a title, a legend, and the paper
-    of plotly's theme.
+    """Makes a figure stand by itself, as in a notebook: with title, caption, legend and paper
+    color.
 
-    That is white, unless a reader on dark has set `plotly.io.templates.default = "plotly_dark"`.
-    """
+    On the page a card gives these. The paper is white, unless a reader on dark has set
+    `plotly.io.templates.default = "plotly_dark"`."""
     theme = pio.templates[pio.templates.default or "none"].layout
-    own = figure.layout.title.text
+    heading = figure.layout.title.text  # such as "layer 3, head 1"
     figure.layout.title = {
-        "text": f"{title}, {own}" if own else title,
+        "text": f"{title}, {heading}" if heading else title,
         "subtitle": {"text": caption},
     }
     figure.update_layout(margin={"t": 80}, showlegend=True, paper_bgcolor="white")
@@ -270,30 +301,37 @@ def alone(figure: go.Figure, title: str, caption: str) -> go.Figure:
 
 
 Trace = dict[str, Any]
-
+"""A trace of a figure, by plotly's names of its properties."""
 MOST_DOTS = 64
-"""Dots drawn of one series, evenly chosen; lines and bands pass through all of it."""
+"""Dots drawn of one series at most, evenly chosen; lines and bands pass through all points."""
 DOTTED = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
-"""The line of everything that gives the scale."""
+"""The line of marks that give the scale: levels and uprights."""
 
 
 def masked(values: Array, log: bool) -> Array:
-    """The values, with a gap (nan) wherever there is no place on the axis."""
+    """The values, with nan, a gap in a line, wherever one has no place on the axis."""
     return np.where(drawable(values, log), values, np.nan)
 
 
 def compact(values: Array) -> NDArray[Any]:
-    """Half the bytes: float32, enough for a picture, unless a value would leave its range
-    (predictions can)."""
-    size = np.abs(values[np.isfinite(values) & (values != 0)])
+    """The values as float32, which is enough for a picture and sends half the bytes; unchanged
+    where one would overflow or underflow, as predictions can."""
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     limits = np.finfo(np.float32)
-    fits = not len(size) or bool(size.max() < limits.max and size.min() > limits.tiny)
-    return values.astype(np.float32) if fits else values
+    if len(sizes) and (sizes.max() >= limits.max or sizes.min() <= limits.tiny):
+        return values
+    return values.astype(np.float32)
 
 
 def mark(mode: str, name: str, x: Any, y: Any, **more: Any) -> Trace:
-    """Marks of the scale, of a spread, or of values without a place on the axis: they have no entry
-    in the legend."""
+    """A trace without an entry in the legend: a level or upright, a band, or arrows for values that
+    have no place on the axis.
+
+    Args:
+        mode: plotly's: "lines", "markers" or "text", joined by "+".
+        name: says in words what it marks.
+        more: other properties of the trace.
+    """
     return {
         "type": "scatter",
         "mode": mode,
@@ -314,10 +352,15 @@ def dots(
     log: bool = False,
     **marker: Any,
 ) -> Trace:
-    """Measured values. `words` are the hover text, with %{x} and %{y}; `log` is whether the
-    vertical axis is so.
+    """Dots of measured values.
 
-    `marker` changes some of the dots' marks.
+    Args:
+        x, y: values in the units of the axes.
+        look: gives hue and symbol.
+        name: the entry in the legend.
+        words: the hover text, with %{x} and %{y}.
+        log: whether the vertical axis is logarithmic.
+        marker: properties of the dots that differ from the look's.
     """
     marks = {"color": look.hue, "symbol": look.symbol, "size": 7, "maxdisplayed": MOST_DOTS}
     return _plain("markers", x, y, name, words, log) | {"marker": marks | marker}
@@ -333,14 +376,22 @@ def line(
     log: bool = False,
     dash: str = "",
 ) -> Trace:
-    """Predicted values; not in the legend, where its dots are. `dash` is another one than that of
-    its look."""
+    """A line of predicted values; it has no entry in the legend, where its dots have one.
+
+    Args:
+        x, y: values in the units of the axes.
+        look: gives hue and dash.
+        name: "predicted", with the design.
+        words: the hover text, with %{x} and %{y}.
+        log: whether the vertical axis is logarithmic.
+        dash: another dash than the look's.
+    """
     drawn = {"color": look.hue, "width": 2, "dash": dash or look.dash}
     return _plain("lines", x, y, name, words, log) | {"showlegend": False, "line": drawn}
 
 
 def _plain(mode: str, x: ArrayLike, y: ArrayLike, name: str, words: str, log: bool) -> Trace:
-    """Values with their hover text; a gap where one has no place on the axis."""
+    """A trace of values with their hover text; a gap where a value has no place on the axis."""
     return {
         "type": "scatter",
         "mode": mode,
@@ -352,12 +403,12 @@ def _plain(mode: str, x: ArrayLike, y: ArrayLike, name: str, words: str, log: bo
 
 
 def hover(heading: str, sentence: str) -> str:
-    """A hover text that begins with the design, and whether it was measured or predicted."""
+    """A hover text below a bold heading: the design, and whether it was measured or predicted."""
     return f"<b>{heading[0].upper()}{heading[1:]}</b><br>{sentence}<extra></extra>"
 
 
 def error_bars(look: Look, up: ArrayLike, down: ArrayLike) -> Trace:
-    """For `dots`: their `error_y`, from `down` below to `up` above."""
+    """`error_y` of `dots`: bars that reach `up` above and `down` below, in the axis's unit."""
     return {
         "type": "data",
         "array": compact(np.asarray(up, dtype=float)),
@@ -372,17 +423,25 @@ def error_bars(look: Look, up: ArrayLike, down: ArrayLike) -> Trace:
 def level(
     value: float, words: str, across: Axis, height: Axis, side: str = "right", lift: float = 0.015
 ) -> Trace:
-    """A horizontal gray line. Its name stands a share of the height above its end, clear of dots
-    that lie on it."""
+    """A horizontal gray line with its label above one end.
+
+    Args:
+        value: of the vertical axis.
+        words: the label, as "healthy".
+        across, height: the horizontal and the vertical axis.
+        side: the end at which the label stands, "left" or "right".
+        lift: share of the height between the line and its label, clear of dots on the line.
+    """
     low, high = across.ends.tolist()
-    end, place = (high, "top left") if side == "right" else (low, "top right")
+    end, position = (high, "top left") if side == "right" else (low, "top right")
+    # three points of the line, the last a gap, and one for the label
     return mark(
         "lines+text",
         words,
         [low, high, None, end],
         [value, value, None, height.above(value, lift)],
         text=["", "", "", words],
-        textposition=place,
+        textposition=position,
         textfont={"size": 11},
         line=DOTTED,
         hoverinfo="skip",
@@ -392,30 +451,37 @@ def level(
 def upright(
     value: float, words: str, height: Axis, side: str = "right", share: float = 0.93, **more: Any
 ) -> Trace:
-    """A vertical gray line. Its name stands beside it, clear of it as of a marker, at a share of
-    the height."""
-    return (
-        mark(
-            "lines+markers+text",
-            words,
-            [value] * 3,
-            [height.at(at) for at in (0.0, share, 1.0)],
-            text=["", words, ""],
-            textposition=f"middle {side}",
-            textfont={"size": 11},
-            line=DOTTED,
-            marker={"opacity": 0},
-            hoverinfo="skip",
-        )
-        | more
+    """A vertical gray line with its label beside it.
+
+    Args:
+        value: of the horizontal axis.
+        words: the label.
+        height: the vertical axis.
+        side: of the line, on which the label stands: "left" or "right".
+        share: of the height, at which the label stands.
+        more: other properties of the trace.
+    """
+    trace = mark(
+        "lines+markers+text",
+        words,
+        [value] * 3,
+        [height.at(0.0), height.at(share), height.at(1.0)],
+        text=["", words, ""],
+        textposition=f"middle {side}",
+        textfont={"size": 11},
+        line=DOTTED,
+        marker={"opacity": 0},  # not seen: it holds the label off the line
+        hoverinfo="skip",
     )
+    return trace | more
 
 
 def broken_off(
     value: float, words: str, across: Axis, height: Axis, hue: str, share: float, **more: Any
 ) -> Trace:
-    """An upright in a design's hue where its values end; its words stand on the side that has
-    room."""
+    """A vertical line in a design's hue at the depth or step where its values end.
+
+    Its label stands at a `share` of the height, on the side that has more room."""
     side = "right" if value < sum(across.extent) / 2 else "left"
     return upright(
         value,
@@ -432,40 +498,38 @@ def broken_off(
 
 
 def room_for_words(lines: int) -> float:
-    """The share of a height that so many lines of words take above all data, in a chart that is not
-    a picture.
-
-    There are at most `MOST_LINES`.
-    """
+    """The share of a chart's height that so many lines of labels take above all data: at most
+    `MOST_LINES` have room."""
     return 0.03 + 0.075 * min(lines, MOST_LINES) if lines else 0.0
 
 
 def capped(
     value: float, words: str, across: Axis, height: Axis, hue: str, lines: int, **more: Any
 ) -> Trace:
-    """An upright as `broken_off`, with its words on top of it, which end so many lines below the
-    upper end.
+    """A vertical line as `broken_off`, with its label on top, in the room above all data.
 
-    They lie over no data where the height has `room_for_words`, and over no ticks: near an end they
-    run to the middle. Below `MOST_LINES` lines there are no words: hovering says them."""
+    Args:
+        value: of the horizontal axis.
+        words: the label; left out where `lines` is more than `MOST_LINES`: hovering says it.
+        across, height: the axes; the height has `room_for_words`.
+        hue: of the line.
+        lines: the label's lowest line of text, counted from the upper end.
+        more: other properties of the trace.
+    """
     if lines > MOST_LINES:
         words = ""
+    # near an end of the axis a label runs to the middle, so that it covers no ticks
     third = int(np.clip(3 * across.fraction(value), 0, 2))
+    alignment = ("right", "center", "left")[third]
     top = 1 - room_for_words(lines)
-    return broken_off(
-        value,
-        words,
-        across,
-        height,
-        hue,
-        top,
-        textposition=f"top {('right', 'center', 'left')[third]}",
-        **more,
-    ) | {"y": [height.at(0.0), height.at(top), None]}
+    trace = broken_off(
+        value, words, across, height, hue, top, textposition=f"top {alignment}", **more
+    )
+    return trace | {"y": [height.at(0.0), height.at(top), None]}
 
 
 def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
-    """The scale of a heat map."""
+    """A heat map's color scale, with plotly's properties of its ticks."""
     return {
         "title": {"text": title, "side": "right", "font": {"size": 12}},
         "thickness": 10,
@@ -476,17 +540,14 @@ def colorbar(title: str, **ticks: Any) -> dict[str, Any]:
 
 
 def described(subject: str, series: Sequence[Trace]) -> str:
-    """A picture in words: its subject, and the ends and extremes of all that is drawn, marks of the
-    scale left out."""
-    drawn = [
-        trace for trace in series if "hovertemplate" in trace and trace.get("hoverinfo") != "skip"
-    ]
-    names = [untagged(trace["name"]) for trace in drawn]
-    rows = [
-        ends(name, np.asarray(trace["x"]), np.asarray(trace["y"]))
-        for name, trace in zip(names, drawn, strict=True)
-    ]
-    return " ".join([f"{subject}.", *rows])
+    """A picture in words, for those who cannot see it: its subject, then ends and extremes of each
+    series. Levels and other marks have no hover text, and are left out."""
+    sentences = [f"{subject}."]
+    for trace in series:
+        if "hovertemplate" in trace and trace.get("hoverinfo") != "skip":
+            name = untagged(trace["name"])
+            sentences.append(ends(name, np.asarray(trace["x"]), np.asarray(trace["y"])))
+    return " ".join(sentences)
 
 
 def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
@@ -495,14 +556,14 @@ def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
     finite = np.flatnonzero(np.isfinite(y))
     if not len(finite):
         return f"{name}: no finite value."
-    places = finite[0], finite[-1], finite[np.argmin(y[finite])], finite[np.argmax(y[finite])]
+    points = finite[0], finite[-1], finite[np.argmin(y[finite])], finite[np.argmax(y[finite])]
     first, last, low, high = (
-        f"{number(float(y[at]))} at {unit}{number(float(x[at]), 4)}" for at in places
+        f"{number(float(y[point]))} at {unit}{number(float(x[point]), 4)}" for point in points
     )
-    text = (
-        f"{name}: {first}"
-        if len(y) == 1
-        else f"{name}: {first}, {last}; lowest {low}, highest {high}"
-    )
+    text = f"{name}: {first}"
+    if len(y) > 1:
+        text += f", {last}; lowest {low}, highest {high}"
     lost = len(y) - len(finite)
-    return f"{text}; not finite at {lost} of {len(y)}." if lost else f"{text}."
+    if lost:
+        text += f"; not finite at {lost} of {len(y)}"
+    return f"{text}."

@@ -47,19 +47,23 @@ from explorer.profile import (
 )
 
 STATISTIC = "parameter_gradient"
+"""The statistic of `gradient_by_matrix`."""
 WRITTEN = {matrix: typeset(matrix) for matrix in MATRIX_MARKS} | {"alpha": "α", "mix": "mix"}
+"""Name of each weight matrix as plotly shows it."""
 SENTENCE = "In layer %{{x}} the gradient<br>of {} has norm %{{y:.3g}}"
+"""Hover text of `gradient_by_matrix`; the matrix is put in."""
 LEGEND: dict[str, Any] = {
     "showlegend": True,
     "legend": {"x": 1.0, "y": 1.0, "itemwidth": 30, "tracegroupgap": 0, "font": {"size": 12}},
     "margin": kit.MARGIN | {"r": 78},
 }
 MOST_CELLS = 256
-"""Tokens a side that are sent to a browser; a longer pattern is shown in blocks of tokens."""
+"""Cells a side of a pattern that are sent to a browser; a cell of a longer one is a block of
+tokens."""
 
 MOST_LETTERS, LONGEST_PART = 12, 6
-"""Characters of a sentence that have a label each where they have room on a phone, and those of a
-part of a word."""
+"""A sentence of at most so many characters has a label for each, which has room on a phone; of a
+longer one each word has a label, in pieces of at most so many characters."""
 SPACE = "␣"
 """Stands for a space where characters have a label each."""
 
@@ -87,22 +91,27 @@ def by_layer(
             it.
     """
     row = VOCABULARY[statistic]
-    if words := never(row, [profile.config for profile in profiles]):
-        return kit.blank.plain(words)
+    if reason := never(row, [profile.config for profile in profiles]):
+        return kit.blank.plain(reason)
     sites = ("",) if row.on_stream else row.sites
-    named = [("", curve) for site in sites for curve in by_depth(profiles, statistic, site, looks)]
-    height = statistic_axis(row, [part for _, curve in named for part in curve.drawn_values])
+    series = [curve for site in sites for curve in by_depth(profiles, statistic, site, looks)]
+    height = statistic_axis(row, _drawn_values(series))
     where = "After %{x:~g} layers" if row.on_stream else "In layer %{x:~g}"
     whose_value = "the median head's" if row.by_head else "the"
     sentence = f"{where}<br>{whose_value} {row.label.lower()} is %{{y:.3g}} {row.compared}".rstrip()
     return _over_depth(
-        named,
+        [("", curve) for curve in series],
         height,
-        rows([curve for _, curve in named], height.log, sentence),
+        rows(series, height.log, sentence),
         row.marks,
         "right",
         f"{row.label}, residual stream" if row.on_stream else row.label,
     )
+
+
+def _drawn_values(series: Sequence[Series]) -> list[Array]:
+    """Middle, lowest and highest values of all series: everything that an axis must hold."""
+    return [values for row in series for values in row.drawn_values]
 
 
 @Picture
@@ -112,8 +121,8 @@ def by_position(
     """A statistic of one layer over the position of a token, from 1, both axes as the statistic's
     row has them.
 
-    Dots: mean over seeds. Band: lowest to highest seed. Where values are not finite an upright
-    stands.
+    Dots: mean over seeds. Band: lowest to highest seed. A vertical line stands where values stop
+    being finite.
 
     Args:
         statistic: a row of the vocabulary that has values by position.
@@ -122,65 +131,75 @@ def by_position(
         layer: from 1; 0 is the last, and so is one that a design does not have.
     """
     row = VOCABULARY[statistic]
-    if words := never(row, [profile.config for profile in profiles]):
-        return kit.blank.plain(words)
+    if reason := never(row, [profile.config for profile in profiles]):
+        return kit.blank.plain(reason)
     series, key = [], (statistic, row.sites[0])
     for design, profile in zip(designs(profiles, looks), profiles, strict=True):
         values = profile.values.get(key)  # [seed, layer, position]
         if values is None:
             continue
-        _, layers, positions = values.shape
+        _, layers, tokens = values.shape
         index = index_of(layer, layers)
         if index + 1 in profile.absent.get(key, ()):
             continue
-        at, note = np.arange(1.0, positions + 1), profile.notes.get(statistic, "")
-        series.append(spread(row, design, profile, at, values[:, index], note))
+        positions, note = np.arange(1.0, tokens + 1), profile.notes.get(statistic, "")
+        series.append(spread(row, design, profile, positions, values[:, index], note))
     if not series:
         return kit.blank.plain(NO_POSITIONS)
-    height = statistic_axis(row, [part for curve in series for part in curve.drawn_values])
+    height = statistic_axis(row, _drawn_values(series))
     across = kit.axis(
         "token position (from 1)", [1.0, *(curve.depth for curve in series)], log=True
     )
-    sentence = (
-        f"At token %{{x:~g}} the {row.label.lower().removesuffix(' by position')}<br>is %{{y:.3g}}"
-    )
+    subject = row.label.lower().removesuffix(" by position")
+    sentence = f"At token %{{x:~g}} the {subject}<br>is %{{y:.3g}}"
     curves = rows(series, height.log, sentence)
-    ends = []  # where a curve stops being finite, and its hue
+    breaks = []  # position at which a curve stops being finite, and its hue
     for curve in series:
         bad = np.flatnonzero(~np.isfinite(curve.middle))
         if len(bad) and not curve.note:
-            ends.append((float(curve.depth[bad[0]]), curve.design.hue))
-    height = height.with_room(kit.room_for_words(len(ends)))
+            breaks.append((float(curve.depth[bad[0]]), curve.design.hue))
+    height = height.with_room(kit.room_for_words(len(breaks)))
     levels = [kit.level(value, words, across, height) for value, words in row.marks.items()]
-    lost = [
-        kit.capped(end, "not finite", across, height, hue, number)
-        for number, (end, hue) in enumerate(ends, start=1)
+    uprights = [
+        kit.capped(position, "not finite", across, height, hue, number)
+        for number, (position, hue) in enumerate(breaks, start=1)
     ]
     return kit.picture.plain(
-        [*levels, *curves, *lost], across, height, kit.described(row.label, curves)
+        [*levels, *curves, *uprights], across, height, kit.described(row.label, curves)
     )
 
 
-def never(row: Statistic, asked: Sequence[Config | None]) -> str:
-    """The sentence in place of a statistic that none of some designs can have; empty where one may
-    have it, as a model may whose design is not known (None)."""
-    configs = [config for config in dict.fromkeys(asked) if config]
-    if not configs or None in asked:
+def never(row: Statistic, configs: Sequence[Config | None]) -> str:
+    """The sentence in place of a chart of a statistic that none of the designs can have; empty
+    where one may have it.
+
+    Args:
+        row: the statistic.
+        configs: the designs; None is a model whose design is not known, which may have everything.
+    """
+    distinct = [config for config in dict.fromkeys(configs) if config]
+    if not distinct or None in configs:
         return ""
-    if row.sites[0] in ROWS and not any(config.design.attends for config in configs):
-        return NO_ATTENTION if len(configs) == 1 else "None of these designs has attention."
-    readout = "logits" not in row.sites or any(config.design.predicts_text for config in configs)
-    return "" if readout else NO_READOUT
+    if row.sites[0] in ROWS and not any(config.design.attends for config in distinct):
+        return NO_ATTENTION if len(distinct) == 1 else "None of these designs has attention."
+    if "logits" in row.sites and not any(config.design.predicts_text for config in distinct):
+        return NO_READOUT
+    return ""
 
 
-def statistic_axis(row: Statistic, held: Sequence[ArrayLike], symbol: str = "") -> kit.Axis:
-    """The axis of a statistic: it holds the given values, the statistic's bounds and marks."""
-    bounds = (
-        [] if row.name in WEIGHT_STATISTICS else [end for end in row.bounds if np.isfinite(end)]
-    )
+def statistic_axis(row: Statistic, drawn: Sequence[ArrayLike], symbol: str = "") -> kit.Axis:
+    """The axis of a statistic: it holds the drawn values, the statistic's bounds and its marks.
+
+    Args:
+        drawn: the drawn values, arrays of any shape.
+        symbol: in the title, if it differs from the statistic's.
+    """
+    bounds = [end for end in row.bounds if np.isfinite(end)]
+    if row.name in WEIGHT_STATISTICS:
+        bounds = []  # a likeness of weights may be −1, which hardly any model has
     return kit.axis(
         f"{symbol or row.symbol} ({row.unit})",
-        [list(row.marks), bounds, *held],
+        [list(row.marks), bounds, *drawn],
         log=row.log,
         least=kit.LEAST if row.log else 0.0,
         top=kit.TOP,
@@ -195,19 +214,24 @@ def _over_depth(
     side: str,
     subject: str,
 ) -> Plain:
-    """A chart over depth: levels, curves, and the marks of zeros and of values that are not
-    finite."""
+    """A chart over depth: gray levels, curves, arrows for zeros on a log axis, and vertical lines
+    where values stop being finite.
+
+    Args:
+        named: pairs of the matrix's name, empty where a series is of no matrix, and the series.
+        height: the statistic's axis.
+        curves: the traces of the series.
+        marks: label of each gray level, by its value.
+        side: end of the levels at which their labels stand, "left" or "right".
+        subject: the statistic, for the description.
+    """
     series = [row for _, row in named]
     across = kit.depth_axis(*(row.depth for row in series))
-    lost = breakdowns(series)
-    height = height.with_room(room_for_breaks(lost))
+    breaks = breakdowns(series)
+    height = height.with_room(room_for_breaks(breaks))
     levels = [kit.level(value, words, across, height, side) for value, words in marks.items()]
-    traces = [
-        *levels,
-        *curves,
-        *(floor(named, height) if height.log else []),
-        *broken(lost, across, height),
-    ]
+    zeros = floor(named, height) if height.log else []
+    traces = [*levels, *curves, *zeros, *broken(breaks, across, height)]
     return kit.picture.plain(traces, across, height, describe(subject, named))
 
 
@@ -223,37 +247,39 @@ def gradient_by_matrix(
     looks = designs(profiles, looks)
     alone = len({design.index for design in looks}) < 2
     if alone:
-        named = [
-            (name, row)
-            for name in MATRIX_MARKS
-            for row in by_depth(profiles, STATISTIC, name, looks)
-        ]
+        named = _each_matrix(STATISTIC, profiles, looks)
+    elif matrix:
+        named = [("", row) for row in by_depth(profiles, STATISTIC, matrix, looks)]
     else:
-        named = [
-            ("", row)
-            for row in (
-                by_depth(profiles, STATISTIC, matrix, looks) if matrix else _totals(profiles, looks)
-            )
-        ]
+        named = [("", row) for row in _totals(profiles, looks)]
     series = [row for _, row in named]
-    title = f"norm of ∂L/∂{'W' if alone else WRITTEN.get(matrix, 'layer')} (loss/weight)"
-    held = [part for row in series for part in row.drawn_values]
-    height = kit.axis(title, held, log=True, least=kit.LEAST, top=kit.TOP)
-    subject = matrix or "all matrices together"
-    curves = (
-        _by_matrix(named)
-        if alone
-        else rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
+    weight = "W" if alone else WRITTEN.get(matrix, "layer")
+    height = kit.axis(
+        f"norm of ∂L/∂{weight} (loss/weight)",
+        _drawn_values(series),
+        log=True,
+        least=kit.LEAST,
+        top=kit.TOP,
     )
-    figure = _over_depth(
-        named,
-        height,
-        curves,
-        dict.fromkeys(_level(series), "flat"),
-        "left",
-        f"Gradient norm of {'each matrix' if alone else subject}",
-    )
+    level = dict.fromkeys(_geometric_mean(series), "flat")
+    if alone:
+        curves, subject = _by_matrix(named), "each matrix"
+    else:
+        subject = matrix or "all matrices together"
+        curves = rows(series, True, SENTENCE.format(WRITTEN.get(matrix, subject)))
+    figure = _over_depth(named, height, curves, level, "left", f"Gradient norm of {subject}")
     return _with_legend(figure) if alone else figure
+
+
+def _each_matrix(
+    statistic: str, profiles: Sequence[Profile], looks: Sequence[LegendEntry]
+) -> list[tuple[str, Series]]:
+    """A statistic of the weights over layers: pairs of a matrix's name and its series."""
+    return [
+        (matrix, row)
+        for matrix in MATRIX_MARKS
+        for row in by_depth(profiles, statistic, matrix, looks)
+    ]
 
 
 @Picture
@@ -263,59 +289,70 @@ def weights_by_matrix(
     """A statistic of the weights themselves, each matrix of each layer with its symbol, and the
     vocabulary's marks."""
     row, looks = VOCABULARY[statistic], designs(profiles, looks)
-    named = [
-        (name, line) for name in MATRIX_MARKS for line in by_depth(profiles, statistic, name, looks)
-    ]
-    height = statistic_axis(row, [part for _, line in named for part in line.drawn_values])
+    named = _each_matrix(statistic, profiles, looks)
+    height = statistic_axis(row, _drawn_values([line for _, line in named]))
     sentence = f"In layer %{{{{x}}}} the {row.label.lower()}<br>of {{}} is %{{{{y:.3g}}}}"
     curves = _by_matrix(named, row.log, sentence)
     return _with_legend(_over_depth(named, height, curves, row.marks, "left", row.label))
 
 
 def _with_legend(figure: Plain) -> Plain:
-    """The figure with the names of the matrices beside it."""
+    """The figure with a legend beside it that names the matrices."""
     return {**figure, "layout": figure["layout"] | LEGEND}
 
 
 def _totals(profiles: Sequence[Profile], looks: Sequence[LegendEntry]) -> list[Series]:
-    """The norm over all matrices of a layer together: √Σ‖∂L/∂W‖², one series a profile that has
-    any."""
+    """The gradient norm over all matrices of a layer together, √Σ‖∂L/∂W‖², one series a profile
+    that has gradients."""
     totals = []
     for design, profile in zip(looks, profiles, strict=True):
-        held = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
-        if held:
-            whole = np.linalg.norm([profile[STATISTIC, matrix] for matrix in held], axis=0)
-            totals.append(
-                spread(VOCABULARY[STATISTIC], design, profile, profile.depth(held[0]), whole)
-            )
+        matrices = [matrix for matrix in MATRIX_MARKS if (STATISTIC, matrix) in profile.values]
+        if matrices:
+            norms = [profile[STATISTIC, matrix] for matrix in matrices]  # [seed, layer] each
+            whole = np.linalg.norm(norms, axis=0)
+            depth = profile.depth(matrices[0])
+            totals.append(spread(VOCABULARY[STATISTIC], design, profile, depth, whole))
     return totals
 
 
-def _level(series: Sequence[Series]) -> list[float]:
-    """The geometric mean of all that is drawn, as a list of one; empty when nothing is."""
-    held = [part for row in series for part in row.drawn_values]
-    values = np.concatenate([np.empty(0), *(part[kit.drawable(part, True)] for part in held)])
+def _geometric_mean(series: Sequence[Series]) -> list[float]:
+    """The geometric mean of everything drawn on a log axis, as a list of one; empty where nothing
+    is drawn."""
+    values = np.concatenate([np.empty(0), *_drawn_values(series)])
+    values = values[kit.drawable(values, True)]
     return [float(10.0 ** np.log10(values).mean())] if len(values) else []
 
 
 def _by_matrix(
-    named: Sequence[tuple[str, Series]], log: bool = True, words: str = SENTENCE
+    named: Sequence[tuple[str, Series]], log: bool = True, sentence: str = SENTENCE
 ) -> list[kit.Trace]:
-    """Dots and lines, each matrix with its symbol and dash and one entry of the legend; of one
-    design, its hue."""
+    """Bands, dots and lines of each matrix, with the matrix's symbol and dash, and one entry a
+    matrix in the legend.
+
+    The hue is the design's; where only one design is drawn, the matrix's.
+
+    Args:
+        named: pairs of a matrix's name and its series.
+        log: whether the vertical axis is logarithmic.
+        sentence: the hover text, with {} for the matrix.
+    """
     if len({row.design.index for _, row in named}) < 2:
+        # a look's index decides its hue
         named = [
-            (name, replace(row, design=replace(row.design, index=MATRIX_MARKS[name].hue)))
-            for name, row in named
+            (matrix, replace(row, design=replace(row.design, index=MATRIX_MARKS[matrix].hue)))
+            for matrix, row in named
         ]
     traces = [trace for _, row in named for trace in band(row, log)]
     for matrix, row in named:
-        mark, twin = MATRIX_MARKS[matrix], {"legendgroup": matrix, "name": WRITTEN[matrix]}
-        sentence = words.format(WRITTEN[matrix])
+        mark, name = MATRIX_MARKS[matrix], WRITTEN[matrix]
+        # a click on the legend's entry hides the matrix's dots and line together
+        entry = {"legendgroup": matrix, "name": name}
+        words = sentence.format(name)
         if row.measured:
-            traces.append(measured(row, log, sentence, symbol=mark.symbol, **twin))
+            traces.append(measured(row, log, words, symbol=mark.symbol, **entry))
         else:
-            traces.append(predicted(row, log, sentence, dash=mark.dash, **twin, showlegend=False))
+            line = predicted(row, log, words, dash=mark.dash, **entry, showlegend=False)
+            traces.append(line)
     return traces
 
 
@@ -335,21 +372,22 @@ def attention_pattern(profile: Profile) -> Plain:
     pattern = profile.pattern
     if profile.config is not None and profile.config.causal:
         pattern = np.where(np.tri(tokens) > 0, pattern, np.nan)
-    shown, block = coarse(pattern)
-    finite = shown[np.isfinite(shown)]
+    weights, block = coarse(pattern)
+    finite = weights[np.isfinite(weights)]
     heading = f"layer {layer}, head {head + 1}"
     if block > 1:
         heading += f", blocks of {block} × {block} tokens"
     lost = "" if np.isfinite(profile.pattern).all() else ", not finite where blank"
-    top = float(finite.max(initial=0.0)) or 1.0
+    top = float(finite.max(initial=0.0)) or 1.0  # a scale from 0 to 0 would have no colors
     words = f"Attention of {heading}: largest weight {top:.3g}, uniform over {tokens} tokens {1 / tokens:.3g}{lost}."
+    middle = (block - 1) / 2  # of the first block, in tokens from 0
     heat = {
         "type": "heatmap",
         "name": heading,
-        "z": kit.compact(shown),
-        "x0": (block - 1) / 2,
+        "z": kit.compact(weights),
+        "x0": middle,
         "dx": block,
-        "y0": (block - 1) / 2,
+        "y0": middle,
         "dy": block,
         "zmin": 0.0,
         "zmax": top,
@@ -365,40 +403,35 @@ def attention_pattern(profile: Profile) -> Plain:
 
 
 def _lettered(figure: Plain, sentence: str) -> Plain:
-    """A pattern with the tokens of a sentence: on hovering the two characters, on the axes each, or
-    the words of many.
+    """A pattern with the sentence whose characters are its tokens: hovering names the two
+    characters, the axes are labeled with characters or, where they are many, with words.
 
-    A word stands at its middle; a long one in parts, each at its own. They may come from anybody,
-    and are escaped."""
+    A label stands at the middle of its characters. Labels are escaped: the sentence may come from
+    anybody."""
     letters = [html.escape(letter, quote=False) for letter in sentence]
-    parts = [
-        *re.finditer(rf"\S{{1,{LONGEST_PART}}}" if len(sentence) > MOST_LETTERS else ".", sentence)
-    ]
+    piece = rf"\S{{1,{LONGEST_PART}}}" if len(sentence) > MOST_LETTERS else "."
+    labels = list(re.finditer(piece, sentence))
     axis = {
-        "tickvals": [(part.start() + part.end() - 1) / 2 for part in parts],
-        "ticktext": [html.escape(part[0].replace(" ", SPACE), quote=False) for part in parts],
+        "tickvals": [(label.start() + label.end() - 1) / 2 for label in labels],
+        "ticktext": [html.escape(label[0].replace(" ", SPACE), quote=False) for label in labels],
     }
     heat, layout = figure["data"][0], figure["layout"]
-    words = [[f"{query} → {key}" for key in letters] for query in letters]
-    heat |= {
-        "text": words,
-        "hovertemplate": heat["hovertemplate"].replace("<extra>", "<br>%{text}<extra>"),
-    }
-    layout |= {
-        "xaxis": layout["xaxis"] | axis,
-        "yaxis": layout["yaxis"] | axis | {"automargin": True},
-    }
+    heat["text"] = [[f"{query} → {key}" for key in letters] for query in letters]
+    heat["hovertemplate"] = heat["hovertemplate"].replace("<extra>", "<br>%{text}<extra>")
+    layout["xaxis"] |= axis
+    layout["yaxis"] |= axis | {"automargin": True}
     return figure
 
 
 def coarse(pattern: Array) -> tuple[Array, int]:
-    """A pattern of at most `MOST_CELLS` a side, and the side of the blocks whose mean weight a cell
-    is.
+    """A pattern `[query, key]` reduced to at most `MOST_CELLS` a side, and the side of the blocks
+    of tokens whose mean weight a cell is.
 
-    A block that holds something visible shows the mean of what is visible in it.
+    The mean is over the finite weights of a block, so that a block at the edge of a causal mask is
+    not blank; nan where there are none.
     """
     tokens = len(pattern)
-    block = -(-tokens // MOST_CELLS)
+    block = -(-tokens // MOST_CELLS)  # rounded up
     if block == 1:
         return pattern, 1
     side = -(-tokens // block)
@@ -409,11 +442,16 @@ def coarse(pattern: Array) -> tuple[Array, int]:
 
 
 def _scale(tokens: int, top: float) -> dict[str, Any]:
-    """The color bar: 0, the largest weight, and 1/n, where uniform attention would stand."""
+    """The color bar: 0, the largest weight, and 1/n, where uniform attention would stand.
+
+    Labels that would overlap become one: 1/n stands at the largest weight where it is near, and is
+    left out near 0."""
     share = 1 / tokens / top
     ticks = {0.0: "0", top: f"{top:.2g}"}
-    if share > 0.9:
-        ticks[top] = f"1/{tokens}" if share > 0.999 else f"≈ 1/{tokens}"
+    if share > 0.999:
+        ticks[top] = f"1/{tokens}"
+    elif share > 0.9:
+        ticks[top] = f"≈ 1/{tokens}"
     elif share > 0.1:
         ticks[1 / tokens] = f"1/{tokens}"
     return kit.colorbar(
@@ -422,7 +460,14 @@ def _scale(tokens: int, top: float) -> dict[str, Any]:
 
 
 def _layout(description: str, heading: str, tokens: int) -> dict[str, Any]:
-    """Two axes of tokens, the first query on top as one reads."""
+    """The layout of a pattern: two axes of token positions from 0, the first query on top as one
+    reads.
+
+    Args:
+        description: of the picture, for those who cannot see it.
+        heading: above the picture.
+        tokens: a side.
+    """
     bare = {"showgrid": False, "ticks": ""}
     across = kit.Axis("key position (tokens)", (-0.5, tokens - 0.5), counts=True)
     down = kit.Axis("query position (tokens)", (tokens - 0.5, -0.5), counts=True)
@@ -439,16 +484,16 @@ def withheld() -> go.Figure:
 
 
 def asked(row: Statistic, layers: int, extent: tuple[float, float]) -> go.Figure:
-    """The axes of a statistic over depth and their marks, with nothing of a design.
+    """An empty chart of a statistic over depth, for a guess: its axes and levels, with nothing of a
+    design.
 
     Args:
         extent: ends of the vertical axis; exponents where it is logarithmic.
     """
     low, high = extent
     length = high - low
-    height = kit.Axis(
-        f"{row.symbol} ({row.unit})", (low - kit.AIR * length, high + kit.TOP * length), row.log
-    )
+    with_air = (low - kit.AIR * length, high + kit.TOP * length)
+    height = kit.Axis(f"{row.symbol} ({row.unit})", with_air, row.log)
     across = kit.depth_axis(float(layers))
     marks = [kit.level(value, words, across, height) for value, words in row.marks.items()]
     return kit.picture(marks, across, height, f"{row.label} over {layers} layers. {WITHHELD}")
@@ -458,7 +503,8 @@ def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Fig
     """A figure by layer with the line of a guess; its axis is made longer where that needs it.
 
     Args:
-        depth, values: points of the line, values in the unit of the axis.
+        depth: of the points of the line, in layers.
+        values: of the points, in the unit of the axis.
     """
     x, y = np.asarray(depth, dtype=float), np.asarray(values, dtype=float)
     heights = np.log10(y) if figure.layout.yaxis.type == "log" else y
@@ -466,13 +512,17 @@ def with_guess(figure: go.Figure, depth: ArrayLike, values: ArrayLike) -> go.Fig
     air = kit.AIR * (high - low)
     figure.layout.yaxis.range = (min(low, heights.min() - air), max(high, heights.max() + air))
     figure.add_trace(_guess(x, y))
-    figure.layout.meta = {
-        "description": f"{figure.layout.meta['description']} {kit.ends(GUESS, x, y, 'depth ')}"
-    }
+    description = f"{figure.layout.meta['description']} {kit.ends(GUESS, x, y, 'depth ')}"
+    figure.layout.meta = {"description": description}
     return figure
 
 
 def _guess(x: Array, y: Array) -> dict[str, Any]:
+    """The line of a guess, gray as it is nobody's design, with its name at its middle.
+
+    Args:
+        x, y: depth in layers, and values in the unit of the axis, `[point]`.
+    """
     words = [""] * len(x)
     words[len(words) // 2] = GUESS
     return {

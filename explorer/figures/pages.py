@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ small, figcaption { color: var(--muted) } figure { margin: 0 } .plotly-graph-div
 """plotly's texts have no color of the figure's own; here they follow the reader's light or dark;
 not where they have a shadow, as on a map's colors."""
 LAYOUT = {"hoverlabel": {"bgcolor": "white", "font": {"color": "#1b1f24"}}, "autosize": True}
-SIGNS = {
+SIGNS = {  # plotly's symbols as characters
     "circle": "●",
     "square": "■",
     "diamond": "◆",
@@ -58,29 +59,29 @@ CHART_STYLE = """
 h1 { margin: 0 } p { margin: .3rem 0; color: var(--muted) } ul { margin: .5rem 0; padding: 0 } li { list-style: none }
 """
 SHOWN = ("second_moment", "gradient_by_layer", "attention_entropy", "token_correlation")
+"""The charts of `overview`, rows of `FIGURES`."""
 MIME = "application/vnd.plotly.v1+json"
 LINE = 150
-"""Letters of a line of the verdict."""
+"""Characters of a line of the finding's details."""
 PLACES = tuple(
     (across, up) for up in ([0.58, 1.0], [0.0, 0.42]) for across in ([0.0, 0.46], [0.54, 1.0])
 )
-"""Across and up, as parts of the figure."""
+"""Frames of the four charts of `overview`, the upper two first: ends across, and upwards, as shares
+of the figure."""
 
 
 def page(profile: Profile) -> str:
-    """The HTML of a page: profile, findings, figures, and the same of its other stacks; all text is
-    escaped."""
-    parts = [
-        part
-        for number, stack in enumerate((profile, *profile.others))
-        for part in _section(stack, number == 0)
-    ]
+    """The HTML of a page: a profile's findings and figures, and those of its other stacks; all text
+    is escaped."""
+    parts: list[str] = []
+    for stack in (profile, *profile.others):
+        parts += _section(stack, brings_script=stack is profile)
     heading = escape(profile.heading)
     return _document(heading, heading, STYLE, parts)
 
 
 def _document(title: str, heading: str, style: str, parts: Iterable[str]) -> str:
-    """A page of HTML; its parts, title and heading are HTML already."""
+    """A page of HTML; its title, heading and parts are HTML already."""
     return "\n".join(
         (
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
@@ -92,41 +93,57 @@ def _document(title: str, heading: str, style: str, parts: Iterable[str]) -> str
     )
 
 
-def _cure(finding: Finding) -> str:
-    """The finding's remedy and its line of code, as HTML; empty where there is none."""
-    code = f": <code>{escape(finding.code)}</code>" if finding.code else ""
-    return f"<br><small>{typeset(escape(finding.remedy))}{code}</small>" if finding.remedy else ""
+def _html(text: str) -> str:
+    """A text from outside as HTML: escaped, with indices and exponents."""
+    return typeset(escape(text))
 
 
-def _section(profile: Profile, first: bool) -> Iterator[str]:
-    """Words and figures of one stack; the first figure of the page brings the script that draws
-    them all."""
+def _finding(finding: Finding) -> str:
+    """A finding as an item of a list, with its remedy and the remedy's line of code if it has
+    them."""
+    item = f"<b>{SEVERITIES[finding.severity]}.</b> {_html(finding.meaning)} "
+    item += f"<small>{_html(finding.details)}</small>"
+    if finding.remedy:
+        code = f": <code>{escape(finding.code)}</code>" if finding.code else ""
+        item += f"<br><small>{_html(finding.remedy)}{code}</small>"
+    return f"<li>{item}</li>"
+
+
+def _section(profile: Profile, *, brings_script: bool) -> Iterator[str]:
+    """Words and figures of one stack, as HTML.
+
+    Args:
+        brings_script: whether its first figure holds the script that draws all figures of the
+            page.
+    """
     if profile.layers:
-        names = profile.layers[0], profile.layers[-1]
-        yield f"<h2>{len(profile.layers)} layers: {escape(' … '.join(dict.fromkeys(names)))}</h2>"
-    findings = (
-        f"<li><b>{SEVERITIES[row.severity]}.</b> {typeset(escape(row.meaning))} "
-        f"<small>{typeset(escape(row.details))}</small>{_cure(row)}</li>"
-        for row in diagnose(profile)
-    )
-    yield f"<ul>{''.join(findings)}</ul>"
-    theory = [] if profile.twin is None else [predict(profile.twin)]
+        ends = dict.fromkeys((profile.layers[0], profile.layers[-1]))  # one name if they are alike
+        yield f"<h2>{len(profile.layers)} layers: {escape(' … '.join(ends))}</h2>"
+    yield f"<ul>{''.join(map(_finding, diagnose(profile)))}</ul>"
+    theory = []
     if profile.twin is not None:
+        theory = [predict(profile.twin)]
         yield f"<p>Lines are what theory expects of the nearest design: {escape(str(profile.twin))}.</p>"
     yield from (f"<p><small>{escape(remark)}.</small></p>" for remark in profile.remarks)
     for name in dict.fromkeys((*FIGURES, *BY_CHOICE, "weight_variance")):
         statistic = FIGURES[name].statistic if name in FIGURES else name
-        if (statistic in profile) if statistic else profile.pattern is not None:
-            yield _figure(row_of(name), [profile, *(theory if statistic else [])], first)
-            first = False
+        if statistic:
+            profiles = [profile, *theory] if statistic in profile else []
+        else:  # the attention pattern, which theory does not predict
+            profiles = [] if profile.pattern is None else [profile]
+        if profiles:
+            yield _figure(row_of(name), profiles, brings_script)
+            brings_script = False
     for statistic, note in profile.notes.items():
         yield f"<p><small>{escape(statistic)}: {escape(note)}.</small></p>"
 
 
-def _figure(row: Row, profiles: Sequence[Profile], first: bool) -> str:
-    """A figure with its title and caption as text, which a narrow page wraps."""
+def _figure(row: Row, profiles: Sequence[Profile], brings_script: bool) -> str:
+    """A figure as HTML below its title and caption, which are text that a narrow page wraps; with
+    the script that draws if it is the first figure of the page."""
     drawn = row.draw(profiles)
-    title = f"{row.title}, {own}" if (own := drawn.layout.title.text) else row.title
+    heading = drawn.layout.title.text  # such as "layer 3, head 1"
+    title = f"{row.title}, {heading}" if heading else row.title
     drawn.update_layout(
         **LAYOUT,
         title=None,
@@ -134,11 +151,9 @@ def _figure(row: Row, profiles: Sequence[Profile], first: bool) -> str:
         margin={"t": 80},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"},
     )
-    chart = drawn.to_html(config=CONFIG, include_plotlyjs=first, full_html=False)
-    return (
-        f"<h3>{typeset(escape(title))}</h3><figure><figcaption>{typeset(escape(row.caption))}</figcaption>{chart}"
-        "</figure>"
-    )
+    chart = drawn.to_html(config=CONFIG, include_plotlyjs=brings_script, full_html=False)
+    caption = f"<figcaption>{_html(row.caption)}</figcaption>"
+    return f"<h3>{_html(title)}</h3><figure>{caption}{chart}</figure>"
 
 
 def standalone(
@@ -158,97 +173,92 @@ def standalone(
     """
     drawn = go.Figure(figure)
     drawn.update_layout(**LAYOUT)
-    meta = drawn.layout.meta
-    words = str(meta.get("description", title)) if isinstance(meta, dict) else title
+    meta = drawn.layout.meta  # from outside: it may be anything
+    description = str(meta.get("description", title)) if isinstance(meta, dict) else title
     chart = drawn.to_html(config=CONFIG, include_plotlyjs=True, full_html=False, div_id="chart")
-    return _document(
-        escape(title),
-        typeset(escape(title)),
-        STYLE + CHART_STYLE,
-        [
-            *(f"<p>{typeset(escape(line))}</p>" for line in lines if line),
-            f"<ul>{''.join(_marks(designs))}</ul>",
-            f'<div role="img" aria-label="{escape(words)}">{chart}</div>',
-        ],
-    )
+    parts = [f"<p>{_html(line)}</p>" for line in lines if line]
+    parts.append(f"<ul>{''.join(map(_design, designs))}</ul>")
+    parts.append(f'<div role="img" aria-label="{escape(description)}">{chart}</div>')
+    return _document(escape(title), _html(title), STYLE + CHART_STYLE, parts)
 
 
-def _marks(designs: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """A line a design, with its symbol in its hue."""
-    for design in designs:
-        hue = design.get("hue", "")
-        color = f' style="color: {hue}"' if HUE.fullmatch(hue) else ""
-        name, about = escape(design.get("name", "")), escape(design.get("about", ""))
-        rest = about.removeprefix(name) if about.startswith(name) else f": {about}" if about else ""
-        yield f"<li><span{color}>{SIGNS.get(design.get('symbol', ''), '●')}</span> <b>{name}</b>{rest}</li>"
+def _design(design: Mapping[str, str]) -> str:
+    """A design as an item of a list: its symbol in its hue, its name, and what it is about."""
+    hue, name = design.get("hue", ""), escape(design.get("name", ""))
+    color = f' style="color: {hue}"' if HUE.fullmatch(hue) else ""
+    about = escape(design.get("about", ""))
+    if about.startswith(name):
+        about = about.removeprefix(name)  # the name is said once
+    elif about:
+        about = f": {about}"
+    sign = SIGNS.get(design.get("symbol", ""), "●")
+    return f"<li><span{color}>{sign}</span> <b>{name}</b>{about}</li>"
 
 
 def glance(profile: Profile) -> dict[str, Any]:
-    """The figure as a cell's output, by its mime type."""
+    """The output of a notebook's cell for a profile, by its mime type: `overview`."""
     return _cell(overview(profile))
 
 
 def glance_at_comparison(comparison: Comparison) -> dict[str, Any]:
-    """The chart of a comparison, in the same way."""
+    """The output of a notebook's cell for a comparison, by its mime type: `plot_comparison`."""
     return _cell(plot_comparison(comparison))
 
 
 def _cell(figure: go.Figure) -> dict[str, Any]:
+    """A figure as the output of a notebook's cell, by its mime type."""
     return {MIME: {**json.loads(figure.to_json()), "config": CONFIG}}
 
 
 def overview(profile: Profile) -> go.Figure:
     """The first finding, and charts of what the profile has, with theory's line where a config or a
     twin gives one."""
-    twin = profile.config or profile.twin
-    profiles = (
-        [profile] if twin is None or profile.origin == "predicted" else [predict(twin), profile]
-    )
+    profiles = [profile]
+    design = profile.config or profile.twin
+    if design is not None and profile.origin != "predicted":
+        profiles.insert(0, predict(design))
     rows = [FIGURES[name] for name in SHOWN if FIGURES[name].statistic in profile]
     data: list[Any] = []
     finding = diagnose(profile)[0]
-    evidence = "<br>".join(map(escape, textwrap.wrap(finding.details, LINE)))
-    title = {"text": typeset(escape(finding.meaning)), "subtitle": {"text": typeset(evidence)}}
+    details = "<br>".join(map(escape, textwrap.wrap(finding.details, LINE)))
     layout: dict[str, Any] = {
         "height": 580,
         "margin": {"t": 130, "l": 60, "r": 20, "b": 50},
         "template": "plotly_white",
-        "title": title,
+        "title": {"text": _html(finding.meaning), "subtitle": {"text": typeset(details)}},
         "paper_bgcolor": "white",
         "showlegend": False,
         "annotations": [],
     }
-    for count, (row, (across, up)) in enumerate(zip(rows, PLACES, strict=False), start=1):
-        drawn, own = row.draw(profiles), "" if count == 1 else str(count)
-        layout |= {
-            f"xaxis{own}": {
-                **drawn.layout.xaxis.to_plotly_json(),
-                "domain": across,
-                "anchor": f"y{own}",
-            },
-            f"yaxis{own}": {
-                **drawn.layout.yaxis.to_plotly_json(),
-                "domain": up,
-                "anchor": f"x{own}",
-            },
-        }
-        layout["annotations"].append(
-            {
-                "text": f"<b>{row.title}</b>",
-                "x": across[0],
-                "y": up[1],
-                "xref": "paper",
-                "yref": "paper",
-                "yanchor": "bottom",
-                "xanchor": "left",
-                "showarrow": False,
-            }
-        )
-        data += [
-            {**trace.to_plotly_json(), "xaxis": f"x{own}", "yaxis": f"y{own}"}
-            for trace in drawn.data
-        ]
+    for count, (row, frame) in enumerate(zip(rows, PLACES, strict=False), start=1):
+        chart = row.draw(profiles)
+        suffix = "" if count == 1 else str(count)  # plotly's axes are x, x2, x3 …
+        x, y = f"x{suffix}", f"y{suffix}"
+        layout[f"xaxis{suffix}"] = _framed(chart.layout.xaxis, frame[0], anchor=y)
+        layout[f"yaxis{suffix}"] = _framed(chart.layout.yaxis, frame[1], anchor=x)
+        layout["annotations"].append(_chart_title(row.title, frame))
+        data += [{**trace.to_plotly_json(), "xaxis": x, "yaxis": y} for trace in chart.data]
     return go.Figure({"data": data, "layout": layout})
+
+
+def _framed(axis: Any, ends: list[float], *, anchor: str) -> dict[str, Any]:
+    """A chart's axis in a part of the figure: its ends, as shares, and the axis that it meets."""
+    return {**axis.to_plotly_json(), "domain": ends, "anchor": anchor}
+
+
+def _chart_title(title: str, frame: tuple[list[float], list[float]]) -> dict[str, Any]:
+    """A title above the left upper corner of a frame, see `PLACES`."""
+    across, up = frame
+    return {
+        "text": f"<b>{title}</b>",
+        "x": across[0],
+        "y": up[1],
+        "xref": "paper",
+        "yref": "paper",
+        "yanchor": "bottom",
+        "xanchor": "left",
+        "showarrow": False,
+    }
 
 
 DASHES = {
@@ -260,43 +270,38 @@ DASHES = {
 }
 """plotly's dashes that figures use, in pixels; any other is solid."""
 Mark = tuple[float, float]
-"""A value of an axis, and its place in per cent."""
+"""A value of an axis, and its position in per cent of the axis, from the left or from below."""
 
 
 def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
     """A figure's lines as an `<img>` that needs neither style nor script, on white, with a
-    description in words."""
-    layout, (left, right, top, bottom) = figure.layout, (66, 12, 34, 46)
-    names = [
-        trace
-        for trace in figure.data
-        if trace.name and layout.showlegend and trace.showlegend is not False
-    ]
-    top += 20 * bool(names)
-    lines, across, up, grid = _parts(figure)
-    inner, tall, base = width - left - right, height - top - bottom, height - bottom
-    words = [
-        (left, 20, "start", title),
-        (left + inner / 2, height - 8, "middle", layout.xaxis.title.text),
-        *((left + at / 100 * inner, base + 18, "middle", number(value)) for value, at in across),
-        *((left - 8, base - at / 100 * tall + 4, "end", number(value)) for value, at in up),
-    ]
-    texts = "".join(
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(untagged(text or ""))}</text>'
-        for x, y, anchor, text in words
-    )
-    starts = np.cumsum([left, *(8 * len(untagged(trace.name)) + 16 for trace in names)])
-    texts += "".join(
-        f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">'
-        f"{escape(untagged(trace.name))}</text>"
-        for x, trace in zip(starts, names, strict=False)
-    )
-    up_title = escape(untagged(layout.yaxis.title.text or ""))
-    side = f'<text transform="translate(14 {top + tall / 2}) rotate(-90)" text-anchor="middle">{up_title}</text>'
+    description in words.
+
+    Args:
+        width, height: of the image, in pixels.
+    """
+    layout = figure.layout
+    left, right, top, bottom = 66, 12, 34, 46  # margins, in pixels
+    names = _legend(figure, left)
+    if names:
+        top += 20
+    inner_width, inner_height, base = width - left - right, height - top - bottom, height - bottom
+    lines, x_marks, y_marks, grid = _parts(figure)
+    texts = _label(left, 20, "start", title)
+    texts += _label(left + inner_width / 2, height - 8, "middle", layout.xaxis.title.text)
+    for value, per_cent in x_marks:
+        x = left + per_cent / 100 * inner_width
+        texts += _label(x, base + 18, "middle", number(value))
+    for value, per_cent in y_marks:
+        y = base - per_cent / 100 * inner_height
+        texts += _label(left - 8, y + 4, "end", number(value))
+    y_title = escape(untagged(layout.yaxis.title.text or ""))
+    turned = f'transform="translate(14 {top + inner_height / 2}) rotate(-90)"'
+    texts += f'{names}<text {turned} text-anchor="middle">{y_title}</text>'
     drawn = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-        f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}{side}'
-        f'<svg x="{left}" y="{top}" width="{inner}" height="{tall}" viewBox="0 0 100 100" '
+        f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}'
+        f'<svg x="{left}" y="{top}" width="{inner_width}" height="{inner_height}" viewBox="0 0 100 100" '
         f'preserveAspectRatio="none"><path d="{grid}" stroke="#e3e6ea" fill="none" '
         f'vector-effect="non-scaling-stroke"/>{lines}</svg></svg>'
     )
@@ -304,22 +309,41 @@ def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) ->
     return f'<img alt="{description}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
 
 
+def _legend(figure: go.Figure, x: float) -> str:
+    """The names of the traces in a figure's legend, side by side in their hues, from a left edge in
+    pixels; empty where it has no legend."""
+    names = ""
+    for trace in figure.data:
+        if figure.layout.showlegend and trace.name and trace.showlegend is not False:
+            name = untagged(trace.name)
+            names += f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">{escape(name)}</text>'
+            x += 8 * len(name) + 16  # a letter is about 8 pixels wide
+    return names
+
+
+def _label(x: float, y: float, anchor: str, text: str | None) -> str:
+    """A text at a point, in pixels; nothing of a missing title."""
+    words = escape(untagged(text or ""))
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{words}</text>'
+
+
 def _parts(figure: go.Figure) -> tuple[str, list[Mark], list[Mark], str]:
-    """Lines as paths, the marks of both axes, and the grid; in per cent of the frame."""
-    axes = (figure.layout.xaxis, figure.layout.yaxis)
-    lines = "".join(
-        part(trace, *axes)
-        for trace in figure.data
-        for kind, part in (("lines", _path), ("markers", _dots))
-        if kind in (trace.mode or "")
+    """Lines and dots as SVG, the marks of both axes, and the grid as a path; in per cent of the
+    frame, from its upper left corner."""
+    x_axis, y_axis = figure.layout.xaxis, figure.layout.yaxis
+    lines = ""
+    for trace in figure.data:
+        mode = trace.mode or ""
+        if "lines" in mode:
+            lines += _path(trace, x_axis, y_axis)
+        if "markers" in mode:
+            lines += _dots(trace, x_axis, y_axis)
+    x_marks, y_marks = (
+        [(value, float(place(np.array(value), axis))) for value in ticks(axis)]
+        for axis in (x_axis, y_axis)
     )
-    across, up = (
-        [(value, float(place(np.array(value), axis))) for value in ticks(axis)] for axis in axes
-    )
-    grid = " ".join(
-        [*(f"M{at:.2f} 0V100" for _, at in across), *(f"M0 {100 - at:.2f}H100" for _, at in up)]
-    )
-    return lines, across, up, grid
+    grid = [f"M{x:.2f} 0V100" for _, x in x_marks] + [f"M0 {100 - y:.2f}H100" for _, y in y_marks]
+    return lines, x_marks, y_marks, " ".join(grid)
 
 
 def place(values: Array, axis: Any) -> Array:
@@ -334,49 +358,47 @@ def ticks(axis: Any) -> list[float]:
     """Round values along an axis, about as many as it asks for: powers of ten, with 2 and 5 where
     there are few."""
     low, high = axis.range
-    if axis.type == "log":
-        within = (1.0, 2.0, 5.0) if high - low < 2 else (1.0,)
-        powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-        values = [factor * 10.0**power for power in powers for factor in within]
-        return [value for value in values if low <= np.log10(value) <= high]
-    return round_values(low, high, axis.nticks or 7)
+    if axis.type != "log":
+        return round_values(low, high, axis.nticks or 7)
+    leads = (1.0, 2.0, 5.0) if high - low < 2 else (1.0,)  # less than two decades
+    powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    values = [lead * 10.0**power for power in powers for lead in leads]
+    return [value for value in values if low <= np.log10(value) <= high]
 
 
-def _path(trace: Any, across: Any, up: Any) -> str:
-    """One line; it breaks where a value has no place."""
-    x, y = (
-        place(np.asarray(trace.x, dtype=float), across),
-        100 - place(np.asarray(trace.y, dtype=float), up),
-    )
-    known = np.isfinite(x) & np.isfinite(y)
-    starts = known & ~np.concatenate([[False], known[:-1]])
-    points = " ".join(
-        f"{'M' if start else 'L'}{left:.2f} {top:.2f}"
-        for left, top, ok, start in zip(x, y, known, starts, strict=True)
-        if ok
-    )
+def _points(trace: Any, x_axis: Any, y_axis: Any) -> list[tuple[float, float]]:
+    """A trace's points in per cent of the frame, from its upper left corner; nan where a value has
+    no position."""
+    x = place(np.asarray(trace.x, dtype=float), x_axis)
+    y = place(np.asarray(trace.y, dtype=float), y_axis)
+    return list(zip(x.tolist(), (100 - y).tolist(), strict=True))
+
+
+def _path(trace: Any, x_axis: Any, y_axis: Any) -> str:
+    """A trace's line as an SVG path; it breaks where a point has no position."""
+    steps, step = [], "M"  # a path's commands: M moves to a point, L draws a line to it
+    for x, y in _points(trace, x_axis, y_axis):
+        if math.isfinite(x + y):
+            steps.append(f"{step}{x:.2f} {y:.2f}")
+            step = "L"
+        else:
+            step = "M"
     line = trace.line
     dash = f' stroke-dasharray="{DASHES[line.dash]}"' if line.dash in DASHES else ""
     return (
-        f'<path d="{points}" fill="none" stroke="{escape(hue(trace))}" stroke-width="{line.width or 2}"'
+        f'<path d="{" ".join(steps)}" fill="none" stroke="{escape(hue(trace))}" stroke-width="{line.width or 2}"'
         f'{dash} vector-effect="non-scaling-stroke"/>'
     )
 
 
-def _dots(trace: Any, across: Any, up: Any) -> str:
-    """The dots of one series: strokes without length, which stay round where the frame is
-    stretched."""
+def _dots(trace: Any, x_axis: Any, y_axis: Any) -> str:
+    """A trace's dots: strokes without length, which stay round where the frame is stretched."""
     if trace.marker.opacity == 0:
         return ""
-    x, y = (
-        place(np.asarray(trace.x, dtype=float), across),
-        100 - place(np.asarray(trace.y, dtype=float), up),
-    )
-    points = "".join(
-        f"M{left:.2f} {top:.2f}h0"
-        for left, top in zip(x, y, strict=True)
-        if np.isfinite(left + top)
-    )
+    points = ""
+    for x, y in _points(trace, x_axis, y_axis):
+        if math.isfinite(x + y):
+            points += f"M{x:.2f} {y:.2f}h0"
     return (
         f'<path d="{points}" stroke="{escape(hue(trace))}" stroke-width="{trace.marker.size or 7}" '
         'stroke-linecap="round" vector-effect="non-scaling-stroke"/>'
@@ -384,6 +406,7 @@ def _dots(trace: Any, across: Any, up: Any) -> str:
 
 
 def hue(trace: Any) -> str:
-    """The color of a series: of its dots where it has only these, else of its line."""
+    """The color of a trace: its line's, or its dots' where it has no line; black if that is no
+    single color."""
     color = trace.line.color if "lines" in (trace.mode or "") else trace.marker.color
     return color if isinstance(color, str) else "#1b1f24"

@@ -30,18 +30,24 @@ lighter and darker. The middle is a gray that is seen on white paper, the ends a
 black."""
 
 
+def rgb(color: str) -> list[int]:
+    """Red, green and blue of `#rrggbb`, 0 … 255 each."""
+    return list(bytes.fromhex(color[1:]))
+
+
 class MatrixMark(NamedTuple):
-    """Marks of one weight matrix, and the place of its hue in `HUES` where no design needs hues."""
+    """Marks of one weight matrix."""
 
     symbol: str
     dash: str
     hue: int
+    """Index in `HUES`, for a chart of one design; of several the hue is the design's."""
 
 
 MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType(
     {
-        # One shape a pair that works together; full for the one that is applied first, hollow for
-        # the other. Six hues.
+        # Matrices that are applied one after the other share a shape: full is the first, hollow
+        # the second.
         "W_Q": MatrixMark("circle", "solid", 0),
         "W_K": MatrixMark("circle-open", "dot", 5),
         "W_V": MatrixMark("square", "solid", 2),
@@ -59,9 +65,10 @@ MATRIX_MARKS: Mapping[str, MatrixMark] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Look:
-    """Marks of one thing among those drawn together."""
+    """Hue, symbol and dash of one thing among those drawn together."""
 
     index: int
+    """Its number among them, from 0."""
 
     @property
     def hue(self) -> str:
@@ -70,18 +77,23 @@ class Look:
 
     @property
     def symbol(self) -> str:
-        """Symbol of its dots, shifted at each round of the hues: hue and symbol together are unique
-        up to 36."""
-        return SYMBOLS[(self.index + self.index // len(HUES)) % len(SYMBOLS)]
+        """Symbol of its dots. Each round of the hues shifts the symbols by one, so that hue and
+        symbol together are unique up to 36."""
+        return SYMBOLS[self._shifted % len(SYMBOLS)]
+
+    @property
+    def _shifted(self) -> int:
+        """The index, moved on by one for each round of the hues."""
+        return self.index + self.index // len(HUES)
 
     @property
     def dash(self) -> str:
-        """Dash of its lines."""
-        return DASHES[(self.index + self.index // len(HUES)) % len(DASHES)]
+        """Dash of its lines, shifted as the symbols are."""
+        return DASHES[self._shifted % len(DASHES)]
 
     def faint(self, opacity: float) -> str:
         """Its hue, see-through: the color of a band."""
-        red, green, blue = (int(self.hue[at : at + 2], 16) for at in (1, 3, 5))
+        red, green, blue = rgb(self.hue)
         return f"rgba({red}, {green}, {blue}, {opacity:g})"
 
 
@@ -90,29 +102,36 @@ class LegendEntry(Look):
     """One experiment among those drawn together, and the marks it keeps in every figure."""
 
     config: Config | None
+    """None of a model whose design is not known."""
     label: str
     """Its differences from the others; empty when it is alone."""
 
     @property
     def heading(self) -> str:
         """The label, escaped for plotly: a person may have named it `<b>` or `%{x}`."""
-        return html.escape(self.label, quote=False).replace("%{", "%\u200b{")
+        escaped = html.escape(self.label, quote=False)
+        return escaped.replace("%{", "%\u200b{")  # a space without width: no placeholder any more
+
+    @property
+    def bold(self) -> str:
+        """The heading as a line of its own in a hover text; empty where it is empty."""
+        return f"<b>{self.heading}</b><br>" if self.heading else ""
 
     def named(self, words: str) -> str:
-        """The heading with words after it, such as "predicted"; the words alone where it is
-        empty."""
+        """The heading followed by a comma and words such as "predicted"; the words alone where it
+        is empty."""
         return f"{self.heading}, {words}" if self.heading else words
 
 
 def designs(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> list[LegendEntry]:
-    """The design of each profile, in the same order.
+    """The legend entry of each profile, in the same order.
 
     Args:
-        looks: the design of each profile, where the caller knows: marks that are kept while others
-            come and go. Left out, designs are numbered as they come: profiles of one config share
-            one; a model that is not ours shares its twin's, where no other does.
+        looks: the entry of each profile, where the caller knows: marks that are kept while others
+            come and go. Left out, designs are numbered as they come, and profiles of one config
+            share an entry, as prediction and measurement do.
     Raises:
-        ValueError: as many designs are wanted as there are profiles, or none.
+        ValueError: there are looks, but not one a profile.
     """
     if looks:
         if len(looks) != len(profiles):
@@ -121,42 +140,50 @@ def designs(profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> l
             )
         return list(looks)
     twins = [profile.twin for profile in profiles]
-    keys = [
-        profile.config
-        or (profile.twin if profile.twin and twins.count(profile.twin) == 1 else number)
-        for number, profile in enumerate(profiles)
-    ]
-    own = list(dict.fromkeys(keys))
-    labels = _labels([key if isinstance(key, Config) else None for key in own])
+    keys: list[Config | int] = []  # the same for profiles that share an entry
+    for number, profile in enumerate(profiles):
+        if profile.config:
+            keys.append(profile.config)
+        elif profile.twin and twins.count(profile.twin) == 1:
+            # a model of a person's own shares the entry of theory's twin; two models have their own
+            keys.append(profile.twin)
+        else:
+            keys.append(number)
+    distinct = list(dict.fromkeys(keys))
+    labels = _labels([key if isinstance(key, Config) else None for key in distinct])
+    indices = [distinct.index(key) for key in keys]
     return [
-        LegendEntry(own.index(key), profile.config, labels[own.index(key)])
-        for key, profile in zip(keys, profiles, strict=True)
+        LegendEntry(index, profile.config, labels[index])
+        for index, profile in zip(indices, profiles, strict=True)
     ]
 
 
 def _labels(configs: Sequence[Config | None]) -> list[str]:
-    """Differences of each config: the one or two fields they differ in, else their number."""
+    """A label for each design: its values of the one or two fields in which designs differ, else
+    its number; empty for a design alone. None is a model without a config."""
     if len(configs) < 2:
         return ["" for _ in configs]
     numbered = [f"design {index + 1}" for index in range(len(configs))]
-    known = [config for config in configs if config is not None]
-    if len(known) < len(configs):
+    complete = [config for config in configs if config is not None]
+    if len(complete) < len(configs):
         return numbered
-    fields = [
-        (spec.about.label, name)
+    differing = {
+        name: spec.about.label.lower()
         for name, spec in Config.specs().items()
-        if any(getattr(config, name) != getattr(known[0], name) for config in known)
-    ]
-    if len(fields) > 2:
+        if any(getattr(config, name) != getattr(complete[0], name) for config in complete)
+    }
+    if len(differing) > 2:
         return numbered
     return [
-        ", ".join(f"{label.lower()} {_shown(getattr(config, name))}" for label, name in fields)
-        for config in known
+        ", ".join(
+            f"{label} {_in_words(getattr(config, name))}" for name, label in differing.items()
+        )
+        for config in complete
     ]
 
 
-def _shown(value: object) -> str:
-    """A choice in words."""
+def _in_words(value: object) -> str:
+    """The value of a field in words: on, off, a number or a name."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -43,16 +43,19 @@ class Series:
     design: LegendEntry
     profile: Profile
     depth: Array
-    """Depth in layers: 0 is the input, half layers lie between attention and MLP."""
+    """In layers: 0 is the input, half layers lie between attention and MLP. Of a statistic by
+    position it is the token's, from 1."""
     middle: Array
+    """Mean over seeds; median over heads and seeds of a statistic that heads have."""
     low: Array
     high: Array
+    """Lowest and highest of the seeds and heads."""
     error: Array
     """Standard error of the mean over seeds; nan of a single one."""
     note: str = ""
     """The reason why a prediction is unreliable, in part or as a whole."""
     gaps: tuple[float, ...] = ()
-    """Depths of the layers that have no such value, as those that do not attend have no entropy."""
+    """Depths of the layers without such a value: a layer without attention has no entropy."""
 
     @property
     def measured(self) -> bool:
@@ -66,7 +69,8 @@ class Series:
 
     @property
     def name(self) -> str:
-        """Measured or predicted, and the design."""
+        """The design and "measured" or "predicted"; the latter alone where the design has no
+        label."""
         return f"{self.design.label}, {self.profile.origin}".removeprefix(", ")
 
     @property
@@ -78,33 +82,31 @@ class Series:
 def by_depth(
     profiles: Sequence[Profile], statistic: str, site: str, looks: Sequence[LegendEntry] = ()
 ) -> list[Series]:
-    """A statistic at one kind of site, or along the whole residual stream (no site), of every
-    profile that has it.
+    """A statistic of every profile that has it, at one kind of site by layer.
 
     Mean and range over seeds; where there are heads, median and range over seeds and heads
-    together."""
+    together.
+
+    Args:
+        statistic: its name in the vocabulary.
+        site: such as "attn_out"; empty for the sites of the residual stream one after the other.
+        looks: the legend entry of each profile, where the caller fixes them.
+    """
     row = VOCABULARY[statistic]
-    return [
-        replace(
-            spread(
-                row,
-                design,
-                profile,
-                *(
-                    profile.stream(statistic)
-                    if not site
-                    else (profile.depth(site), profile[statistic, site])
-                ),
-                profile.notes.get(statistic, ""),
-            ),
-            gaps=tuple(
-                float(profile.depth(site)[layer - 1])
-                for layer in profile.absent.get((statistic, site), ())
-            ),
-        )
-        for design, profile in zip(designs(profiles, looks), profiles, strict=True)
-        if any((statistic, place) in profile.values for place in ([site] if site else STREAM))
-    ]
+    series = []
+    for design, profile in zip(designs(profiles, looks), profiles, strict=True):
+        sites = [site] if site else STREAM
+        if not any((statistic, name) in profile.values for name in sites):
+            continue
+        if site:
+            depth, values = profile.depth(site), profile[statistic, site]
+        else:
+            depth, values = profile.stream(statistic)
+        curve = spread(row, design, profile, depth, values, profile.notes.get(statistic, ""))
+        absent = profile.absent.get((statistic, site), ())  # layers, from 1
+        gaps = tuple(float(depth[layer - 1]) for layer in absent)
+        series.append(replace(curve, gaps=gaps))
+    return series
 
 
 def spread(
@@ -115,35 +117,46 @@ def spread(
     values: Array,
     note: str = "",
 ) -> Series:
-    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median; values that are not
-    finite stay so."""
-    heads = values.ndim == 3
-    draws = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
+    """Reduces `[seed, site]` by the mean, `[seed, site, head]` by the median, to `[site]`; values
+    that are not finite stay so.
+
+    Args:
+        row: the statistic.
+        depth: of each site, in layers; or the position of a token.
+        note: why the values, if predicted, are unreliable.
+    """
+    has_heads = values.ndim == 3
+    sites = values.shape[1]
+    draws = np.moveaxis(values, 1, -1).reshape(-1, sites)  # [seed and head, site]
     with np.errstate(invalid="ignore", over="ignore"):
-        middle = np.median(draws, axis=0) if heads else row.mean(draws)
-        error = row.standard_error(row.mean(values, 2) if heads else draws)
+        # heads of one seed share their input: the error is of the seeds' means
+        by_seed = row.mean(values, 2) if has_heads else values
         return Series(
-            design,
-            profile,
-            depth,
-            middle,
-            np.min(draws, axis=0),
-            np.max(draws, axis=0),
-            error,
-            note,
+            design=design,
+            profile=profile,
+            depth=depth,
+            middle=np.median(draws, axis=0) if has_heads else row.mean(draws),
+            low=np.min(draws, axis=0),
+            high=np.max(draws, axis=0),
+            error=row.standard_error(by_seed),
+            note=note,
         )
 
 
 def runs(keep: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """The places of each unbroken run of True."""
-    places = np.flatnonzero(keep)
-    if len(places):
-        yield from np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    """The indices of each unbroken run of True."""
+    indices = np.flatnonzero(keep)
+    if len(indices):
+        yield from np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)
 
 
 def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
-    """All bands first, then lines, then dots on top. `sentence` has `%{x}`, the depth, and `%{y}`,
-    the value."""
+    """The traces of several series: all bands first, then lines, then dots on top.
+
+    Args:
+        log: whether the vertical axis is logarithmic.
+        sentence: the hover text, with `%{x}`, the depth, and `%{y}`, the value.
+    """
     return [
         *(trace for row in series for trace in band(row, log)),
         *(predicted(row, log, sentence) for row in series if not row.measured),
@@ -153,116 +166,125 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 
 def band(row: Series, log: bool) -> list[Trace]:
     """From the smallest to the largest of the seeds (and heads): one closed outline for every
-    unbroken run of depths.
+    unbroken run of depths, all in one trace; none of a prediction.
 
-    A prediction has none. The band of a single draw has no height: it is drawn as a hairline where
-    there are more depths than dots. The first of several draws has an invisible band, so that
-    further draws only move it."""
+    The band of a single draw has no height, so it is left out where the dots show every depth, and
+    is a hairline where there are more depths than dots. The first of several draws has an invisible
+    band, so that further draws only move it."""
     pieces = list(runs(drawable(row.low, log) & drawable(row.high, log)))
     flat = np.array_equal(row.low, row.high, equal_nan=True)
-    dotted = len(row.depth) <= MOST_DOTS
-    if not row.measured or not pieces or (flat and dotted and not row.profile.partial):
+    all_dotted = len(row.depth) <= MOST_DOTS
+    more_to_come = row.profile.partial
+    if not row.measured or not pieces or (flat and all_dotted and not more_to_come):
         return []
     gap = np.array([np.nan])
-    x = [part for at in pieces for part in (row.depth[at], row.depth[at][::-1], gap)]
-    y = [part for at in pieces for part in (row.low[at], row.high[at][::-1], gap)]
-    edge = {
-        "width": 1 if flat and not dotted and not row.profile.partial else 0,
-        "color": row.design.faint(0.6),
-    }
-    outline = (compact(np.concatenate(part)[:-1]) for part in (x, y))
+    x, y = [], []
+    for piece in pieces:
+        # along the lower edge, and back along the upper
+        x += [row.depth[piece], row.depth[piece][::-1], gap]
+        y += [row.low[piece], row.high[piece][::-1], gap]
+    hairline = flat and not all_dotted and not more_to_come
     return [
         mark(
             "lines",
             f"{row.heading}, spread",
-            *outline,
+            compact(np.concatenate(x)[:-1]),
+            compact(np.concatenate(y)[:-1]),
             fill="toself",
             fillcolor=row.design.faint(0.25),
-            line=edge,
+            line={"width": 1 if hairline else 0, "color": row.design.faint(0.6)},
             hoverinfo="skip",
         )
     ]
 
 
 def measured(row: Series, log: bool, sentence: str, symbol: str = "", **more: Any) -> Trace:
-    """Dots, with their range and standard error on hovering; smaller where they are many."""
+    """Dots, with their range and standard error on hovering.
+
+    Args:
+        log: whether the vertical axis is logarithmic.
+        sentence: the hover text, with `%{x}` and `%{y}`.
+        symbol: another than the design's.
+        more: other properties of the trace.
+    """
+    seeds = len(row.profile.seeds)
     hollow = "open" in symbol
-    size = 10 if hollow else 7 if len(row.depth) <= MOST_DOTS else 5  # a ring shows around a dot
-    several = len(row.profile.seeds) > 1
-    kept = [row.low, row.high, *([row.error] if several else [])]
-    words = hover(row.heading, with_spread(sentence, len(row.profile.seeds)))
-    return (
-        dots(
-            row.depth,
-            row.middle,
-            row.design,
-            row.heading,
-            words,
-            log=log,
-            size=size,
-            symbol=symbol or row.design.symbol,
-            line={"width": 1.5 if hollow else 0},
-        )
-        | {"customdata": compact(np.stack(kept, axis=1))}
-        | more
+    size = 7 if len(row.depth) <= MOST_DOTS else 5
+    if hollow:
+        size = 10  # the ring is seen around a full dot at the same place
+    columns = [row.low, row.high]
+    if seeds > 1:
+        columns.append(row.error)
+    trace = dots(
+        row.depth,
+        row.middle,
+        row.design,
+        row.heading,
+        hover(row.heading, with_spread(sentence, seeds)),
+        log=log,
+        size=size,
+        symbol=symbol or row.design.symbol,
+        line={"width": 1.5 if hollow else 0},
     )
+    return trace | {"customdata": compact(np.stack(columns, axis=1))} | more
 
 
 def predicted(row: Series, log: bool, sentence: str, dash: str = "", **more: Any) -> Trace:
-    """A line: dotted, and with the reason on hovering, where the theory is unreliable."""
-    noted = f"{sentence}<br>theory: {typeset(row.note)}" if row.note else sentence
-    return (
-        line(
-            row.depth,
-            row.middle,
-            row.design,
-            row.heading,
-            hover(row.heading, noted),
-            log=log,
-            dash="dot" if row.note else dash,
-        )
-        | {"showlegend": True}
-        | more
-    )
+    """A line; dotted where the theory is unreliable, with the reason on hovering.
+
+    Args:
+        log: whether the vertical axis is logarithmic.
+        sentence: the hover text, with `%{x}` and `%{y}`.
+        dash: another than the design's.
+        more: other properties of the trace.
+    """
+    if row.note:
+        sentence += f"<br>theory: {typeset(row.note)}"
+        dash = "dot"
+    words = hover(row.heading, sentence)
+    trace = line(row.depth, row.middle, row.design, row.heading, words, log=log, dash=dash)
+    return trace | {"showlegend": True} | more
 
 
 def with_spread(sentence: str, seeds: int) -> str:
     """A hover text's sentence with the range of the seeds, and with the standard error where there
     are several.
 
-    `customdata` holds lowest, highest and standard error.
+    A dot's `customdata` holds lowest, highest and standard error.
     """
+    extremes = "from %{customdata[0]:.3g} to %{customdata[1]:.3g}"
     if seeds == 1:
-        return f"{sentence}<br>(1 seed, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}})"
-    return (
-        f"{sentence}<br>({seeds} seeds, from %{{customdata[0]:.3g}} to %{{customdata[1]:.3g}};<br>"
-        "standard error of the mean %{customdata[2]:.2g})"
-    )
+        return f"{sentence}<br>(1 seed, {extremes})"
+    error = "standard error of the mean %{customdata[2]:.2g}"
+    return f"{sentence}<br>({seeds} seeds, {extremes};<br>{error})"
 
 
 def describe(subject: str, named: Sequence[tuple[str, Series]]) -> str:
-    """One sentence a series (its name may be empty): where it starts and ends, its lowest and
-    highest point."""
-    parts = []
-    for name, row in named:
-        there = ~np.isin(row.depth, row.gaps)
-        parts.append(
-            ends(
-                ", ".join(filter(None, (name, row.name))),
-                row.depth[there],
-                row.middle[there],
-                "depth ",
-            )
-        )
-    return f"{subject}, over depth. {' '.join(part[0].upper() + part[1:] for part in parts) or 'Nothing measured yet.'}"
+    """A chart over depth in words: one sentence a series says where it starts and ends, its lowest
+    and highest point.
+
+    Args:
+        subject: the statistic.
+        named: pairs of the matrix's name, empty where a series is of no matrix, and the series.
+    """
+    sentences = [f"{subject}, over depth."]
+    for matrix, row in named:
+        has_value = ~np.isin(row.depth, row.gaps)
+        name = ", ".join(filter(None, (matrix, row.name)))
+        sentence = ends(name, row.depth[has_value], row.middle[has_value], "depth ")
+        sentences.append(sentence[0].upper() + sentence[1:])
+    if not named:
+        sentences.append("Nothing measured yet.")
+    return " ".join(sentences)
 
 
 def breakdowns(series: Sequence[Series]) -> dict[LegendEntry, tuple[Profile, Breakdown]]:
-    """Where the values of each design stop being finite; designs whose values are finite are not in
-    it."""
+    """The first value that is not finite, and its profile, of each design that has such a value.
+
+    Where theory and measurement both break, the measured one is marked."""
     breaks: dict[LegendEntry, tuple[Profile, Breakdown]] = {}
     for row in sorted(series, key=lambda row: not row.measured):
-        if all(np.isfinite(part).all() for part in row.drawn_values):
+        if all(np.isfinite(values).all() for values in row.drawn_values):
             continue
         if breakdown := row.profile.first_nonfinite:
             breaks.setdefault(row.design, (row.profile, breakdown))
@@ -272,20 +294,23 @@ def breakdowns(series: Sequence[Series]) -> dict[LegendEntry, tuple[Profile, Bre
 def broken(
     breaks: Mapping[LegendEntry, tuple[Profile, Breakdown]], across: Axis, height: Axis
 ) -> list[Trace]:
-    """Vertical lines at the depth where values stop being finite, one a design; see
+    """Vertical lines at the depth where values stop being finite, one a design; the height has
     `room_for_breaks`."""
+    alone = len(breaks) == 1
     return [
-        _break(design, *where, across, height, number, len(breaks) == 1)
-        for number, (design, where) in enumerate(breaks.items(), start=1)
+        _break(design, profile, breakdown, across, height, number, alone)
+        for number, (design, (profile, breakdown)) in enumerate(breaks.items(), start=1)
     ]
 
 
 def room_for_breaks(breaks: Sized) -> float:
-    """The share of a height that the words at the vertical lines take above all data."""
+    """The share of a chart's height that the labels of `broken` take above all data."""
     return room_for_words(_lines(len(breaks), len(breaks) == 1))
 
 
 def _lines(number: int, alone: bool) -> int:
+    """Lines of text from the top to the end of a breakdown's label: one a design; the only design
+    has two, with the site."""
     return 2 if alone else number
 
 
@@ -298,33 +323,32 @@ def _break(
     number: int,
     alone: bool,
 ) -> Trace:
-    """One vertical line with its words on top, those of several designs below each other.
+    """One vertical line with its label on top, those of several designs below each other.
 
-    Two lines of words for one design alone; of several, the second line is left to hovering.
+    The label of one design alone has a second line, the site; of several, hovering says it.
 
     Args:
-        number: which of the lines this is, from 1.
+        number: which of the breakdowns this is, from 1.
         alone: whether it is the only one.
     """
-    depth, words = _depth(breakdown), _verdict(profile, breakdown)
-    heading = f"<b>{design.heading}</b><br>" if design.heading else ""
+    words = _verdict(profile, breakdown)
     return capped(
-        depth,
+        _depth(breakdown),
         words if alone else words.partition("<br>")[0],
         across,
         height,
         design.hue,
         _lines(number, alone),
         name=design.named("not finite"),
-        hovertemplate=f"{heading}{words}<extra></extra>",
+        hovertemplate=f"{design.bold}{words}<extra></extra>",
     )
 
 
 def _depth(breakdown: Breakdown) -> float:
-    """Depth of the vertical line: half a layer earlier when attention is the cause."""
-    return breakdown.layer - (
-        0.5 if breakdown.site in ("resid_mid", "attn_out", "attn_scores", "pattern") else 0.0
-    )
+    """Depth of a breakdown in layers: attention comes half a layer before its layer's end."""
+    if breakdown.site in ("resid_mid", "attn_out", "attn_scores", "pattern"):
+        return breakdown.layer - 0.5
+    return breakdown.layer
 
 
 def _verdict(profile: Profile, breakdown: Breakdown) -> str:
@@ -339,32 +363,40 @@ def _verdict(profile: Profile, breakdown: Breakdown) -> str:
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:
-    """Zeros on a log axis: hollow arrows along the bottom, a row a design, with a word on the
-    zeros."""
+    """Zeros, which a log axis cannot show: hollow arrows along its lower end, one row of them a
+    design.
+
+    Args:
+        named: pairs of the matrix's name, empty where a series is of no matrix, and the series.
+        height: the logarithmic axis.
+    """
     traces: list[Trace] = []
     for design in dict.fromkeys(row.design for _, row in named):
-        zero = {
-            name: row for name, row in named if row.design == design and (row.middle <= 0).any()
-        }
-        if not zero:
+        zeros = {}  # depths, by matrix
+        for matrix, row in named:
+            if row.design == design and (row.middle <= 0).any():
+                zeros[matrix] = row.depth[row.middle <= 0]
+        if not zeros:
             continue
-        depth = np.unique(np.concatenate([row.depth[row.middle <= 0] for row in zero.values()]))
-        depth = depth[:: -(-len(depth) // MOST_DOTS)]
-        words = f"{typeset(', '.join(zero))}<br>= 0".removeprefix("<br>= ")
+        depth = np.unique(np.concatenate(list(zeros.values())))
+        stride = -(-len(depth) // MOST_DOTS)  # rounded up
+        depth = depth[::stride]
+        matrices = typeset(", ".join(zeros))  # empty where the series is of no matrix
+        words = f"{matrices}<br>= 0" if matrices else "0"
+        # the designs' rows stand above each other, 2 % from the lower end and 5 % apart
         level = height.at(0.02 + 0.05 * len(traces))
-        who = f"<b>{design.heading}</b><br>".removeprefix("<b></b><br>")
         traces.append(
             mark(
                 "markers+text",
                 design.named("zero"),
                 compact(depth),
                 compact(np.full(len(depth), level)),
-                text=[] if traces else [f"{words}, below a log axis"],
+                text=[] if traces else [f"{words}, below a log axis"],  # said once, on the first
                 textposition="top right",
                 textfont={"size": 11},
                 marker={"color": design.hue, "symbol": "triangle-down-open", "size": 7},
                 cliponaxis=False,
-                hovertemplate=f"{who}{words} after %{{x}} layers<extra></extra>",
+                hovertemplate=f"{design.bold}{words} after %{{x}} layers<extra></extra>",
             )
         )
     return traces

@@ -46,7 +46,8 @@ class Law(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The sublayers of a design as far as its prediction goes; arrays over them."""
+    """The sublayers of a design as far as its prediction stays finite; arrays over them,
+    `[sublayer]`."""
 
     places: Sequence[Placement]
     reset: Array
@@ -54,83 +55,85 @@ class Steps(NamedTuple):
     silent: Array
     """Whether the branch adds nothing."""
     after: Array
-    """Second moment of the stream after the sublayer; and next, by the law of its sum or norm."""
+    """Predicted second moment of the stream after the sublayer."""
     expected: Array
+    """Second moment after the sublayer by the law of its sum or norm."""
     gradient: Array
-    """Mean squared gradient before the sublayer, over that after it; and next, what the stream
-    alone passes."""
+    """Predicted mean squared gradient before the sublayer, over that after it."""
     least: Array
+    """The part of it that the stream passes beside the branch."""
 
     def among(self, chosen: Array) -> Steps:
-        """Some of them."""
+        """Only the chosen sublayers, by a mask `[sublayer]`."""
         return Steps(list(compress(self.places, chosen)), *(values[chosen] for values in self[1:]))
 
-    def law(self, words: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:
-        """The key and formula that all of them have, or none; each kind of sublayer is asked
-        once."""
-        laws = (
-            words(*kind)
-            for kind in dict.fromkeys(zip(self.places, self.silent.tolist(), strict=True))
-        )
-        first = next(laws, ("", ""))
-        return first if all(law == first for law in laws) else ("", "")
+    def law(self, of: Callable[[Placement, bool], tuple[str, str]]) -> tuple[str, str]:
+        """The key and formula that all sublayers have in common; empty texts where they differ.
+
+        Args:
+            of: gives key and formula of a placement, and of whether its branch is silent.
+        """
+        laws = set()
+        for place, silent in set(zip(self.places, self.silent.tolist(), strict=True)):
+            laws.add(of(place, silent))
+        return laws.pop() if len(laws) == 1 else ("", "")
 
 
 def _steps(predicted: Profile, config: Config) -> Steps:
+    """Laws and predictions of each sublayer of a design, side by side."""
     design = config.design
-    q, gradients = (
-        _along(predicted, name, config) for name in ("second_moment", "activation_gradient")
+    nothing = np.zeros((1, config.n_layers))
+    q = _along(predicted, "second_moment", config)
+    gradients = _along(predicted, "activation_gradient", config)
+    outputs = [
+        predicted.values.get(("second_moment", site), nothing)[0]
+        for site in ("attn_out", "mlp_out")
+    ]
+    output = np.ravel(outputs, order="F")  # of a layer attention, then the MLP
+    places = design.sublayers
+    if not design.attends:
+        q, gradients, output, places = q[::2], gradients[::2], output[1::2], places[1::2]
+    skip = np.array([place.skip for place in places]) ** 2
+    branch = np.array([place.branch for place in places]) ** 2
+    reset = np.array([place.has("sum") for place in places])
+    total = skip * q[:-1] + branch * output
+    sublayers = Steps(
+        places=places,
+        reset=reset,
+        silent=branch * output == 0,
+        after=q[1:],
+        expected=np.where(reset, 1.0, total),
+        gradient=gradients[:-1] / gradients[1:],
+        # a norm divides the sum, and so its gradient
+        least=skip / np.where(reset, total, 1.0),
     )
-    output = np.ravel(
-        [
-            predicted.values["second_moment", site][0]
-            for site in ("attn_out", "mlp_out")
-            if ("second_moment", site) in predicted.values
-        ],
-        order="F",
-    )
-    q, gradients = (line if design.attends else line[::2] for line in (q, gradients))
-    places = design.sublayers if design.attends else design.sublayers[1::2]
-    skip, branch = (
-        np.array([getattr(place, name) for place in places]) ** 2 for name in ("skip", "branch")
-    )
-    normed = {place.norms: place.has("sum") for place in design.kinds}
-    reset, total = (
-        np.array([normed[place.norms] for place in places]),
-        skip * q[:-1] + branch * output,
-    )
-    every = Steps(
-        places,
-        reset,
-        branch * output == 0,
-        q[1:],
-        np.where(reset, 1.0, total),
-        gradients[:-1] / gradients[1:],
-        skip / np.where(reset, total, 1.0),
-    )
-    return every.among(np.isfinite(q[1:]))
+    return sublayers.among(np.isfinite(q[1:]))
 
 
 def _along(predicted: Profile, statistic: str, config: Config) -> Array:
-    """A statistic along the stream: at the input, and after each sublayer."""
+    """A statistic along the stream, at the input and after each sublayer, `[1 + 2 n_layers]`; nan
+    where theory has no value."""
     nothing = np.full((1, config.n_layers), np.nan)
+    embed = predicted.values.get((statistic, "embed"), nothing[:, :1])[0]
     mid, post = (
         predicted.values.get((statistic, site), nothing)[0] for site in ("resid_mid", "resid_post")
     )
-    embed = predicted.values.get((statistic, "embed"), nothing[:, :1])[0]
     return np.concatenate([embed, np.ravel([mid, post], order="F")])
 
 
 def _times(factor: float, symbol: str) -> str:
+    """A product as text: "2 χ"; the symbol alone where the factor is 1."""
     return symbol if factor == 1 else f"{number(factor)} {symbol}"
 
 
 def _alike(predicted: Array, expected: Array) -> bool:
+    """Whether all predictions are those by a law, within `TOLERANCE`."""
     return bool(np.allclose(predicted, expected, rtol=TOLERANCE, atol=0))
 
 
 def _second_moment(predicted: Profile, config: Config) -> Law | None:
-    """The law of each sum, or the norms that reset it, where the predicted numbers follow it."""
+    """The law of q on each sum, or the norms that reset it to 1, where the predicted numbers follow
+    it."""
     steps = _steps(predicted, config)
     if not steps.places or not _alike(steps.after, steps.expected):
         return None
@@ -143,42 +146,44 @@ def _second_moment(predicted: Profile, config: Config) -> Law | None:
 
 
 def _growth(place: Placement, silent: bool) -> tuple[str, str]:
-    """Key of the law of a sum without a norm, and its formula."""
+    """Key and formula of q after a sum without a norm: factors of stream and branch squared."""
     skip, branch = _times(place.skip**2, "q_(l−1)"), _times(place.branch**2, "E F²")
     if silent:
         return "zero_branch", f"q_l = {skip}"
-    return (
-        ("adds", f"q_l = {skip} + {branch}") if place.skip else ("no_residual", f"q_l = {branch}")
-    )
+    if not place.skip:
+        return "no_residual", f"q_l = {branch}"
+    return "adds", f"q_l = {skip} + {branch}"
 
 
 def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
-    """The law of the way back, of designs whose sublayers all have the same."""
+    """The law of the gradient on the way back, of designs all of whose sublayers have the same."""
     design = config.design
-    if (
+    # in these designs gradients also pass from layer to layer beside the stream
+    has_other_ways = (
+        design.inherits or config.value_residual or design.stream.parallel or design.stream.mixes
+    )
+    # and in these a sublayer's factor is not the one that the formula has
+    has_other_factors = (
         design.point
-        or design.inherits
-        or config.value_residual
         or design.profiled
-        or design.stream.parallel
-        or design.stream.mixes
         or any(place.has("values", "last", "skip") for place in design.kinds)
-    ):
+    )
+    if has_other_ways or has_other_factors:
         return None
     steps = _steps(predicted, config)
     steps = steps.among(np.isfinite(steps.gradient))
-    follows = (
-        _alike(steps.gradient, steps.least)
-        if steps.silent.all()
-        else np.all(steps.gradient >= steps.least * (1 - TOLERANCE))
-    )
+    if steps.silent.all():
+        follows = _alike(steps.gradient, steps.least)
+    else:
+        # χ of the branch is not known here: it can only add
+        follows = bool(np.all(steps.gradient >= steps.least * (1 - TOLERANCE)))
     key, law = steps.law(_way_back)
     return Law(key, {"law": law}) if key and follows else None
 
 
 def _way_back(place: Placement, silent: bool) -> tuple[str, str]:
-    """Key and formula of the gradient before a sublayer, from that after it: γ_(l−1) = γ_l (skip² +
-    branch² χ), over q where the sum is normalized."""
+    """Key and formula of the mean squared gradient γ before a sublayer, from that after it: γ_(l−1)
+    = γ_l (skip² + branch² χ), over q where the sum is normalized."""
     terms = [number(place.skip**2)] if place.skip else []
     if not silent:
         gain = "χ / q_(l−1)" if place.has("input") else "χ"
@@ -198,42 +203,54 @@ def _way_back(place: Placement, silent: bool) -> tuple[str, str]:
 
 
 def _softmax(_: Profile, config: Config) -> Law | None:
-    """A law of the logits' spread; with a sink, which takes a part of each row's weight, another
-    one holds."""
-    known = config.design.attends and config.design.sink.logit is None
-    return Law("causal" if config.causal else "all_keys") if known else None
+    """The law of entropy and largest weight by the logits' spread.
+
+    None with a sink, which takes a part of each row's weight."""
+    if not config.design.attends or config.design.sink.logit is not None:
+        return None
+    return Law("causal" if config.causal else "all_keys")
 
 
 def _correlation(predicted: Profile, config: Config) -> Law | None:
-    """The averaging of attention, where each sum with its output is predicted to be as correlated
-    or more."""
-    apart = 1 - _along(predicted, "token_correlation", config)
-    before, after = apart[:-1:2], apart[1::2]
-    known = np.isfinite(before) & np.isfinite(after) & (before > TOLERANCE)
-    ratio = after[known] / before[known]
+    """The averaging of tokens by attention, where the prediction shows it: no attention sublayer
+    makes tokens less alike, and one makes them more alike."""
+    difference = 1 - _along(
+        predicted, "token_correlation", config
+    )  # share that tokens do not share
+    before, after = difference[:-1:2], difference[1::2]  # of each layer's attention, `[layer]`
+    finite = np.isfinite(before) & np.isfinite(after) & (before > TOLERANCE)
+    ratio = after[finite] / before[finite]
     averages = ratio.size and ratio.max() < 1 + 0.1 * TOLERANCE and ratio.min() < 1 - TOLERANCE
     return Law("averages") if averages else None
 
 
 def _spread(_: Profile, config: Config) -> Law | None:
-    """Variance of the logits from what attention reads, where nothing else reaches them."""
+    """The variance of the logits, q·k of what attention reads over the divisor: d_head g_Q g_K
+    q (q − p) / divisor², with q and p the second moments of a token and of what all share.
+
+    None where something else decides it."""
     design = config.design
-    other = (
-        design.normalizes_heads,
-        config.logit_cap,
-        design.inherits,
-        design.point,
-        design.rotates,
-        config.bias_variance,
-        config.causal,
-        set(design.row_factors) != {1.0},
-    )
-    if not design.attends or any(other):
+    if not design.attends:
+        return None
+    replaced = design.normalizes_heads or config.logit_cap or design.point
+    added = design.inherits or design.rotates or config.bias_variance
+    # the first rows of a causal pattern have few keys: their spread is smaller
+    uneven = config.causal or set(design.row_factors) != {1.0}
+    if replaced or added or uneven:
         return None
     factor = config.d_head / design.divisor**2
-    return Law(
-        "undivided" if factor == 1 else "divided", {"law": _times(factor, "g_Q g_K q (q − p)")}
-    )
+    key = "divided_by_root" if factor == 1 else "divided"
+    return Law(key, {"law": _times(factor, "g_Q g_K q (q − p)")})
+
+
+def _pattern(_: Profile, config: Config) -> Law | None:
+    """The effect of the logits' spread on a pattern."""
+    return Law("sharpens") if config.design.attends else None
+
+
+def _weight_variance(_: Profile, config: Config) -> Law | None:
+    """The effect of a matrix's variance, unless a factor of the forward pass makes up for it."""
+    return None if config.design.scales_forward else Law("multiplies")
 
 
 LAWS: Mapping[str, Callable[[Profile, Config], Law | None]] = MappingProxyType(
@@ -242,16 +259,15 @@ LAWS: Mapping[str, Callable[[Profile, Config], Law | None]] = MappingProxyType(
         "activation_gradient": _activation_gradient,
         "attention_entropy_normalized": _softmax,
         "token_correlation": _correlation,
-        "attention_pattern": lambda _, config: Law("sharpens") if config.design.attends else None,
+        "attention_pattern": _pattern,
         "logit_std": _spread,
         "attention_max": _softmax,
-        "weight_variance": lambda _, config: (
-            None if config.design.scales_forward else Law("multiplies")
-        ),
+        "weight_variance": _weight_variance,
     }
 )
 """By statistic: the law of a design, from its predicted profile; None where none holds."""
 TABLE = tomllib.loads(Path(__file__).with_name("why.toml").read_text(encoding="utf-8"))
+"""The tables of `why.toml`; laws and aliases are taken out of them below."""
 SENTENCES: Mapping[str, Mapping[str, str]] = {
     name: row.pop("laws", {}) for name, row in TABLE.items()
 }
@@ -273,13 +289,14 @@ def why(name: str, *predicted: Profile) -> Why:
     """
     name = ALIASES.get(name, name)
     row = WHYS.get(name, Why())
+    if name not in LAWS:
+        return row
     words = {
-        _sentence(name, LAWS[name](profile, profile.config or Config()))
-        for profile in predicted
-        if name in LAWS
+        _sentence(name, LAWS[name](profile, profile.config or Config())) for profile in predicted
     }
     return row._replace(words=words.pop()) if len(words) == 1 else row
 
 
 def _sentence(name: str, law: Law | None) -> str:
+    """The sentence of a statistic's law with its values put in; empty where no law holds."""
     return SENTENCES[name][law.key].format(**law.values) if law else ""

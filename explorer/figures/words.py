@@ -8,13 +8,18 @@ import re
 from explorer.glossary import HOSTS
 
 NOTATION = re.compile(r"(?<!\w)([^\W\d_]²?|fan)_(\([^()]+\)|[^\W_]+)|\^(\([^()]+\)|[-+−]?[^\W_]+)")
+"""A letter with its index, W_Q or A_(l−1): groups 1 and 2; or an exponent, ^2 or ^(−l/2): group
+3."""
 CITED = re.compile(r"(?:([^;:·\n,\s][^;:·\n]*?),? )?\b(arXiv|kexue) (\d{4}\.\d{4,5}|\d+)")
+"""A cited paper, 'Xiong et al. 2020, arXiv 2002.04745': its authors and year if they are there, its
+host, and its number there."""
 
 
 def typeset(text: str) -> str:
-    """W_Q, A_(l−1) and 2^(−l/2) with tags for what is low and high, as plotly and HTML have them.
+    """Formulas such as W_Q, A_(l−1) and 2^(−l/2) with tags for indices and exponents, as plotly and
+    HTML have them.
 
-    `typeset` of `glossary.js` is its twin for the page. What came from outside must be escaped
+    `typeset` of `glossary.js` does the same for the page. Text from outside must be escaped
     before."""
     return NOTATION.sub(_script, text)
 
@@ -24,27 +29,27 @@ def linked(source: str) -> str:
     year."""
     parts, end = [], 0
     for match in CITED.finditer(source):
-        words, host, number = match.groups()
-        parts += [
-            html.escape(source[end : match.start()]),
-            _link(HOSTS[host] + number, f"{host} {number}", words),
-        ]
+        authors, host, number = match.groups()
+        parts.append(html.escape(source[end : match.start()]))
+        parts.append(_link(HOSTS[host] + number, f"{host} {number}", authors))
         end = match.end()
-    return "".join([*parts, html.escape(source[end:])])
+    parts.append(html.escape(source[end:]))
+    return "".join(parts)
 
 
-def _link(address: str, number: str, words: str | None) -> str:
+def _link(address: str, number: str, authors: str | None) -> str:
+    """A link to a paper, which shows its authors, or else its number at its host."""
     return (
         f'<a class="ex-paper" href="{html.escape(address)}" target="_blank" rel="noopener noreferrer" '
-        f'title="{html.escape(number)}">{html.escape(words or number)}</a>'
+        f'title="{html.escape(number)}">{html.escape(authors or number)}</a>'
     )
 
 
 def _script(match: re.Match[str]) -> str:
-    base, below, above = match.groups(default="")
-    tag = "sub" if below else "sup"
-    # legible
-    words = (
-        (below or above).removeprefix("(").removesuffix(")").replace("¼", "1/4").replace("½", "1/2")
-    )
-    return f"{base}<{tag}>{words}</{tag}>"
+    """The HTML of one match of `NOTATION`: W_Q becomes W<sub>Q</sub>, ^(−l/2) <sup>−l/2</sup>."""
+    letter, index, exponent = match.groups(default="")
+    tag = "sub" if index else "sup"
+    words = (index or exponent).removeprefix("(").removesuffix(")")
+    # ¼ and ½ are too small to be read where they are raised
+    words = words.replace("¼", "1/4").replace("½", "1/2")
+    return f"{letter}<{tag}>{words}</{tag}>"

@@ -21,7 +21,8 @@ OnSeed = Callable[[Profile], None]
 
 
 NEARLY = 0.7
-"""How much of a seed has to be done for those before it, but the first, to wait for it."""
+"""Where so much of the next run is done, `on_seed` waits for it; not after the first run, which is
+shown at once unless the next is complete."""
 
 
 def measure(
@@ -63,27 +64,29 @@ def measure(
         >>> profile["second_moment", "resid_post"].shape  # [seed, layer]
         (3, 4)
     """
+    must_be(Config, "config", config)
     layer, head = pattern_of
-    if not (
-        1 <= layer <= must_be(Config, "config", config).n_layers and 0 <= head < config.n_heads
-    ):
+    if not (1 <= layer <= config.n_layers and 0 <= head < config.n_heads):
         raise ValueError(
             f"pattern_of must be a layer from 1 to {config.n_layers} and a head from 0 to "
             f"{config.n_heads - 1}; got {layer} and {head}"
         )
     start = time.perf_counter()
     runs = runs_of(config, soon=on_seed is not None)
-    seeds, done = tuple(range(config.seed, config.seed + config.n_seeds)), [0.0] * len(runs)
-    values, patterns, lock = list[dict[Key, Array]](), list[Array | None](), threading.Lock()
+    seeds = tuple(range(config.seed, config.seed + config.n_seeds))
+    done, lock = [0.0] * len(runs), threading.Lock()  # the fraction of each run
+    values = list[dict[Key, Array]]()  # of each seed that is done
+    patterns = list[Array | None]()  # of each run that is done
 
     def report(number: int, fraction: float) -> None:
+        """Notes a run's fraction, and reports the measurement's: a run counts by its seeds."""
         with lock:
             done[number] = fraction
-            progress(
-                sum(part * len(run) for part, run in zip(done, runs, strict=True)) / len(seeds)
-            )
+            finished = sum(share * len(run) for share, run in zip(done, runs, strict=True))
+            progress(finished / len(seeds))
 
     def profile() -> Profile:
+        """The profile of the seeds that are done."""
         stacked = {key: np.stack([value[key] for value in values]) for key in values[0]}
         return Profile(
             "measured",
@@ -96,10 +99,13 @@ def measure(
         )
 
     def keep(run: Run) -> None:
+        """Takes over a run's seeds; shows what is done so far, unless the next run is nearly
+        there."""
         values.extend(run.values)
         patterns.append(run.pattern)
         following = len(patterns)
-        if on_seed and following < len(runs) and done[following] < (NEARLY if following > 1 else 1):
+        limit = NEARLY if following > 1 else 1
+        if on_seed and following < len(runs) and done[following] < limit:
             on_seed(profile())
 
     if compute is None:

@@ -31,11 +31,12 @@ from explorer.stopping import Progress, Rarely, Stop, check
 
 
 class Ended(Exception):  # noqa: N818 - not an error: the rest is known
-    """A gradient of which no entry is a number: nor is there any below."""
+    """Ends a backward pass at a gradient without a number: none below has one, either."""
 
 
 class Unknown(Exception):  # noqa: N818 - as above
-    """A gradient that has numbers came to layers that were left out."""
+    """Ends a backward pass whose gradient has numbers where it comes to layers that were left out
+    of the forward pass: those have to be computed."""
 
 
 class Gradients:
@@ -63,17 +64,15 @@ class Gradients:
         ends: bool = False,
         seeds: int = 1,
     ) -> None:
-        self.after_layer, self.unique, self.ends, self.seeds, self.n_layers = (
-            after_layer,
-            unique,
-            ends,
-            seeds,
-            0,
-        )
+        self.after_layer, self.unique, self.ends, self.seeds = after_layer, unique, ends, seeds
+        self.n_layers = 0
         self.middles: list[Tensor] = []
+        """The stream after attention, in each layer that is watched."""
         self.by_stream: list[Array] = []
-        """`[seed]` each, as the next."""
+        """Gradient norms `[seed]` at the sites of the stream, from the last one down."""
         self.by_weight: list[list[Array]] = []
+        """Gradient norms `[seed]` of the matrices `names`, a list for each layer from the last one
+        down."""
         self.names: tuple[str, ...] = ()
 
     def watch(self, layers: Sequence[Layer], streams: Sequence[Tensor]) -> None:
@@ -96,33 +95,41 @@ class Gradients:
             streams[-1].register_hook(self.last)  # type: ignore[no-untyped-call]
 
     def last(self, gradient: Tensor) -> None:
-        """Takes the gradient by the last layer's output."""
+        """Takes the gradient by the last layer's output; a hook, as `below`."""
         self.by_stream.extend(norms_by_seed([gradient], self.seeds))
 
     def below(self, layer: Layer, index: int, left_out: bool, gradient: Tensor) -> None:
         """Turns a layer's gradients into norms and drops them, once that by its input is known.
 
         As a hook it must hold no tensor: see `release`.
+
+        Args:
+            index: of the layer among those that are watched.
+            left_out: whether the layers just below it were left out of the forward pass.
+            gradient: by the layer's input.
         """
         # the first layers, which come last, have the sums over all
         shared = layer.layer > self.unique > 0
-        owners = (self.middles[index], *(() if shared else (*layer.weights.values(), *layer.mix)))
+        owners = [self.middles[index]]
+        if not shared:
+            owners += [*layer.weights.values(), *layer.mix]
         gradients = [owner.grad for owner in owners if owner.grad is not None]
         if len(gradients) != len(owners):
             raise RuntimeError(
                 f"layer {layer.layer} has {len(gradients)} of {len(owners)} gradients in place"
             )
-        sizes = list(norms_by_seed([gradient, *gradients], self.seeds))
-        self.by_stream += sizes[1::-1]
+        at_input, at_middle, *by_parameter = norms_by_seed([gradient, *gradients], self.seeds)
+        self.by_stream += [at_middle, at_input]
         if not shared:
-            named = 2 + len(layer.weights)
-            self.by_weight.append(
-                [*sizes[2:named], *([np.linalg.norm(sizes[named:], axis=0)] if layer.mix else [])]
-            )
+            by_matrix = by_parameter[: len(layer.weights)]
+            if layer.mix:  # one norm over all that mixes streams
+                mix = by_parameter[len(layer.weights) :]
+                by_matrix.append(np.linalg.norm(mix, axis=0))
+            self.by_weight.append(by_matrix)
         for owner in (*owners, *layer.biases.values()):
             owner.grad = None
         self.after_layer(layer.layer - 1)
-        if self.ends and layer.layer > 1 and np.isnan(sizes[0]).all() and no_number(gradient):
+        if self.ends and layer.layer > 1 and np.isnan(at_input).all() and no_number(gradient):
             raise Ended
         if left_out:
             raise Unknown
@@ -134,30 +141,27 @@ class Gradients:
 
     def values(self) -> list[dict[Key, Array]]:
         """For each seed, statistic and site to `[layer]`: mean squares relative to the last
-        layer's, and norms."""
-        stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # where it ended
+        layer's, and norms; nan where the pass had ended."""
+        stream = np.full((2 * self.n_layers + 1, self.seeds), math.nan)  # [site, seed]
         stream[len(stream) - len(self.by_stream) :] = self.by_stream[::-1]
-        weight = np.full((self.unique or self.n_layers, len(self.names), self.seeds), math.nan)
-        weight[len(weight) - len(self.by_weight) :] = np.reshape(
+        layers = self.unique or self.n_layers
+        weight = np.full((layers, len(self.names), self.seeds), math.nan)  # [layer, matrix, seed]
+        weight[layers - len(self.by_weight) :] = np.reshape(
             self.by_weight[::-1], (-1, *weight.shape[1:])
         )
-        # the same again for those that share
+        # layers that share weights have the same: `resize` repeats the first ones
         weight = np.resize(weight, (self.n_layers, *weight.shape[1:]))
         with np.errstate(all="ignore"):  # a vanished or exploded gradient is shown as what it is
             relative = (stream / stream[-1]) ** 2
-        return [
-            {
-                **{
-                    ("activation_gradient", site): part
-                    for site, part in by_site(relative[:, seed]).items()
-                },
-                **{
-                    ("parameter_gradient", name): weight[:, index, seed]
-                    for index, name in enumerate(self.names)
-                },
-            }
-            for seed in range(self.seeds)
-        ]
+        by_seed = []
+        for seed in range(self.seeds):
+            values: dict[Key, Array] = {}
+            for site, of_site in by_site(relative[:, seed]).items():
+                values["activation_gradient", site] = of_site
+            for index, name in enumerate(self.names):
+                values["parameter_gradient", name] = weight[:, index, seed]
+            by_seed.append(values)
+        return by_seed
 
 
 FORWARD_SHARE = 0.35
@@ -194,16 +198,16 @@ class Pass:
         self.progress, self.backward, self.check = progress, backward, partial(check, stop)
         self.pattern: Array | None = None
         self.ends = not (config.design.stream.mixes or (config.sizes.block and backward))
-        """Whether it ends early where no entry of the stream, or of its gradient, is a number.
-        Several streams may be none in their mean alone; and what is computed in blocks is read in
-        blocks."""
+        """Whether it ends early where no entry of the stream, or of its gradient, is a number. Not
+        where several streams are mixed, whose mean alone may have no number, nor where layers are
+        computed in blocks, which are read as a whole."""
 
     def run(self, device: torch.device) -> list[dict[Key, Array]]:
         """Builds the seeds' model and batch on a device, and observes them."""
         self.check()
         model = Transformer(self.config, self.seed, self.check, seeds=self.seeds)
         inputs = batch.draw(self.config, self.seed, self.seeds)
-        # where they are; to look through all parts of a narrow model takes a while
+        # drawn on the CPU; even if nothing moves, `to` takes a while to walk through a model
         if device.type != "cpu":
             model, inputs = model.to(device), inputs.to(device)
         return self.observe(model, inputs)
@@ -212,16 +216,19 @@ class Pass:
         """For each seed, statistic and site to `[layer]` or `[layer, head]`, from one pass forward
         and backward.
 
-        The model's own gradients are left as they were found: none.
-        """
+        Afterwards the model has no gradients, as before."""
         try:
             return self.passed(model, inputs, self.ends)
         except Unknown:
             return self.passed(model, inputs, ends=False)
 
     def passed(self, model: Transformer, inputs: batch.Batch, ends: bool) -> list[dict[Key, Array]]:
-        """`observe`, through all layers or, if it `ends`, through those of which something has to
-        be computed."""
+        """`observe`, through all layers; or, if it `ends`, only through those whose values are not
+        known to be nan.
+
+        Raises:
+            Unknown: gradients come to layers that were left out.
+        """
         mask = visible(self.config.n_ctx, inputs.input.device) if self.config.causal else None
         design = self.config.design
         recorder = Recorder(
@@ -235,16 +242,17 @@ class Pass:
         )
         gradients = Gradients(self.after_backward, design.unique * design.shared, ends, self.seeds)
         try:
-            if self.backward:
-                (self.in_blocks if self.config.sizes.block else self.at_once)(
-                    model, inputs, recorder, gradients
-                )
-            else:
+            if not self.backward:
                 self.forward(model, inputs, recorder)
+            elif self.config.sizes.block:
+                self.in_blocks(model, inputs, recorder, gradients)
+            else:
+                self.at_once(model, inputs, recorder, gradients)
         except Ended:
             model.zero_grad()
         except BaseException:
-            model.zero_grad()  # what was stopped half-way; a whole pass has dropped each gradient itself
+            # only a pass that came to its end has dropped each gradient itself
+            model.zero_grad()
             raise
         finally:
             gradients.release()
@@ -252,16 +260,15 @@ class Pass:
             if owner is not None:
                 owner.grad = None
         self.pattern = None if recorder.pattern is None else recorder.pattern.double().cpu().numpy()
-        forward = recorder.values()
-        return (
-            [x | y for x, y in zip(forward, gradients.values(), strict=True)]
-            if self.backward
-            else forward
-        )
+        values = recorder.values()
+        if self.backward:
+            for of_seed, of_gradients in zip(values, gradients.values(), strict=True):
+                of_seed |= of_gradients
+        return values
 
     @torch.no_grad()
     def forward(self, model: Transformer, inputs: batch.Batch, recorder: Recorder) -> None:
-        """Forward, and nothing is kept."""
+        """The forward pass alone; no activation is kept."""
         x = model.embed(inputs)
         recorder("embed", 0, x)
         model.through(recorder.needed(model.layers), x, recorder)  # type: ignore[arg-type]
@@ -283,8 +290,8 @@ class Pass:
     def in_blocks(
         self, model: Transformer, inputs: batch.Batch, recorder: Recorder, gradients: Gradients
     ) -> None:
-        """`at_once` in less memory: only the input of each block of layers is kept, and the rest is
-        computed again."""
+        """`at_once` in less memory: only the input of each block of layers is kept, and its other
+        activations are computed again for the backward pass."""
         size = self.config.sizes.block
         blocks = [model.layers[start : start + size] for start in range(0, len(model.layers), size)]
         kept: list[tuple[Tensor, Carried]] = []
@@ -297,24 +304,28 @@ class Pass:
                 x, carried = model.through(block, x, recorder, carried)
         x.requires_grad_()
         model.loss(model.finish(x), inputs).backward()  # type: ignore[no-untyped-call]
-        after: list[Tensor | None] = [x.grad, *(torch.zeros_like(part) for part in carried)]
+        # gradients by the output of a block: the stream, and the tensors that attention passes on,
+        # which after the last block nobody reads
+        after: list[Tensor | None] = [x.grad, *(torch.zeros_like(tensor) for tensor in carried)]
         for block in reversed(blocks):
             x, carried = kept.pop()
-            leaves = [part.detach().requires_grad_() for part in (x, *carried)]
-            streams = [leaves[0].view_as(leaves[0])]
-            out, carried = model.through(
-                block, streams[0], both(ignore, streams), tuple(leaves[1:])
-            )
+            leaves = [tensor.detach().requires_grad_() for tensor in (x, *carried)]
+            streams = [leaves[0].view_as(leaves[0])]  # a view, as of `source`
+            tap = both(ignore, streams)
+            out, carried = model.through(block, streams[0], tap, tuple(leaves[1:]))
             gradients.watch(list(block), streams)  # type: ignore[arg-type]
             torch.autograd.backward([out, *carried], after[: 1 + len(carried)])
             gradients.release()
             after = [leaf.grad for leaf in leaves]
 
     def after_forward(self, layer: int) -> None:
-        self.progress((FORWARD_SHARE if self.backward else 1) * layer / self.config.n_layers)
+        """Reports progress after a layer of the forward pass, from 1, and looks at `stop`."""
+        share = FORWARD_SHARE if self.backward else 1
+        self.progress(share * layer / self.config.n_layers)
         self.check()
 
     def after_backward(self, left: int) -> None:
+        """Reports progress in the backward pass, with so many layers left, and looks at `stop`."""
         self.progress(FORWARD_SHARE + (1 - FORWARD_SHARE) * (1 - left / self.config.n_layers))
         self.check()
 
@@ -348,19 +359,21 @@ def here(
     passes = [
         Pass(
             config,
-            run[0],
-            pattern_of,
-            lambda: abandoned.is_set() or stop(),
-            partial(progress, number),
-            backward,
-            len(run),
+            seed=run[0],
+            pattern_of=pattern_of,
+            stop=lambda: abandoned.is_set() or stop(),
+            progress=partial(progress, number),
+            backward=backward,
+            seeds=len(run),
         )
         for number, run in enumerate(runs)
     ]
     workers, threads = shares(config, target)
-    if 1 < len(runs) < config.n_seeds and len(runs[0]) == 1:
-        # Passes that are calls more than arithmetic hold each other up, and whoever draws the first
-        # of them, who waits for it: alone it takes half the time.
+    first_alone = len(runs[0]) == 1 and 1 < len(runs) < config.n_seeds
+    if first_alone:
+        # The first seed's chart is waited for, and the other seeds share passes. Passes of such
+        # narrow models are calls more than arithmetic, and slow each other down: the first pass
+        # takes half the time if nothing runs beside it.
         workers = 1
     try:
         with (
@@ -368,14 +381,14 @@ def here(
             torch_threads(threads),
             ThreadPoolExecutor(workers, "explorer-seed") as pool,
         ):
-            # Taken from the end: a future that this frame held would hold it in turn, by its
-            # exception's traceback, and the two a stopped measurement's tensors, until the garbage
-            # collector looks.
-            waiting = [pool.submit(work.run, target) for work in passes][::-1]
+            # Futures are taken out of a list: one that this frame held would hold the frame in
+            # turn, by its exception's traceback, and with it a stopped measurement's tensors until
+            # the garbage collector runs.
+            waiting = [pool.submit(one_pass.run, target) for one_pass in passes][::-1]
             try:
-                for work in passes:
+                for one_pass in passes:
                     values = waiting.pop().result()
-                    done(Run(values, work.pattern))
+                    done(Run(values, one_pass.pattern))
             except BaseException:
                 abandoned.set()
                 pool.shutdown(cancel_futures=True)
@@ -385,11 +398,11 @@ def here(
 
 
 def _give_back(config: Config) -> None:
-    """Returns to the system what a large model took: on Linux, the C library would keep most of the
-    freed memory.
+    """Returns the memory of a large model, and of noise that was dropped, to the system: on Linux,
+    the C library would keep most of what is freed.
 
-    Where the designs of many visitors follow each other, each drops the noise of one before; the
-    memory of that is what the next one needs."""
+    Where the designs of many visitors follow each other, each drops the noise of one before; its
+    memory is what the next one needs."""
     dropped = noise.settle()
     if config.sizes.memory_bytes > LARGE:
         trim()
@@ -398,26 +411,31 @@ def _give_back(config: Config) -> None:
 
 
 def trim() -> None:
-    """Has the C library return the memory that was freed."""
-    # another C library keeps less, or has no such function
+    """Has the C library return freed memory to the system."""
+    # C libraries other than glibc have no such function, and keep less
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 seldom = Rarely(trim, SELDOM)
+"""`trim`, at most once in so many seconds."""
 
 
 def source(x: Tensor) -> Tensor:
-    """The input as a view: autograd visits a view after the first layer's weights, a leaf in no
-    fixed order."""
+    """The embedded stream as a view of a new leaf of autograd's graph.
+
+    Autograd comes to a view after the first layer's weights, so their gradients are complete then;
+    to a leaf it comes in no fixed order."""
     x = x.detach().requires_grad_()
     return x.view_as(x)
 
 
 def both(tap: Tap, streams: list[Tensor]) -> Tap:
-    """A tap that also keeps the stream, whose gradients are wanted later."""
+    """A tap that also keeps the tensors of the stream in a list: their gradients are wanted
+    later."""
 
     def tap_and_keep(site: str, layer: int, tensor: Tensor) -> None:
+        """Keeps a tensor of the stream, and shows every tensor to the tap."""
         if site in STREAM:
             streams.append(tensor)
         tap(site, layer, tensor)

@@ -27,7 +27,8 @@ def measure(
     """`explorer.measuring.measure`, computed by workers; the same arguments give the same numbers.
 
     Args:
-        order: how urgent it is; of the most urgent, all runs but the first are a step less.
+        order: how urgent it is. If it is the most urgent, that holds for the first run; the others
+            are one step less urgent.
     Raises:
         TaskError: the measurement failed.
     """
@@ -48,13 +49,14 @@ def compute_runs(
 ) -> None:
     """Has the runs of a measurement computed side by side, and passes them on in order; see
     `sharing.Compute`."""
-    wanted = [
-        Task("run", body_of(config, run, pattern_of, backward), max(order, Order(min(number, 1))))
-        for number, run in enumerate(runs)
-    ]
-    results: dict[int, Run] = {}
+    requests = []
+    for number, run in enumerate(runs):
+        most_urgent = Order.OTHER_SEEDS if number else Order.FIRST_SEEDS
+        body = body_of(config, run, pattern_of, backward)
+        requests.append(Task("run", body, max(order, most_urgent)))
+    results: dict[int, Run] = {}  # those that wait for an earlier one, by number
     following = 0
-    for number, answer in tasks.answers(wanted, stop):
+    for number, answer in tasks.answers(requests, stop):
         progress(number, answer.progress)
         if answer.result is not None:
             results[number] = result_of(answer.result)
@@ -69,7 +71,7 @@ def body_of(config: Config, run: range, pattern_of: tuple[int, int], backward: b
 
 
 def compute(call: Call) -> bytes:
-    """Measures the seeds of one pass, in a worker."""
+    """Measures the seeds of one pass, in a worker; `result_of` reads the bytes."""
     from explorer.measuring.observe import here
 
     config, start, stop, (layer, head), backward = json.loads(call.body)
@@ -79,14 +81,13 @@ def compute(call: Call) -> bytes:
         [range(start, stop)],
         (layer, head),
         backward,
-        call.stop,
-        lambda _, part: call.progress(part),
-        runs.append,
+        stop=call.stop,
+        progress=lambda number, fraction: call.progress(fraction),
+        done=runs.append,
     )
     [(values, pattern)] = runs
-    return packed(
-        [[[[*key, array] for key, array in of_seed.items()] for of_seed in values], pattern]
-    )
+    rows = [[[*key, array] for key, array in of_seed.items()] for of_seed in values]
+    return packed([rows, pattern])
 
 
 def result_of(result: bytes) -> Run:

@@ -18,7 +18,8 @@ def rotation(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
         0 without weight decay, and for optimizers other than torch's SGD and Adam with decay apart
         from the gradient.
     """
-    swing = math.sqrt(max(0.0, 2 * float(group["lr"]) * float(group.get("weight_decay", 0))))
+    decay = float(group["lr"]) * float(group.get("weight_decay", 0))  # of ‖W‖ in a step
+    swing = math.sqrt(max(0.0, 2 * decay))
     if isinstance(optimizer, torch.optim.SGD) and not group["nesterov"] and not group["dampening"]:
         return swing / math.sqrt(1 + group["momentum"])
     if isinstance(optimizer, torch.optim.Adam) and group.get("decoupled_weight_decay"):

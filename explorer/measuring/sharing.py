@@ -27,11 +27,13 @@ SMALL = 2**16
 
 _lock = threading.Lock()
 _inside = 0
+"""Blocks of `torch_threads` that are running."""
 _outside_threads = 1
+"""Torch's threads before the first of them."""
 
 
 def shares(config: Config, device: torch.device) -> tuple[int, int]:
-    """Number of seeds that run at a time, and of threads for each.
+    """Number of seeds that run at a time, and of torch's threads for each.
 
     A first seed on its own, on all threads, would be done a fifth to two fifths sooner, and the
     last as much later."""
@@ -40,17 +42,17 @@ def shares(config: Config, device: torch.device) -> tuple[int, int]:
     processors = torch.get_num_threads()
     if device.type != "cpu":
         return 1, processors
-    workers = max(
-        1, min(config.n_seeds, processors, int(SIDE_BY_SIDE_BYTES // config.sizes.pass_bytes))
-    )
-    small = config.batch_size * config.n_ctx * config.d_model <= SMALL
-    return workers, 1 if small else max(1, processors // workers)
+    fit = int(SIDE_BY_SIDE_BYTES // config.sizes.pass_bytes)  # into memory
+    workers = max(1, min(config.n_seeds, processors, fit))
+    if config.batch_size * config.n_ctx * config.d_model <= SMALL:
+        return workers, 1
+    return workers, max(1, processors // workers)
 
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Limits torch to so many threads for a while. The setting is the process's; the last to leave
-    restores it."""
+    """Limits torch to so many threads within a block. The setting is the process's: of blocks on
+    several threads, the last to end restores it."""
     global _inside, _outside_threads
     import torch
 
@@ -69,15 +71,20 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def device() -> torch.device:
-    """Device of the measurements: EXPLORER_DEVICE = auto (a GPU if there is one), cpu or cuda."""
+    """Device of the measurements: EXPLORER_DEVICE = auto (a GPU if there is one), cpu or cuda.
+
+    Raises:
+        ValueError: the variable has another value, or asks for a GPU where there is none.
+    """
     import torch
 
     choice = os.environ.get("EXPLORER_DEVICE", "auto")
     if choice not in ("auto", "cpu", "cuda"):
         raise ValueError(f"EXPLORER_DEVICE must be one of auto, cpu, cuda; got {choice!r}")
-    if choice == "cuda" and not torch.cuda.is_available():
+    has_gpu = choice != "cpu" and torch.cuda.is_available()
+    if choice == "cuda" and not has_gpu:
         raise ValueError("EXPLORER_DEVICE = cuda needs a GPU that torch can use; there is none")
-    return torch.device("cuda" if choice != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if has_gpu else "cpu")
 
 
 # Seeds that share a pass.
@@ -118,9 +125,9 @@ def runs_of(config: Config, soon: bool = False) -> list[range]:
             share theirs.
     """
     seeds = range(config.seed, config.seed + config.n_seeds)
-    first, size = (1, OTHERS) if soon else (0, SEEDS)
     if config.sizes.together == 1:
-        first, size = 0, 1
-    return [seeds[:first]] * first + [
-        seeds[start : start + size] for start in range(first, len(seeds), size)
-    ]
+        return [seeds[index : index + 1] for index in range(len(seeds))]
+    if not soon:
+        return [seeds[start : start + SEEDS] for start in range(0, len(seeds), SEEDS)]
+    others = [seeds[start : start + OTHERS] for start in range(1, len(seeds), OTHERS)]
+    return [seeds[:1], *others]

@@ -32,7 +32,7 @@ FEW_STEPS = 8
 of random matrices up to 768 × 3072. Its singular vectors turn too far from one reading to the next
 for a start from earlier ones."""
 NEW = 1e-5
-"""Part of a unit vector outside of a span, from which on it is a direction of its own and no
+"""A unit vector whose part outside of a span is longer is a new direction; a shorter part is a
 rounding error."""
 
 
@@ -48,10 +48,11 @@ def spectra(matrices: Sequence[Tensor], steps: int = STEPS) -> tuple[Array, Arra
     """
     if not matrices:
         return np.zeros(0), np.zeros(0)
+    # the longest image of a unit vector of the iterates' span: an eigenvalue of [step, step]
     images = [_images(weight.float(), steps) for weight in matrices]
     squares = torch.stack([image @ image.T for image in images]).cpu()
-    finite = squares.isfinite().all(-1).all(-1)
-    values = torch.linalg.eigvalsh(squares.where(finite[:, None, None], 0))
+    finite = squares.isfinite().all(-1).all(-1)  # [matrix]
+    values = torch.linalg.eigvalsh(squares.where(finite[:, None, None], 0))  # rising
     largest = values[:, -1].clamp(min=0).sqrt().where(finite, np.nan).numpy()
     sizes = np.array(norms([weight.float() for weight in matrices]))
     with np.errstate(all="ignore"):
@@ -60,27 +61,28 @@ def spectra(matrices: Sequence[Tensor], steps: int = STEPS) -> tuple[Array, Arra
 
 
 def _images(weight: Tensor, steps: int) -> Tensor:
-    """Products of the matrix with orthonormal iterates, `[step, row]`, float64."""
-    start = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0)).to(
-        weight.device
-    )
-    row, basis = _unit(start), weight.new_zeros(steps, weight.shape[1])
+    """Products of a matrix `[row, column]` with orthonormal iterates of WᵀW, `[step, row]`,
+    float64; zeros once there are no more directions."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(weight.shape[1], generator=generator).to(weight.device)
+    vector = _unit(start)
+    basis = weight.new_zeros(steps, weight.shape[1])
     images = weight.new_zeros(steps, len(weight))
     for step in range(min(steps, weight.shape[1], len(weight) + 1)):  # there are no more directions
         if step:
-            rest = row - (basis[:step] @ row) @ basis[:step]
+            rest = vector - (basis[:step] @ vector) @ basis[:step]
             size = torch.linalg.vector_norm(rest)
-            rest = rest / size.where(size > NEW, torch.inf)
-            # the division has enlarged rounding errors
-            row = _unit(rest - (basis[:step] @ rest) @ basis[:step])
-        basis[step], images[step] = row, weight.mv(row)
-        row = _unit(weight.mT.mv(_unit(images[step])))
+            rest = rest / size.where(size > NEW, torch.inf)  # zeros if it is no new direction
+            # the division has enlarged rounding errors: they are taken out once more
+            vector = _unit(rest - (basis[:step] @ rest) @ basis[:step])
+        basis[step], images[step] = vector, weight.mv(vector)
+        vector = _unit(weight.mT.mv(_unit(images[step])))
     return images.double()
 
 
 def _unit(x: Tensor) -> Tensor:
-    """A vector of length 1 along another, zeros of zeros; squares of the entries may leave
-    float32's range."""
+    """The vector of length 1 along another; zeros of zeros."""
+    # squares of the entries could leave float32's range: the largest becomes 1
     x = x / x.abs().amax().clamp(min=torch.finfo(x.dtype).tiny)
     unit: Tensor = x / torch.linalg.vector_norm(x).clamp(min=1)
     return unit
@@ -94,9 +96,8 @@ def of_config(config: Config, seed: int, stop: Stop) -> dict[Key, Array]:
     for name, matrix in config.design.matrices.items():
         check(stop)
         largest, ranks = of_stack(weights[name])
-        values["spectral_norm", name] = (
-            largest * matrix.forward * (matrix.fan_in / matrix.fan_out) ** 0.5
-        )
+        shape_factor = (matrix.fan_in / matrix.fan_out) ** 0.5  # the statistic's unit
+        values["spectral_norm", name] = largest * matrix.forward * shape_factor
         if matrix.variance:  # zeros have no rank
             values["stable_rank", name] = ranks
     return values | of_logits(config, weights)
@@ -111,12 +112,14 @@ def of_logits(config: Config, weights: Mapping[str, Tensor]) -> dict[Key, Array]
     """
     if not config.design.attends or config.design.normalizes_heads:
         return {}
-    parts = list[Tensor]()
-    for name in ("W_Q", "W_K"):  # [layer, head, d_head, d]
-        by_head = weights[name].reshape(config.n_layers, -1, config.d_head, config.d_model)
-        by_head = by_head * config.design.matrices[name].forward
-        parts.append(by_head.repeat_interleave(config.n_heads // by_head.shape[1], dim=1))
-    return of_heads(parts[0], parts[1], config.design.divisor)
+
+    def by_head(name: str) -> Tensor:
+        """A matrix as it multiplies, `[layer, head, d_head, d]`; heads may share keys."""
+        matrix = weights[name].reshape(config.n_layers, -1, config.d_head, config.d_model)
+        matrix = matrix * config.design.matrices[name].forward
+        return matrix.repeat_interleave(config.n_heads // matrix.shape[1], dim=1)
+
+    return of_heads(by_head("W_Q"), by_head("W_K"), config.design.divisor)
 
 
 def of_heads(queries: Tensor, keys: Tensor, divisor: float) -> dict[Key, Array]:
@@ -130,13 +133,16 @@ def of_heads(queries: Tensor, keys: Tensor, divisor: float) -> dict[Key, Array]:
         queries, keys: W_Q and W_K, `[layer, head, d_head, d]`.
         divisor: of the logits.
     """
-    factors = [torch.linalg.qr(part.float().mT, mode="r").R for part in (queries, keys)]
-    largest, ranks = (
-        part.reshape(queries.shape[:2])
-        for part in of_stack((factors[0] @ factors[1].mT).flatten(0, 1))
+    r_queries, r_keys = (
+        torch.linalg.qr(matrix.float().mT, mode="r").R for matrix in (queries, keys)
     )
-    sizes = {("largest_possible_logit", "attn_scores"): largest * queries.shape[-1] / divisor}
-    return sizes | ({} if (largest == 0).any() else {("logit_rank", "attn_scores"): ranks})
+    products = (r_queries @ r_keys.mT).flatten(0, 1)  # [layer · head, d_head, d_head]
+    largest, ranks = (numbers.reshape(queries.shape[:2]) for numbers in of_stack(products))
+    # two vectors of RMS 1 have lengths √d
+    values = {("largest_possible_logit", "attn_scores"): largest * queries.shape[-1] / divisor}
+    if (largest != 0).all():
+        values["logit_rank", "attn_scores"] = ranks
+    return values
 
 
 def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:
@@ -147,15 +153,11 @@ def of_stack(stack: Tensor, steps: int = STEPS) -> tuple[Array, Array]:
     """
     if min(stack.shape[1:]) > SMALL:
         return spectra(list(stack), steps)
-    finite, stack = stack.isfinite().all(-1).all(-1).cpu(), stack.cpu().double()
-    stack = (stack if stack.shape[1] <= stack.shape[2] else stack.mT).where(
-        finite[:, None, None], 0
-    )
-    squares = (
-        torch.linalg.eigvalsh(stack @ stack.mT)
-        .clamp(min=0)
-        .where(finite[:, None], math.nan)
-        .numpy()
-    )
+    finite, stack = stack.isfinite().all(-1).all(-1).cpu(), stack.cpu().double()  # [matrix]
+    if stack.shape[1] > stack.shape[2]:
+        stack = stack.mT  # the smaller of W Wᵀ and WᵀW
+    stack = stack.where(finite[:, None, None], 0)
+    squares = torch.linalg.eigvalsh(stack @ stack.mT).clamp(min=0)  # of singular values, rising
+    squares = squares.where(finite[:, None], math.nan).numpy()
     with np.errstate(invalid="ignore"):
         return np.sqrt(squares[:, -1]), squares.sum(1) / squares[:, -1]

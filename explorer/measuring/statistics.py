@@ -35,7 +35,8 @@ the normal numbers."""
 
 @dataclass(frozen=True)
 class Signal:
-    """A few layers of one site, or of several: what `Statistic.reduce` reads of them.
+    """A few layers of one site, or of several, one after the other: the argument of
+    `Statistic.reduce`.
 
     Each property passes the tensor once, along its last axis where it can: a sum over other axes
     takes five times as long, and so does a product by `einsum` that has no matrix in it."""
@@ -46,11 +47,11 @@ class Signal:
 
     @classmethod
     def of(cls, x: Vectors) -> Signal:
-        """The signal of tensors that are stacked."""
+        """The signal of stacked tensors, with the norms of their tokens."""
         return cls(x, _norm(x, (3,)))
 
     def part(self, start: int, stop: int) -> Signal:
-        """The signal of some of the layers."""
+        """The signal of the layers from `start` to before `stop`."""
         return Signal(self.x[start:stop], self.lengths[start:stop])
 
     @cached_property
@@ -60,7 +61,7 @@ class Signal:
 
     @property
     def largest(self) -> PerLayer:
-        """The largest |x|: both ends are sought, which takes less time than to write |x| down."""
+        """The largest |x|; from both ends of x, which takes less time than to store |x|."""
         flat = self.x.flatten(1)
         return torch.maximum(flat.amax(dim=1), -flat.amin(dim=1))
 
@@ -78,9 +79,10 @@ class Signal:
     @cached_property
     def factor(self) -> PerLayer:
         """A factor for each layer, by which its squares stay in float32's range: 1 where they do so
-        anyway, float64."""
+        anyway, else it makes the second moment 1; float64."""
         inside = (self.q > LEAST) & (self.q < MOST)
-        return self.q.rsqrt().clamp(max=torch.finfo(torch.float32).max).where(~inside, 1)
+        largest = torch.finfo(torch.float32).max  # of zeros it would be infinite
+        return self.q.rsqrt().clamp(max=largest).where(~inside, 1)
 
     @cached_property
     def scaled(self) -> Vectors:
@@ -100,27 +102,29 @@ class Signal:
         and second moments q are means over the batch."""
         total = self.scaled.sum(dim=2)  # [layer, batch, d]
         products = (self.scaled @ total[..., None]).squeeze(-1)  # [layer, batch, token]
-        square = self.by_token * self.factor.square()[:, None]
-        overlap = products.double().mean(dim=1) / self.x.shape[3] - square
+        square = self.by_token * self.factor.square()[:, None]  # q_t of the scaled signal
+        overlap = products.double().mean(dim=1) / self.x.shape[3] - square  # without t' = t
         size = square.sqrt()
-        return overlap / (size * (size.sum(dim=1, keepdim=True) - size))
+        others = size.sum(dim=1, keepdim=True) - size  # Σ √q_t' over the other tokens
+        return overlap / (size * others)
 
     @cached_property
     def features(self) -> Tensor:
-        """Mean of x² over a sequence's tokens by coordinate, relative to all coordinates' mean,
-        `[layer, batch, d]`."""
+        """Mean of x² over a sequence's tokens by coordinate, relative to its mean over all
+        coordinates, `[layer, batch, d]`."""
         square = self.scaled.square().mean(dim=2)
         return square / square.mean(dim=-1, keepdim=True)
 
     @property
     def largest_feature(self) -> PerLayer:
-        """Largest over median of the features' roots, mean over the batch."""
+        """Largest over median root mean square of the coordinates, mean over the batch."""
         square = self.features
-        return (square.amax(dim=-1) / square.median(dim=-1).values).sqrt().mean(dim=1)
+        ratio = square.amax(dim=-1) / square.median(dim=-1).values  # [layer, batch]
+        return ratio.sqrt().mean(dim=1)
 
 
 class Rows(NamedTuple):
-    """A few layers' attention, row by row: what `Statistic.reduce` reads of it.
+    """A few layers' attention, row by row: the argument of `Statistic.reduce` at its sites.
 
     Rows that see one key have neither a spread nor an ln 1 to divide by: `variance` and
     `normalized` leave them out."""
@@ -141,41 +145,48 @@ class Rows(NamedTuple):
     """The weight of each key, mean over batch, heads and queries, `[layer, key]`."""
 
     def part(self, start: int, stop: int) -> Rows:
-        """The rows of some of the layers."""
+        """The rows of the layers from `start` to before `stop`."""
         return Rows(*(part[start:stop] for part in self))
 
     @classmethod
     def of(cls, scores: Weights, pattern: Weights, mask: Mask | None, sinks: bool = False) -> Rows:
         """The rows of stacked layers.
 
-        All from how far each logit lies below its row's largest, b_k = s_j − s_k. The variance is
-        mean b² − (mean b)², where nothing cancels as it would in the logits themselves. And since
-        log p_k = log p_j − b_k, the entropy is H = Σ p_k b_k − log p_j: one logarithm a row where
-        −Σ p log p takes one a weight.
+        All statistics come from b_k = s_j − s_k, by how much each logit lies below its row's
+        largest, s_j. The variance is mean b² − (mean b)², where nothing cancels as it would in the
+        logits themselves. And since log p_k = log p_j − b_k, the entropy is H = Σ p_k b_k − log
+        p_j: one logarithm a row where −Σ p log p takes one a weight.
 
         Args:
+            mask: None where every query sees every key.
             sinks: whether rows lose weight to a sink; p is then each key's share of the rest.
         """
         largest = pattern.amax(dim=-1)  # [layer, batch, head, query]
+        visible = scores if mask is None else scores.where(mask, -math.inf)
+        shares = visible.softmax(dim=-1) if sinks else pattern
+        largest_share = shares.amax(dim=-1) if sinks else largest
+        below = visible.amax(dim=-1, keepdim=True) - scores  # b
+        del visible  # as large as the pattern
+        several: Tensor | slice  # rows that see more than one key
         if mask is None:
-            below = scores.amax(dim=-1, keepdim=True) - scores
             keys = torch.full((pattern.shape[-1],), pattern.shape[-1], device=pattern.device)
+            several = slice(None)
         else:
-            below = (scores.where(mask, -math.inf).amax(dim=-1, keepdim=True) - scores).where(
-                mask, 0
-            )
-            keys = mask.sum(dim=-1)
-        several = keys > 1 if mask is not None else slice(None)
+            below = below.where(mask, 0)
+            keys = mask.sum(dim=-1)  # [query], those that a row sees
+            several = keys > 1
         square = _norm(below, (-1,), least=0).square() / keys  # a row of equal logits is a true 0
         variance = square - (below.sum(dim=-1) / keys).double().square()
-        shares = pattern
-        if sinks:
-            shares = (scores if mask is None else scores.where(mask, -math.inf)).softmax(dim=-1)
-        nats = below.mul_(shares).sum(dim=-1) - (shares.amax(dim=-1) if sinks else largest).log()
-        normalized = nats[..., several] / keys[several].log()
-        by_query, received = nats.mean(dim=(1, 2)), pattern.mean(dim=(1, 2, 3))
+        entropy = below.mul_(shares).sum(dim=-1) - largest_share.log()  # in place: b is not needed
         return cls(
-            scores, pattern, variance[..., several], nats, normalized, largest, by_query, received
+            scores=scores,
+            pattern=pattern,
+            variance=variance[..., several],
+            entropy=entropy,
+            normalized=entropy[..., several] / keys[several].log(),
+            largest=largest,
+            by_query=entropy.mean(dim=(1, 2)),
+            received=pattern.mean(dim=(1, 2, 3)),
         )
 
 
@@ -185,9 +196,12 @@ def second_moment(x: Vectors) -> PerLayer:
 
 
 def no_number(x: Tensor) -> bool:
-    """Whether every entry is nan. Of a tensor on another device, where one would wait for the
-    answer, not known."""
-    return x.device.type == "cpu" and math.isnan(x[(0,) * x.ndim].item()) and bool(x.isnan().all())
+    """Whether every entry is nan; false for a tensor on another device than the CPU, where the
+    answer would have to be waited for."""
+    if x.device.type != "cpu":
+        return False
+    # the first entry alone settles most cases
+    return math.isnan(x[(0,) * x.ndim].item()) and bool(x.isnan().all())
 
 
 def norms_by_seed(tensors: list[Tensor], seeds: int) -> Array:
@@ -198,20 +212,19 @@ def norms_by_seed(tensors: list[Tensor], seeds: int) -> Array:
 
 
 def norms(tensors: list[Tensor]) -> list[float]:
-    """Frobenius norm of each tensor, in one call for all."""
+    """Frobenius norm of each tensor, in one call for all; once more in float64 where squares left
+    float32's range."""
     lengths: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
-    if min(lengths) >= LEAST and max(lengths) <= MOST:
-        return lengths
-    return [
-        size
-        if LEAST <= size <= MOST
-        else float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
-        for size, tensor in zip(lengths, tensors, strict=True)
-    ]
+    for index, length in enumerate(lengths):
+        if not LEAST <= length <= MOST:
+            exact = torch.linalg.vector_norm(tensors[index], dtype=torch.float64)
+            lengths[index] = float(exact)
+    return lengths
 
 
 def _norm(x: Tensor, dim: tuple[int, ...], least: float = LEAST) -> Tensor:
-    """Euclidean norm along some axes, float64."""
+    """Euclidean norm along some axes, float64; computed in float64, too, where one in float32 is
+    below `least` or above `MOST`."""
     lengths: Tensor = torch.linalg.vector_norm(x, dim=dim).double()
     if bool(((lengths >= least) & (lengths <= MOST)).all()):
         return lengths

@@ -17,20 +17,20 @@ from explorer.model.functions import beside, linear, norm, norms, plus, product,
 
 @lru_cache(maxsize=8)
 def column(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Numbers as `[..., 1]`."""
+    """Numbers as a column, `[number, 1]`."""
     return torch.tensor(values, device=device)[:, None]
 
 
 @lru_cache(maxsize=8)
 def distances(slopes: tuple[float, ...], n: int, device: torch.device) -> Tensor:
-    """Each head's slope times how far a key is before a query, `[head, query, key]`."""
-    place = torch.arange(n, device=device, dtype=torch.float32)
-    return column(slopes, device)[..., None] * (place[:, None] - place)
+    """ALiBi: each head's slope times the tokens from a key to a query, `[head, query, key]`."""
+    position = torch.arange(n, device=device, dtype=torch.float32)
+    return column(slopes, device)[..., None] * (position[:, None] - position)
 
 
 def rotate(x: Tensor, angles: tuple[float, ...]) -> Tensor:
-    """`[..., token, d_head]` whose first coordinates, in pairs i and i + half of them, turn by
-    position · angle."""
+    """Rotary positions: `[..., token, d_head]` whose first coordinates turn by position · angle, in
+    pairs of coordinate i and i + the number of angles. The rest stays."""
     half = len(angles)
     cos, sin = turns(x.shape[-2], angles, x.device)
     first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
@@ -40,24 +40,31 @@ def rotate(x: Tensor, angles: tuple[float, ...]) -> Tensor:
 @lru_cache(maxsize=8)
 def turns(n: int, angles: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosine and sine of each position times each angle, `[token, angle]`."""
-    turned = torch.outer(
-        torch.arange(n, dtype=torch.float64), torch.tensor(angles, dtype=torch.float64)
-    )
+    # in float64: in float32 a late position's angle would lose digits
+    positions = torch.arange(n, dtype=torch.float64)
+    turned = torch.outer(positions, torch.tensor(angles, dtype=torch.float64))
     return turned.cos().float().to(device), turned.sin().float().to(device)
 
 
 Tap = Callable[[str, int, Tensor], None]
+"""Called with a site's name, the layer from 1, and the tensor there."""
 Carried = tuple[Tensor, ...]
-"""Values that attention passes to the next layer: the first layer's values, where they are mixed
-into all others'; then nothing, the scores so far, or the queries and keys so far."""
+"""Tensors that attention passes to the next layer. First, with value residuals, the first layer's
+values; then, if logits are inherited, the sum of the scores so far, or of the queries and of the
+keys."""
 SMALL = 2**16
-"""Numbers in the matrices of queries, keys and values up to which they make one product. For it
-they are copied side by side, anew in each pass, and autograd keeps the copy: of wide layers that
-takes more memory and saves no time. """
+"""W_Q, W_K and W_V of at most so many numbers together are multiplied in one product. For it they
+are copied side by side in each pass, and autograd keeps the copy: wide layers would need more
+memory and save no time."""
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention, scores and pattern in the open."""
+    """Multi-head self-attention, of which a tap sees scores and pattern.
+
+    Args:
+        layer: from 1.
+        weights: of this layer, by name; of several seeds with an axis of seeds in front.
+    """
 
     def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -81,7 +88,9 @@ class Attention(nn.Module):
             self.register_buffer("sink", fixed, persistent=False)
         self.norm, self.normed = norm(design), norms(design, 2 * layer - 2)
         self.counts = self.config.n_heads, self.config.kv_heads, self.config.kv_heads
+        """Heads of queries, keys and values."""
         self.sharp = set(design.row_factors) != {1.0}
+        """Whether the rows of logits have factors."""
         self.together = sum(self.counts) * self.config.d_head * self.config.d_model <= SMALL
 
     def forward(self, x: Tensor, tap: Tap, carried: Carried) -> tuple[Tensor, Carried]:
@@ -91,7 +100,7 @@ class Attention(nn.Module):
         q, k, v = times(q, scale["W_Q"]), times(k, scale["W_K"]), times(v, scale["W_V"])
         q, k, v = self.shifted(q, self.b_Q), self.shifted(k, self.b_K), self.shifted(v, self.b_V)
         first: Carried = ()
-        if self.config.value_residual:
+        if self.config.value_residual:  # the first layer mixes its values with themselves
             first, carried = carried[:1] or (v,), carried[1:]
             v = (first[0] + v) / 2
         v = self.normed("heads", v)
@@ -110,42 +119,47 @@ class Attention(nn.Module):
         # [batch, query, head · d_head]
         mixed = (pattern @ self.expand(v)).transpose(1, 2).flatten(2)
         if self.W_G is not None:
-            # [batch, query, gate]
+            # [batch, query, gate], a gate for each head or for each number
             gate = plus(linear(x, self.W_G, scale["W_G"]), self.b_G).sigmoid()
             mixed = (mixed.reshape(*gate.shape, -1) * gate[..., None]).flatten(2)
         mixed = self.normed("read", mixed)
         return plus(linear(mixed, self.W_O, scale["W_O"]), self.b_O), (*first, *carried)
 
     def scores(self, q: Tensor, k: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
-        """Attention logits, with what they inherit from the layers below, and what the layer above
-        inherits."""
+        """Attention logits `[batch, head, query, key]`, with the logits that they inherit from the
+        layers below, and what the layer above inherits."""
         cap, slopes = self.config.logit_cap, self.design.slopes
         if self.design.inherits == "qk":
-            q, k = carried = (q + carried[0], k + carried[1]) if carried else (q, k)
+            if carried:
+                q, k = q + carried[0], k + carried[1]
+            carried = q, k
         if self.sharp:
             q = q * column(self.design.row_factors, q.device)
         scores = (q / self.design.divisor) @ self.expand(k).transpose(-2, -1)
         if self.design.inherits == "scores":
             scores = scores + carried[0] if carried else scores
             carried = (scores,)
-        scores = cap * torch.tanh(scores / cap) if cap else scores
-        return scores - distances(
-            slopes, scores.shape[-1], scores.device
-        ) if slopes else scores, carried
+        if cap:
+            scores = cap * torch.tanh(scores / cap)
+        if slopes:
+            scores = scores - distances(slopes, scores.shape[-1], scores.device)
+        return scores, carried
 
     def unit(self, x: Tensor) -> Tensor:
-        """The QK-norm, `[batch, head, token, d_head]` to the same."""
+        """The QK-norm of queries or keys, `[batch, head, token, d_head]` to the same: of each head,
+        or of all heads of a token at once."""
         if not self.design.joins:
             return self.norm(x)
-        together = x.transpose(1, 2)
-        return self.norm(together.flatten(2)).view_as(together).transpose(1, 2)
+        by_token = x.transpose(1, 2)  # [batch, token, head, d_head]
+        return self.norm(by_token.flatten(2)).view_as(by_token).transpose(1, 2)
 
     def pattern(self, scores: Tensor) -> Tensor:
-        """The softmax of the logits, less the weight that goes to a sink."""
+        """The softmax of the logits, less the weight that goes to a sink, `[batch, head, query,
+        key]`."""
         if self.sink is None:
             return scores.softmax(dim=-1)
         sink = self.sink if self.sink.ndim == 1 else beside(scores, self.sink)
-        sink = sink[..., None, None].expand(*scores.shape[:-1], 1)
+        sink = sink[..., None, None].expand(*scores.shape[:-1], 1)  # one more key in each row
         return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
     def heads(self, x: Tensor) -> Sequence[Tensor]:
@@ -153,12 +167,12 @@ class Attention(nn.Module):
         weights = self.W_Q, self.W_K, self.W_V
         if not self.together:
             return [self.split(product(x, weight)) for weight in weights]
-        return torch.split_with_sizes(
-            self.split(product(x, torch.cat(weights, dim=-2))), self.counts, dim=1
-        )
+        heads = self.split(product(x, torch.cat(weights, dim=-2)))
+        return torch.split_with_sizes(heads, self.counts, dim=1)
 
     def shifted(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """`[batch, head, token, d_head]` with its bias, where there is one."""
+        """`[batch, head, token, d_head]` plus its bias `[head · d_head]`, where there is one; each
+        seed's with its own."""
         if bias is None:
             return x
         bias = bias if bias.ndim == 1 else beside(x, bias)
@@ -169,11 +183,12 @@ class Attention(nn.Module):
         return x.view(*x.shape[:-1], -1, self.config.d_head).transpose(1, 2)
 
     def expand(self, x: Tensor) -> Tensor:
-        """Keys or values of all heads: equal groups of heads, one after the other, share one."""
+        """Keys or values of all heads, `[batch, head, token, d_head]`: each head of keys is
+        repeated for the group of query heads that share it."""
         groups = self.config.n_heads // self.config.kv_heads
         return x if groups == 1 else x.repeat_interleave(groups, dim=1)
 
 
 def visible(n: int, device: torch.device) -> Tensor:
-    """`[query, key]`, true where a causal token may look."""
+    """Whether a query sees a key under a causal mask, `[query, key]`."""
     return torch.ones(n, n, dtype=torch.bool, device=device).tril()

@@ -34,42 +34,39 @@ def draw(config: Config, seed: int, seeds: int = 1) -> Batch:
     """The batch of one seed; only its shape depends on the sizes, so it stays when a design
     changes.
 
-    Those of several seeds, from this one on, follow each other.
+    Batches of several seeds, from this one on, follow each other along the first axis.
     """
     if seeds > 1:
-        return Batch(
-            *map(
-                torch.cat,
-                zip(*(draw(config, number) for number in range(seed, seed + seeds)), strict=True),
-            )
-        )
+        batches = [draw(config, number) for number in range(seed, seed + seeds)]
+        inputs, targets = zip(*batches, strict=True)
+        return Batch(torch.cat(inputs), torch.cat(targets))
     if not config.design.reads_text:
         return Batch(_vectors(config, seed), _direction(config, seed))
     if sentence := config.design.sentence:
         codes = torch.from_numpy(text.encode(sentence).codes.copy()).expand(config.batch_size, -1)
         return Batch(codes, _direction(config, seed))
     codes = _windows(config, seed)
-    return Batch(
-        codes[:, :-1], codes[:, 1:] if config.design.predicts_text else _direction(config, seed)
-    )
+    following = codes[:, 1:]
+    target = following if config.design.predicts_text else _direction(config, seed)
+    return Batch(codes[:, :-1], target)
 
 
 def _vectors(config: Config, seed: int) -> Tensor:
-    """Gaussian tokens; two of them overlap in expectation as the input's row says."""
+    """Gaussian tokens `[batch, token, d_model]`; two of a sequence overlap in expectation as the
+    input's row says: they have a part in common."""
     own = noise.stack(seed, "tokens", config.batch_size, (config.n_ctx, config.d_model))
     overlap, size = INPUTS[config.input].overlap(config), math.sqrt(config.input_second_moment)
     if not overlap:
         return own if size == 1 else size * own
-    shared = noise.stack(seed, "shared token", config.batch_size, (1, config.d_model))
-    return size * math.sqrt(overlap) * shared + size * math.sqrt(1 - overlap) * own
+    common = noise.stack(seed, "shared token", config.batch_size, (1, config.d_model))
+    return size * math.sqrt(overlap) * common + size * math.sqrt(1 - overlap) * own
 
 
 def _direction(config: Config, seed: int) -> Tensor:
-    """A random direction of unit expected norm, so that the linear loss has unit variance at unit
-    second moment."""
-    direction = noise.stack(
-        seed, "loss direction", config.batch_size, (config.n_ctx, config.d_model)
-    )
+    """A random direction `[batch, token, d_model]` of unit expected norm, so that the linear loss
+    has unit variance at unit second moment."""
+    shape = (config.n_ctx, config.d_model)
+    direction = noise.stack(seed, "loss direction", config.batch_size, shape)
     return direction / math.sqrt(config.batch_size * config.n_ctx * config.d_model)
 
 

@@ -18,19 +18,20 @@ from explorer.schemes.activation import ACTIVATIONS, second_moment
 
 
 def norm(design: Design) -> Callable[[Tensor], Tensor]:
-    """The norm over the last axis, without learned parameters, or the function in its place."""
+    """The norm over the last axis, without learned parameters; or, of a design without norms, the
+    function of α x in its place."""
     if design.point:
-        bend, alpha = nonlinearity(design.point), design.settings.norm_alpha
-        return lambda x: bend(x * alpha)
+        function, alpha = nonlinearity(design.point), design.settings.norm_alpha
+        return lambda x: function(x * alpha)
     divide, epsilon = F.layer_norm if design.centers else F.rms_norm, design.settings.norm_epsilon
     return lambda x: divide(x, x.shape[-1:], eps=epsilon)
 
 
 def norms(design: Design, sublayer: int) -> Callable[[str, Tensor], Tensor]:
-    """A function of a site's name and a signal: the norm of it where the sublayer has one, else the
-    signal."""
-    there, divide = design.sublayers[sublayer].norms, norm(design)
-    return lambda name, x: divide(x) if name in there else x
+    """A function of a site's name and the signal there: it normalizes the signal if the sublayer,
+    0 … 2N − 1, has a norm at the site, and leaves it alone if not."""
+    sites, divide = design.sublayers[sublayer].norms, norm(design)
+    return lambda name, x: divide(x) if name in sites else x
 
 
 def activation(design: Design) -> Callable[[Tensor], Tensor]:
@@ -58,7 +59,8 @@ def product(x: Tensor, weight: Tensor) -> Tensor:
     matrix."""
     if weight.ndim == 2:
         return F.linear(x, weight)
-    return torch.bmm(x.reshape(len(weight), -1, x.shape[-1]), weight.mT).view(*x.shape[:-1], -1)
+    by_seed = x.reshape(len(weight), -1, x.shape[-1])  # [seed, batch · token, fan_in]
+    return torch.bmm(by_seed, weight.mT).view(*x.shape[:-1], -1)
 
 
 def times(x: Tensor, multiplier: float) -> Tensor:
@@ -67,14 +69,13 @@ def times(x: Tensor, multiplier: float) -> Tensor:
 
 
 def plus(x: Tensor, bias: Tensor | None) -> Tensor:
-    """The sum, where there is a bias, `[fan_out]`; each seed's with its own."""
+    """`x + b`, where there is a bias, `[fan_out]`; each seed's with its own."""
     if bias is None:
         return x
     return x + (bias if bias.ndim == 1 else beside(x, bias)[:, None])
 
 
 def beside(x: Tensor, parameter: Tensor) -> Tensor:
-    """`[seed, ...]` to `[seed · batch, ...]`, what each sequence of `x` meets."""
-    return (
-        parameter[:, None].expand(-1, len(x) // len(parameter), *parameter.shape[1:]).flatten(0, 1)
-    )
+    """A parameter `[seed, ...]` repeated for each sequence of `x`, `[seed · batch, ...]`."""
+    batch = len(x) // len(parameter)
+    return parameter[:, None].expand(-1, batch, *parameter.shape[1:]).flatten(0, 1)

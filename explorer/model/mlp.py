@@ -12,8 +12,13 @@ from explorer.schemes.mlp import MLPS
 
 
 class MLP(nn.Module):
-    """Two matrices with a nonlinearity between, or three, where the first one's gates the second's
-    product."""
+    """Two matrices with a nonlinearity between; or three, where the activation of W_gate's product
+    multiplies W_in's.
+
+    Args:
+        layer: from 1.
+        weights: of this layer, by name; of several seeds with an axis of seeds in front.
+    """
 
     def __init__(self, design: Design, layer: int, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -33,9 +38,9 @@ class MLP(nn.Module):
         if self.W_gate is None:
             hidden = self.activation(hidden)
         else:
-            gate = self.activation(
-                plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate)
-            )
-            hidden = gate * (hidden + self.shift if self.shift else hidden)
+            gate = plus(linear(x, self.W_gate, self.matrices["W_gate"].forward), self.b_gate)
+            if self.shift:
+                hidden = hidden + self.shift
+            hidden = self.activation(gate) * hidden
         hidden = self.normed("read", hidden)
         return plus(linear(hidden, self.W_out, self.matrices["W_out"].forward), self.b_out)

@@ -21,18 +21,22 @@ from explorer.memory import environment
 from explorer.schemes.distribution import DISTRIBUTIONS
 
 Check = Callable[[], None]
+"""Called now and then; what it raises ends the work."""
 Key = tuple[int, str, tuple[int, ...], str]
+"""Seed, name, shape of a layer, and distribution."""
 
 KEEP_MEGABYTES = 512
 """Megabytes that the store may hold; EXPLORER_NOISE_MB changes it."""
 SPARE = 192e6
-"""Bytes up to which it holds what the last measurement had no use for: a slider may come back."""
+"""Bytes up to which it keeps noise that the last measurement did not use: a slider may come
+back."""
 
 _store: OrderedDict[Key, Tensor] = OrderedDict()
+"""Noise `[layer, ...]`, the one that was used last at the end."""
 _used: dict[Key, int] = {}
 """Layers of each noise that were requested since the store was last cleaned."""
 _keeping = 0
-"""How many are within `keeping`."""
+"""Blocks of `keeping` that are running."""
 _lock = threading.Lock()
 
 
@@ -82,7 +86,8 @@ def scaled(
 def _stack(
     seed: int, name: str, size: int, shape: tuple[int, ...], distribution: str, check: Check
 ) -> tuple[Tensor, bool]:
-    """The noise, and whether the store has it too."""
+    """The noise `[size, *shape]`, and whether the store holds it, so that it must not be written
+    to."""
     key = (seed, name, shape, distribution)
     with _lock:
         _used[key] = max(size, _used.get(key, 0))
@@ -100,8 +105,8 @@ def _stack(
 
 
 def _keep(key: Key, noise: Tensor) -> bool:
-    """Adds to the store, if it is not too large for it, and forgets the least recently used beyond
-    the limit."""
+    """Adds noise to the store and forgets the least recently used beyond the limit; false if it is
+    too large for the store by itself."""
     limit = environment("EXPLORER_NOISE_MB", KEEP_MEGABYTES) * 1e6
     if noise.nbytes > limit:
         return False
@@ -120,8 +125,8 @@ def held() -> int:
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """Within it `settle` drops nothing: a map comes back to the sizes of its earlier cells. The
-    limit holds."""
+    """A block within which `settle` drops nothing: a map comes back to the sizes of its earlier
+    cells. The limit of the store holds."""
     global _keeping
     with _lock:
         _keeping += 1
@@ -137,7 +142,7 @@ def settle() -> bool:
     `SPARE` bytes.
 
     Returns:
-        Whether there was such a thing: a model, or the deeper layers of one, that has gone.
+        Whether anything was dropped.
     """
     with _lock:
         if _keeping:
@@ -149,6 +154,7 @@ def settle() -> bool:
             if key not in _used:
                 del _store[key]
             elif _used[key] < len(stored):
+                # deeper layers than were used; a slice alone would keep all of the memory
                 _store[key] = stored[: _used[key]].clone()
         _used.clear()
         return held() < before

@@ -25,7 +25,7 @@ table 1, and mHC."""
 ITERATIONS = 20
 """Iterations of Sinkhorn and Knopp, as in mHC."""
 LESS = 256
-"""Numbers: more than the alignment and the header of a block of memory."""
+"""Numbers that take more bytes than the alignment and the header of a block of memory."""
 
 
 class Connections(nn.Module):
@@ -45,30 +45,33 @@ class Connections(nn.Module):
         shapes = design.mix_shapes
         tables, by_token = torch.zeros(shapes["mix"]), torch.zeros(shapes["mix_by_token"])
         if self.constrained:
-            by_token = noise.scaled(
-                DEVIATION, seed, f"mix_by_token {layer}", 1, shapes["mix_by_token"]
-            )[0]
+            name = f"mix_by_token {layer}"
+            by_token = noise.scaled(DEVIATION, seed, name, 1, shapes["mix_by_token"])[0]
         else:
-            for branch, table in enumerate(
-                tables, outputs_before(design.settings, 2 * layer - 2) - 1
-            ):
+            # branches read the streams in turn, write to all, and leave each stream as it is
+            first_branch = outputs_before(design.settings, 2 * layer - 2) - 1
+            for branch, table in enumerate(tables, first_branch):
                 table[branch % self.n, 0] = 1
-                table[:, 1], table[:, 2:] = 1, torch.eye(self.n)
+                table[:, 1] = 1
+                table[:, 2:] = torch.eye(self.n)
         self.mix, self.mix_by_token = nn.Parameter(tables), nn.Parameter(by_token)
         self.mix_scale = nn.Parameter(torch.full(shapes["mix_scale"], SCALE))
 
     def enter(self, x: Tensor, carried: tuple[Tensor, ...]) -> Tensor:
-        """The streams `[stream, batch, token, d_model]`; all alike at the embedding."""
+        """The streams `[stream, batch, token, d_model]`, from the shown one, their mean, and the
+        deviations from it that the layer before passes on; all are alike at the embedding."""
         return x + carried[0] if carried else x.expand(self.n, *x.shape)
 
     def gather(self, streams: Tensor, branch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The input of a branch, and the state that `add` needs of this reading."""
+        """The input of a branch, 0 or −1 for the last, and what `add` needs: streams and
+        weights."""
         weights = self.weights(streams, branch)
         return torch.einsum("nbt,nbtd->btd", weights[..., 0], streams), (streams, weights)
 
     def weights(self, streams: Tensor, branch: int) -> Tensor:
-        """`[stream, batch, token, n + 2]`."""
+        """H_pre, H_post and H_res of a branch for each token, `[stream, batch, token, n + 2]`."""
         table, scale, by_token = self.mix[branch], self.mix_scale[branch], self.mix_by_token[branch]
+        # one scale for H_pre, one for H_post, and one for all columns of H_res
         scale = torch.cat([scale, scale[2:].expand(self.n - 1)])
         if not self.constrained:
             decided = torch.tanh(F.linear(F.rms_norm(streams, streams.shape[-1:]), by_token))
@@ -77,25 +80,31 @@ class Connections(nn.Module):
         decided = F.linear(F.rms_norm(together, together.shape[-1:]), by_token)
         decided = decided.reshape(*together.shape[:2], *table.shape).movedim(2, 0)
         raw = table[:, None, None] + scale * decided
-        return torch.cat(
-            [raw[..., :1].sigmoid(), 2 * raw[..., 1:2].sigmoid(), sinkhorn(raw[..., 2:])], -1
-        )
+        pre, post = raw[..., :1].sigmoid(), 2 * raw[..., 1:2].sigmoid()
+        return torch.cat([pre, post, sinkhorn(raw[..., 2:])], -1)
 
     def add(
         self, state: tuple[Tensor, Tensor], term: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """The shown stream and the streams after a branch, and what travels beside the former."""
+        """The shown stream, which is their mean, the streams after a branch, and their deviations
+        from it, which travel beside it.
+
+        Args:
+            state: of `gather`.
+            term: the branch's output, `[batch, token, d_model]`.
+        """
         streams, weights = state
         streams = torch.einsum("nbtm,nbtd->mbtd", weights[..., 2:], streams)
         streams = streams + weights[..., 1, None] * term
         mean = streams.mean(0)
-        rest, shown = streams - mean, mean.view_as(mean)
-        return shown, shown + rest, (rest,)
+        deviations = streams - mean
+        shown = mean.view_as(mean)  # a node of its own, so that the gradient by it is known
+        return shown, shown + deviations, (deviations,)
 
 
 def sinkhorn(raw: Tensor) -> Tensor:
-    """exp(raw), `[from, ..., to]`, with rows and columns divided in turn by their sums; in
-    logarithms."""
+    """exp(raw) as a doubly stochastic matrix, `[from, ..., to]`: rows and columns are divided in
+    turn by their sums, in logarithms."""
     for _ in range(ITERATIONS):
         raw = raw.log_softmax(-1).log_softmax(0)
     return raw.exp()
@@ -116,20 +125,28 @@ class DepthAttention(nn.Module):
         self.depth_query = nn.Parameter(torch.zeros(design.mix_shapes["depth_query"]))
 
     def enter(self, x: Tensor, carried: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The shown stream, and the outputs so far."""
+        """The shown stream, and all outputs so far; the last of them is passed on as its difference
+        from the shown stream."""
         return (x, *carried[:-1], x + carried[-1]) if carried else (x, x)
 
     def gather(
         self, state: tuple[Tensor, ...], branch: int
     ) -> tuple[Tensor, tuple[int, tuple[Tensor, ...]]]:
-        """The input of a branch, and the state that `add` needs of this reading."""
+        """The input of a branch, the average of the outputs, and what `add` needs: the branch, 0 or
+        −1 for the last, and the outputs."""
         shown, *outputs = state
         return shown / len(outputs), (branch, tuple(outputs))
 
     def add(
         self, state: tuple[int, tuple[Tensor, ...]], term: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The shown stream and the outputs after a branch, and what travels beside the former."""
+        """The shown stream, their average times their number, and the outputs after a branch; and
+        the tensors that travel beside it.
+
+        Args:
+            state: of `gather`.
+            term: the branch's output, `[batch, token, d_model]`.
+        """
         branch, outputs = state
         several = (*outputs, term)
         # computed again in the backward pass: the outputs side by side, once a branch, would be
@@ -142,11 +159,13 @@ class DepthAttention(nn.Module):
             preserve_rng_state=False,
         )
         total = average * len(several)
-        rest, shown = term - total, total.view_as(total)
-        return shown, (shown, *outputs, shown + rest), (*outputs, rest)
+        difference = term - total
+        shown = total.view_as(total)  # a node of its own, so that the gradient by it is known
+        return shown, (shown, *outputs, shown + difference), (*outputs, difference)
 
     def average(self, query: Tensor, *outputs: Tensor) -> Tensor:
-        """Σ a_i v_i, a = softmax over i of w · RMSNorm(v_i)."""
+        """Σ a_i v_i over outputs v `[batch, token, d_model]`, a = softmax over i of w ·
+        RMSNorm(v_i), w the query `[d_model]`."""
         stacked: Tensor = Stacked.apply(*outputs)  # type: ignore[no-untyped-call]  # [batch, token, output, d_model]
         square = torch.linalg.vector_norm(stacked, dim=-1).square() / stacked.shape[-1]
         scores = (stacked @ query) * torch.rsqrt(square + self.epsilon)
@@ -163,17 +182,17 @@ class Stacked(torch.autograd.Function):
 
     @staticmethod
     def forward(_: object, *outputs: Tensor) -> Tensor:
+        """Outputs `[batch, token, d_model]` as `[batch, token, output, d_model]`."""
         first, count = outputs[0], len(outputs)
-        above = -count % (1 << max(count.bit_length() - 4, 0))
-        room = first.new_empty((count + above) * first.numel() + above * LESS)[
-            : count * first.numel()
-        ]
-        return torch.stack(
-            outputs, dim=-2, out=room.view(*first.shape[:-1], count, first.shape[-1])
-        )
+        multiple = 1 << max(count.bit_length() - 4, 0)  # a sixteenth to an eighth of the count
+        spare = -count % multiple  # up to the next multiple
+        memory = first.new_empty((count + spare) * first.numel() + spare * LESS)
+        stacked = memory[: count * first.numel()].view(*first.shape[:-1], count, first.shape[-1])
+        return torch.stack(outputs, dim=-2, out=stacked)
 
     @staticmethod
     def backward(_: object, *gradients: Tensor) -> tuple[Tensor, ...]:
+        """The gradient by each output."""
         return gradients[0].unbind(-2)
 
 

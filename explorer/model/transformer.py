@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -29,12 +28,17 @@ from explorer.schemes.residual import LAST, profiled_factor
 
 
 def ignore(site: str, layer: int, tensor: Tensor) -> None:
-    """The tap of a bare pass."""
+    """The tap of a pass of which nothing is read."""
 
 
 class Layer(nn.Module):
     """An attention and an MLP sublayer, each `skip · x + branch · F(x)`, with norms where the
-    design has them."""
+    design has them. Pairs such as `skip` are of attention and of the MLP.
+
+    Args:
+        layer: from 1.
+        weights: of this layer, by name; of several seeds with an axis of seeds in front.
+    """
 
     def __init__(
         self, design: Design, layer: int, weights: Mapping[str, Tensor], seeds: int = 1
@@ -43,8 +47,9 @@ class Layer(nn.Module):
         self.layer, self.seeds = layer, seeds
         self.attention = Attention(design, layer, weights) if design.attends else None
         self.mlp = MLP(design, layer, weights)
-        sublayers, shape = slice(2 * layer - 2, 2 * layer), design.alpha_shape
+        sublayers = slice(2 * layer - 2, 2 * layer)
         self.normed = [norms(design, sublayer) for sublayer in (2 * layer - 2, 2 * layer - 1)]
+        """Normalizes a signal of a sublayer, by its site's name, if the design does."""
         self.scale = [
             place.scale if place.has("input") else 1.0 for place in design.sublayers[sublayers]
         ]
@@ -52,22 +57,24 @@ class Layer(nn.Module):
         self.skip: Sequence[float] | Tensor = design.skips[sublayers]
         self.branch = design.branches[sublayers]
         if design.profiled:
+            # `Transformer.profile` finds the factors; a buffer moves with the model to a device
             del self.skip
             self.register_buffer("skip", torch.ones(2))
         self.parallel = design.stream.parallel
-        self.alpha = (
-            None if shape is None else nn.Parameter(torch.full(axis(seeds) + shape, self.branch[0]))
-        )
-        # Every parameter by its name in the vocabulary, in a plain dict: quicker to reach than
-        # through the modules.
-        named = {name.split(".")[-1]: parameter for name, parameter in self.named_parameters()}
-        self.biases = {
-            name: parameter for name, parameter in named.items() if name.startswith("b_")
-        }
+        self.alpha: nn.Parameter | None = None
+        """A learned α: `[]` or `[d_model]`, or one of these for each branch; of several seeds with
+        their axis in front."""
+        if design.alpha_shape is not None:
+            shape = axis(seeds) + design.alpha_shape
+            self.alpha = nn.Parameter(torch.full(shape, self.branch[0]))
+        # parameters by their names in the vocabulary, in plain dicts: quicker to reach than by the
+        # modules
+        self.weights: dict[str, nn.Parameter] = {}
+        self.biases: dict[str, nn.Parameter] = {}
         """Biases, under names that the vocabulary does not have."""
-        self.weights = {
-            name: parameter for name, parameter in named.items() if not name.startswith("b_")
-        }
+        for path, parameter in self.named_parameters():
+            name = path.split(".")[-1]
+            (self.biases if name.startswith("b_") else self.weights)[name] = parameter
         self.mix: list[nn.Parameter] = []
         """Learned parameters that mix streams or outputs."""
 
@@ -77,17 +84,18 @@ class Layer(nn.Module):
         """`[batch, token, d_model]` to the same, and what the next layer's attention inherits."""
         before = x
         if self.attention is None:
-            x = x.view_as(x)  # a place of its own in autograd's graph, for a gradient of its own
+            x = x.view_as(x)  # a node of its own in autograd's graph, for a gradient of its own
         else:
             out, carried = self.attention(self.branch_input(x, 0), tap, carried)
             x = self.add(x, out, 0, tap)
         tap("resid_mid", self.layer, x)
-        x = self.add(x, self.mlp(self.branch_input(before if self.parallel else x, 1)), 1, tap)
+        out = self.mlp(self.branch_input(before if self.parallel else x, 1))
+        x = self.add(x, out, 1, tap)
         tap("resid_post", self.layer, x)
         return x, carried
 
     def branch_input(self, x: Tensor, branch: int) -> Tensor:
-        """Input of a branch, 0 for attention, 1 for the MLP."""
+        """The input of a branch, 0 for attention, 1 for the MLP, after its norm and factor."""
         x = self.normed[branch]("input", x)
         return x if self.scale[branch] == 1 else x * self.scale[branch]
 
@@ -96,13 +104,15 @@ class Layer(nn.Module):
         return self.normed[branch]("sum", self.join(x, self.leave(out, branch, tap), branch))
 
     def leave(self, out: Tensor, branch: int, tap: Tap) -> Tensor:
-        """A branch's term of the sum without its multiplier, from its output."""
+        """The end of a branch: its output, normalized if the design does so, and shown to the tap;
+        its multiplier is not in it yet."""
         out = self.normed[branch]("output", out)
         tap(BRANCHES[branch], self.layer, out)
         return out
 
     def join(self, x: Tensor, out: Tensor, branch: int) -> Tensor:
-        """`skip · x + branch · F(x)`; without a skip the stream is the branch alone."""
+        """`skip · x + branch · F(x)`, of a branch's output; without a skip the stream is the branch
+        alone."""
         skip, factor = self.skip[branch], self.branch[branch]
         if skip == 0:
             return out * factor if factor != 1 else out
@@ -111,7 +121,9 @@ class Layer(nn.Module):
             return torch.add(stream, out, alpha=factor)
         if self.seeds == 1:
             return stream + (self.alpha if self.alpha.ndim == 0 else self.alpha[branch]) * out
+        # [seed] is one α for both branches, else the second axis is the branch
         alpha = beside(out, self.alpha if self.alpha.ndim == 1 else self.alpha[:, branch])
+        # now [seed · batch], or [seed · batch, d_model], for [seed · batch, token, d_model]
         return stream + (alpha[:, None, None] if alpha.ndim == 1 else alpha[:, None]) * out
 
 
@@ -128,12 +140,10 @@ class MixingLayer(Layer):
     def forward(
         self, x: Tensor, tap: Tap = ignore, carried: Carried = ()
     ) -> tuple[Tensor, Carried]:
-        """The shown stream to the same; what is passed on begins with what mixing needs."""
-        mixing, passed, carried = (
-            self.mixing,
-            carried[: self.mixing.passed],
-            carried[self.mixing.passed :],
-        )
+        """The shown stream `[batch, token, d_model]` to the same, and what the next layer inherits:
+        first what its mixing needs, then attention's."""
+        mixing = self.mixing
+        passed, carried = carried[: mixing.passed], carried[mixing.passed :]
         if self.attention is None:
             x = x.view_as(x)
             state = mixing.enter(x, passed)
@@ -174,14 +184,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.config, self.seeds = config, seeds
         self.design = design = config.design
-        weights = draw_together(config, seed, seeds, check)
-        layer = (
-            partial(MixingLayer, seed=seed) if design.stream.mixes else partial(Layer, seeds=seeds)
-        )
-        self.layers = nn.ModuleList(
-            layer(design, index + 1, {name: stacked[index] for name, stacked in weights.items()})
-            for index in range(config.n_layers)
-        )
+        weights = draw_together(config, seed, seeds, check)  # [layer, ...], by name
+        self.layers = nn.ModuleList()
+        for index in range(config.n_layers):
+            of_layer = {name: stacked[index] for name, stacked in weights.items()}
+            if design.stream.mixes:
+                self.layers.append(MixingLayer(design, index + 1, of_layer, seed))
+            else:
+                self.layers.append(Layer(design, index + 1, of_layer, seeds))
         if design.shared:
             share(list(self.layers), design.unique)
         self.profiled: Tensor | None
@@ -189,41 +199,39 @@ class Transformer(nn.Module):
         self.register_buffer("profiled", torch.tensor(False) if design.profiled else None)
         self.norm = norm(design) if design.final_norm else None
         self.E = self.P = self.W_U = None
-        vocabulary, width = vocabulary or len(text.prose().vocabulary), (config.d_model,)
-        self.vocabulary, self.enlarged = (
-            vocabulary,
-            design.readout_variance**-0.5 if design.tied else 1.0,
-        )
-        """Distinct characters, and the factor on the embedding, which is stored as the readout that
-        it may be."""
+        self.vocabulary = vocabulary or len(text.prose().vocabulary)
+        """Distinct characters."""
+        self.enlarged = design.readout_variance**-0.5 if design.tied else 1.0
+        """Factor on the embedding: a tied one is stored with the variance of the readout."""
+        width = (config.d_model,)
         if design.reads_text:
-            self.E = nn.Parameter(
-                noise.several(seed, seeds, "E", vocabulary + masks, width) / self.enlarged
-            )
+            table = noise.several(seed, seeds, "E", self.vocabulary + masks, width)
+            self.E = nn.Parameter(table / self.enlarged)
         if design.embeds_positions:
             self.P = nn.Parameter(noise.several(seed, seeds, "P", config.n_ctx, width).clone())
         if design.predicts_text and not design.tied:
-            readout = noise.several(seed, seeds, "W_U", vocabulary, width)
+            readout = noise.several(seed, seeds, "W_U", self.vocabulary, width)
             self.W_U = nn.Parameter(readout * math.sqrt(design.readout_variance))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream before the first layer, `[batch, token, d_model]`, of the config's second
         moment."""
         size = math.sqrt(self.config.input_second_moment)
-        x = (
-            batch.input
-            if self.E is None
-            else self.lookup(batch.input, self.E) * (size * self.enlarged)
-        )
+        x = batch.input
+        if self.E is not None:
+            x = self.lookup(x, self.E) * (size * self.enlarged)
         if self.P is not None:
-            x = (x + (self.P if self.seeds == 1 else beside(x, self.P)) * size) / math.sqrt(2)
-        if self.profiled is not None and not self.profiled:
+            positions = self.P if self.seeds == 1 else beside(x, self.P)
+            # the sum of two independent embeddings has twice the second moment
+            x = (x + positions * size) / math.sqrt(2)
+        if self.profiled is not None and not self.profiled:  # of the first batch alone
             self.profile(x.detach())
             self.profiled.fill_(True)
         return x
 
     def lookup(self, codes: Tensor, rows: Tensor) -> Tensor:
-        """Characters `[batch, token]` to their rows of a table."""
+        """Characters `[batch, token]` to their rows of a table `[character, d_model]`, each seed's
+        of its own."""
         if self.seeds > 1:  # the seeds' tables follow each other
             first = torch.arange(self.seeds, device=codes.device) * rows.shape[1]
             codes = codes + beside(codes, first)[:, None]
@@ -233,25 +241,20 @@ class Transformer(nn.Module):
     def profile(self, x: Tensor) -> None:
         """Sets the factors on the stream by one pass of an embedded stream: see
         `residual.profiled_factor`."""
-        total, layers = (
-            float(x.square().mean()),
-            [layer for layer in self.layers if isinstance(layer, Layer)],
-        )
+        layers = [layer for layer in self.layers if isinstance(layer, Layer)]
+        total = float(x.square().mean())  # of the second moments of embedding and branches so far
 
         def tap(site: str, layer: int, tensor: Tensor) -> None:
+            """Adds a branch's second moment, which decides the factor of the next sublayer."""
             nonlocal total
             if site in BRANCHES:
                 total += float(tensor.square().mean())
-                below = 2 * layer - 2 + BRANCHES.index(site)
-                # the second is next where there is no attention
-                for index in (
-                    below + 1,
-                    below + 2,
-                ):
+                sublayer = 2 * layer - 2 + BRANCHES.index(site)
+                # where there is no attention, the next sublayer is the second one
+                for index in (sublayer + 1, sublayer + 2):
                     if index < 2 * len(layers):
-                        torch.as_tensor(layers[index // 2].skip)[index % 2] = profiled_factor(
-                            index, total
-                        )
+                        skips = torch.as_tensor(layers[index // 2].skip)  # a view of the buffer
+                        skips[index % 2] = profiled_factor(index, total)
 
         self.through(layers, x, tap)
 
@@ -263,8 +266,8 @@ class Transformer(nn.Module):
     def through(
         self, layers: Iterable[nn.Module], x: Tensor, tap: Tap = ignore, carried: Carried = ()
     ) -> tuple[Tensor, Carried]:
-        """Some of the layers, one after the other: the stream and the values that attention passes
-        on."""
+        """Some of the layers, one after the other: the stream after them, and what the next layer's
+        attention inherits."""
         for layer in layers:
             x, carried = layer(x, tap, carried)
         return x, carried
@@ -275,15 +278,14 @@ class Transformer(nn.Module):
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """A scalar: the output's projection on a random direction, or the mean cross-entropy of the
-        next character.
+        next character in nats.
 
-        Of several seeds, the sum.
+        Of several seeds it is the sum of theirs, so that each seed's gradients are its own.
         """
         if not self.design.predicts_text:
             return (output * batch.target).sum()
-        return (
-            F.cross_entropy(self.logits(output).flatten(0, 1), batch.target.flatten()) * self.seeds
-        )
+        logits = self.logits(output).flatten(0, 1)
+        return F.cross_entropy(logits, batch.target.flatten()) * self.seeds
 
     def readout(self, x: Tensor) -> Tensor:
         """From a layer's stream to `logits`, as if it were the last layer's."""
@@ -291,12 +293,14 @@ class Transformer(nn.Module):
 
     def logits(self, output: Tensor) -> Tensor:
         """The output `[batch, token, d_model]` of a model that predicts text, to `[batch, token,
-        character]`."""
-        readout = (
-            self.W_U
-            if self.E is None or not self.design.tied
-            else self.E[..., : self.vocabulary, :]
-        )
+        character]`.
+
+        Raises:
+            ValueError: the model has no readout.
+        """
+        readout: Tensor | None = self.W_U
+        if self.E is not None and self.design.tied:
+            readout = self.E[..., : self.vocabulary, :]  # without the symbol that hides a character
         if readout is None:
             raise ValueError("logits need a readout: a config whose loss is next_token")
         logits, cap = product(output, readout), self.config.output_cap
@@ -310,7 +314,7 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     Under the NTK parametrization the stored weights have unit variance; the scale is in the forward
     pass."""
     design = config.design
-    drawn, rule = design.unique, design.sink
+    drawn, sink = design.unique, design.sink  # layers that are drawn; others share them or copy
     weights = {
         name: noise.scaled(
             each.stored, seed, name, drawn, (each.fan_out, each.fan_in), config.distribution, check
@@ -319,46 +323,48 @@ def draw_weights(config: Config, seed: int, check: noise.Check = lambda: None) -
     }
     for name in LAST:
         if name in weights and design.differs_by_layer:
-            weights[name] *= torch.tensor(design.factors_by_layer(name)).sqrt()[:, None, None]
+            variances = torch.tensor(design.factors_by_layer(name))  # [layer]
+            weights[name] *= variances.sqrt()[:, None, None]
     for name, variance in design.biases.items():
         bias, width = name.replace("W", "b"), design.matrices[name].fan_out
         weights[bias] = noise.scaled(math.sqrt(variance), seed, bias, drawn, (width,), check=check)
-    if rule.std and rule.logit is not None:
-        weights["sink"] = rule.logit + rule.std * noise.stack(
-            seed, "sink", drawn, (config.n_heads,)
-        )
+    if sink.std and sink.logit is not None:
+        draws = noise.stack(seed, "sink", drawn, (config.n_heads,))
+        weights["sink"] = sink.logit + sink.std * draws
     if not design.copied:
         return weights
-    return {
-        name: torch.cat([weight] * (config.n_layers // drawn)) for name, weight in weights.items()
-    }
+    copies = config.n_layers // drawn
+    return {name: torch.cat([weight] * copies) for name, weight in weights.items()}
 
 
 def draw_together(config: Config, seed: int, seeds: int, check: noise.Check) -> dict[str, Tensor]:
     """`draw_weights` of a seed; of several that follow each other, `[layer, seed, ...]`.
 
-    Matrices are stored by columns then: so are the gradients that `bmm` makes, and autograd need
-    not copy them."""
-    each = [draw_weights(config, number, check) for number in range(seed, seed + seeds)]
+    Matrices of several are stored by columns: so are the gradients that `bmm` makes, and autograd
+    need not copy them."""
+    by_seed = [draw_weights(config, number, check) for number in range(seed, seed + seeds)]
     if seeds == 1:
-        return each[0]
-    return {
-        name: torch.stack([weights[name].mT for weights in each], dim=1).mT
-        if whole.ndim == 3
-        else torch.stack([weights[name] for weights in each], dim=1)
-        for name, whole in each[0].items()
-    }
+        return by_seed[0]
+    together = {}
+    for name, weight in by_seed[0].items():
+        draws = [weights[name] for weights in by_seed]
+        if weight.ndim == 3:  # a matrix; others are vectors of each layer
+            together[name] = torch.stack([draw.mT for draw in draws], dim=1).mT
+        else:
+            together[name] = torch.stack(draws, dim=1)
+    return together
 
 
 def axis(seeds: int) -> tuple[int, ...]:
-    """The seeds' axis of a parameter's shape: none for one."""
+    """The axis of seeds in a parameter's shape: none for a single seed."""
     return () if seeds == 1 else (seeds,)
 
 
 def share(layers: Sequence[nn.Module], unique: int) -> None:
-    """Gives all layers the parameters of the first ones, in their order."""
-    for first, layer in zip(layers, layers[unique:], strict=False):
-        for name, parameter in first.named_parameters():
-            owner, _, last = name.rpartition(".")
-            setattr(layer.get_submodule(owner), last, parameter)
-        layer.weights, layer.biases = first.weights, first.biases
+    """Gives each layer after the first `unique` ones the parameters of the layer that is so many
+    before it."""
+    for source, layer in zip(layers, layers[unique:], strict=False):
+        for path, parameter in source.named_parameters():
+            owner, _, name = path.rpartition(".")
+            setattr(layer.get_submodule(owner), name, parameter)
+        layer.weights, layer.biases = source.weights, source.biases

@@ -85,9 +85,10 @@ NORMALIZED: dict[str, Normalized] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Inheritance(Option):
-    """Sum over the layers: of nothing, the logits, or queries and keys each."""
+    """Inheritance of logits from the layers below."""
 
     adds: Literal["", "scores", "qk"] = ""
+    """Summed over the layers: nothing, the logits, or queries and keys each."""
 
 
 INHERITANCES: dict[str, Inheritance] = {

@@ -51,9 +51,9 @@ class Position(Option):
     biases: bool = False
     """Logits fall with the distance of key and query, in each head with a slope of its own."""
     embeds_text: bool = False
-    """A vector for each position is added to the embedded characters; the next, to Gaussian
-    tokens."""
+    """A vector for each position is added to the embedded characters."""
     embeds_vectors: bool = False
+    """A vector for each position is added to Gaussian tokens."""
 
 
 POSITIONS: dict[str, Position] = {

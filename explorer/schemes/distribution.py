@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CUT = 2.0
 """Standard deviations at which the truncated normal ends."""
 _WITHIN = math.erf(CUT / math.sqrt(2))
+"""Probability of N(0, 1) between ±`CUT`."""
 CUT_VARIANCE = 1 - 2 * CUT * math.exp(-(CUT**2) / 2) / math.sqrt(2 * math.pi) / _WITHIN
 """Variance that is left of N(0, 1) between ±`CUT`: truncated noise is divided by it, to have unit
 variance again."""
@@ -26,12 +27,13 @@ variance again."""
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution(Option):
-    """One shape."""
+    """One shape of a distribution with mean 0 and variance 1."""
 
     transform: Callable[[Any], Any]
     """The monotone map, in place on a torch tensor of N(0, 1) noise."""
 
 
+# erf(z / √2) maps N(0, 1) to U[−1, 1]; its inverse maps a part of that to a part of the normal.
 DISTRIBUTIONS: dict[str, Distribution] = {
     "normal": Distribution("N(0, σ²)", transform=lambda z: z),
     "uniform": Distribution(

@@ -23,14 +23,15 @@ class Power(NamedTuple):
 
 
 SAME = Power()
+"""A factor of 1 at every size."""
 
 
 class Powers(NamedTuple):
     """Factors on one kind of parameter, beside the standard variance 1/fan_in and one learning rate
     for all.
 
-    By optimizer those on the learning rate. `epsilon` is Adam's, which is added to the root of a
-    mean squared gradient."""
+    The fields with an optimizer's name are factors on its learning rate. `epsilon` is Adam's, which
+    is added to the root of a mean squared gradient."""
 
     variance: Power = Power()
     sgd: Power = Power()
@@ -41,9 +42,9 @@ class Powers(NamedTuple):
 
 
 Quantity = Literal["variance", "sgd", "adam", "muon", "muon_rms", "epsilon"]
-# Muon steps all singular directions of a matrix alike. What it reads then moves by η in RMS at
-# every width; where the step's entries have Adam's RMS 0.2 η, by 0.2 η √fan_in, which needs the
-# width's power −½.
+# Muon's step has the same size along all singular directions of a matrix. With it the matrix's
+# product changes by η in RMS at every width. Where the step is scaled to Adam's RMS of 0.2 η for
+# each entry (muon_rms), the product changes by 0.2 η √fan_in: hence the width's power −½.
 MUP: Mapping[str, Powers] = MappingProxyType(
     {
         "input": Powers(sgd=Power(1)),  # fan_in does not grow with the width: embeddings
@@ -57,12 +58,12 @@ MUP: Mapping[str, Powers] = MappingProxyType(
 """By which of a parameter's sides grow with the width. Yang et al. 2022, eq. 4 and table 3."""
 COMPLETEP: Mapping[str, Powers] = MappingProxyType(
     {
-        # branches / depth: a gradient falls as it, and N steps of SGD through N such branches ask
-        # for its inverse
+        # Branches are divided by the depth, and so are their gradients. SGD's steps are multiplied
+        # by it, so that N branches together change the output as much at every depth.
         "input": MUP["input"]._replace(epsilon=Power(-1, -1)),
         "hidden": MUP["hidden"]._replace(sgd=Power(0, 1), epsilon=Power(-1, -1)),
         "vector": MUP["vector"]._replace(sgd=Power(1, 1), epsilon=Power(-1, -1)),
-        # it is theirs with the multiplier, base / width, in it
+        # the paper's, with its multiplier of the readout, base / width, taken into the weights
         "output": MUP["output"]._replace(epsilon=Power(0, -1)),
     }
 )

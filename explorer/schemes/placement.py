@@ -55,10 +55,11 @@ class Placement(NamedTuple):
     scale: float = 1.0
     """Factor on the norm of the branch's input."""
     skip: float = 1.0
-    """Factor on the stream, on top of the residual rule's; and the next, on the branch."""
+    """Factor on the stream, on top of the residual rule's."""
     branch: float = 1.0
+    """Factor on the branch, on top of the residual rule's."""
     reads: float = 1.0
-    """The branch's input, before any norm, over the stream that is shown: where streams or outputs
+    """The branch's input before any norm over the stream that is shown, where streams or outputs
     are mixed."""
 
     def has(self, *parts: Part) -> bool:
@@ -73,11 +74,12 @@ class Placement(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _parts(norms: frozenset[str]) -> frozenset[Part]:
+    """The signals on which norms stand, from the norms' names."""
     return frozenset(SITES[name].part for name in norms)
 
 
 def normed(*names: str, skip: float = 1.0, branch: float = 1.0) -> Placement:
-    """A placement of norms at these sites."""
+    """A placement of norms at these sites, with factors on stream and branch."""
     return Placement(frozenset(names), skip=skip, branch=branch)
 
 
@@ -95,26 +97,35 @@ class PlacementRule(Option):
 
     @property
     def normalizes(self) -> bool:
-        """Whether any sublayer has a norm."""
+        """Whether any sublayer has a norm; eight layers show all that a rule does."""
         return any(self.sublayer(index, 8).norms for index in range(16))
 
 
+# The functions that follow are of a sublayer's number, 0 … 2N − 1, and of N: see `PlacementRule`.
+
+
 def _everywhere(place: Placement) -> Callable[[int, int], Placement]:
+    """A rule by which all sublayers have one placement."""
     return lambda index, n_layers: place
 
 
 def _keel(index: int, n_layers: int) -> Placement:
+    """Keel's placement: the stream has the factor 2N after the first layer."""
     if index == 0:
         return PRE
     return normed("input", "sum", skip=1.0 if index == 1 else 2.0 * n_layers)
 
 
 def _by_branch(attention: Placement, mlp: Placement) -> Callable[[int, int], Placement]:
+    """A rule by which attention has one placement and the MLP another."""
     return lambda index, n_layers: mlp if index % 2 else attention
 
 
 def _hybrid_star(index: int, n_layers: int) -> Placement:
-    return (normed("input", "heads"), PRE)[index] if index < 2 else HYBRID(index, n_layers)
+    """HybridNorm*'s placement: the first layer has norms on its branches' inputs."""
+    if index == 0:
+        return normed("input", "heads")
+    return PRE if index == 1 else HYBRID(index, n_layers)
 
 
 PRE, POST, PERI = normed("input"), normed("sum"), normed("input", "output")
@@ -212,11 +223,14 @@ PLACEMENTS: dict[str, PlacementRule] = {
 
 @lru_cache(maxsize=256)
 def kinds(sublayer: Callable[[int, int], Placement], n_layers: int) -> frozenset[Placement]:
-    """The different placements in a stack, apart from their `scale` and `reads`: all that rules
-    between fields ask."""
-    return frozenset(
-        place._replace(scale=1.0) for place in {sublayer(i, n_layers) for i in range(2 * n_layers)}
-    )
+    """The different placements in a stack, with `scale` and `reads` left at 1: rules between fields
+    ask for nothing else.
+
+    Args:
+        sublayer: of a `PlacementRule`.
+    """
+    places = {sublayer(index, n_layers) for index in range(2 * n_layers)}
+    return frozenset(place._replace(scale=1.0) for place in places)
 
 
 @dataclass(frozen=True, kw_only=True)

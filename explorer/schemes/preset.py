@@ -40,7 +40,7 @@ class Preset(NamedTuple):
 
 
 def _letters(text: str) -> str:
-    """Letters and digits alone, in lower case."""
+    """The letters and digits of a text, in lower case."""
     return "".join(filter(str.isalnum, text.lower()))
 
 
@@ -63,23 +63,21 @@ class Presets(dict[str, Preset]):
 
         Case, spaces and punctuation do not matter.
         """
-        if not (wanted := _letters(text)):
+        wanted = _letters(text)
+        if not wanted:
             return []
         spelled = [
             (_letters(word), name)
             for name, row in self.items()
             for word in (name, row.title, *row.aliases.split(), *row.source.split())
         ]
-        begins = sorted(
-            (name for word, name in spelled if word.startswith(wanted)),
-            key=lambda name: not _letters(name).startswith(wanted),
-        )
-        similar = get_close_matches(wanted, {word for word, _ in spelled})
-        return list(
-            dict.fromkeys(
-                begins or [name for match in similar for word, name in spelled if word == match]
-            )
-        )[:3]
+        names = [name for word, name in spelled if word.startswith(wanted)]
+        # designs whose own name begins so are first; the sort keeps the order of the others
+        names.sort(key=lambda name: not _letters(name).startswith(wanted))
+        if not names:
+            for match in get_close_matches(wanted, {word for word, _ in spelled}):
+                names += [name for word, name in spelled if word == match]
+        return list(dict.fromkeys(names))[:3]
 
     def __repr__(self) -> str:
         groups: dict[str, list[str]] = {}

@@ -25,8 +25,8 @@ LAST = ("W_O", "W_out")
 
 
 class Rule(NamedTuple):
-    """`skip · x + branch · F(x)` in every sublayer, with some matrices drawn so many times their
-    usual size."""
+    """`skip · x + branch · F(x)` in every sublayer, with some matrices drawn larger or smaller than
+    usual."""
 
     skip: float
     branch: float
@@ -62,35 +62,40 @@ def _drawn(skip: float, factor: float, matrices: tuple[str, ...] = VALUE_PATH) -
 
 
 def _by_depth(power: float) -> Callable[[Settings], Rule]:
+    """A branch times (2N)^power, 2N the number of branches."""
     return lambda config: Rule(1.0, (2 * config.n_layers) ** power)
 
 
 def _looped(config: Settings) -> Rule:
-    # R passes through L layers: outputs of one layer add up like R, those of different ones like
-    # √L, and N = R L
-    return Rule(
-        1.0,
-        config.alpha
-        * math.sqrt(LAYER_WEIGHTS[config.layer_weights].unique(config))
-        / config.n_layers,
-    )
+    """A branch times α √L / N, for R passes through L layers, N = R L: the outputs of one layer in
+    its R passes are alike and add up as R, those of L different layers as √L."""
+    layers = LAYER_WEIGHTS[config.layer_weights].unique(config)
+    return Rule(1.0, config.alpha * math.sqrt(layers) / config.n_layers)
 
 
 def _layer_scale(config: Settings) -> Rule:
-    return Rule(1.0, 0.1 if config.n_layers <= 18 else 1e-5 if config.n_layers <= 24 else 1e-6)
+    """A branch times λ of the paper, which is smaller in deeper models."""
+    if config.n_layers <= 18:
+        branch = 0.1
+    elif config.n_layers <= 24:
+        branch = 1e-5
+    else:
+        branch = 1e-6
+    return Rule(1.0, branch)
 
 
 def _fixup(config: Settings) -> Rule:
-    # m matrices to a branch, of which the last is zero: the others are scaled by (2N)^(−1 / (2m −
-    # 2))
-    branches, first = 2 * config.n_layers, MLPS[config.mlp].readers
-    mlp = dict.fromkeys(first, branches ** (-0.5 / len(first)))
-    return Rule(
-        1.0, 1.0, MappingProxyType({"W_V": branches**-0.5, **mlp, **dict.fromkeys(LAST, 0.0)})
-    )
+    """Matrices of a branch drawn smaller: of m, the last is zero, and the others have the factor
+    (2N)^(−1 / (2m − 2))."""
+    branches, readers = 2 * config.n_layers, MLPS[config.mlp].readers
+    drawn = {"W_V": branches**-0.5, **dict.fromkeys(LAST, 0.0)}
+    # a product of a gated MLP's two readers has the factor of the plain one's single reader
+    drawn |= dict.fromkeys(readers, branches ** (-0.5 / len(readers)))
+    return Rule(1.0, 1.0, MappingProxyType(drawn))
 
 
 def _admin(config: Settings) -> Rule:
+    """The stream times ω, ω² + 1 = (2N + 1) / ln(2N + 1)."""
     branches = 2 * config.n_layers
     return Rule(math.sqrt((branches + 1) / math.log(branches + 1) - 1), 1.0)
 
@@ -204,7 +209,8 @@ RESIDUALS: dict[str, ResidualRule] = {
 
 
 def profiled_factor(below: int, total: float) -> float:
-    """Factor on the stream before a branch, as a first pass finds it, with those below in place.
+    """Factor on the stream before a branch, found by a first pass in which the factors of the
+    branches below are in place.
 
     Args:
         below: number of the branches below it.

@@ -23,6 +23,7 @@ from explorer.stopping import Stop
 from explorer.tasks.pool import Call
 
 Numbers = dict[str, float | list[float]]
+"""The numbers of a cell, by name; a list has one for each layer."""
 
 
 class Settings(Protocol):
@@ -39,14 +40,14 @@ class Settings(Protocol):
         """Settings with other values of some varied fields; a `ConfigError` where one is wrong."""
 
     def plain(self) -> tuple[Any, ...]:
-        """All of it as JSON has it, for `of`."""
+        """All settings, of types that JSON has; `of` makes the settings of them again."""
 
     @classmethod
     def of(cls, *plain: Any) -> Settings:
-        """The settings that are so in JSON."""
+        """The settings from what `plain` gave."""
 
     def record(self) -> dict[str, Any]:
-        """All that decides the numbers, by name, for the file of a sweep."""
+        """Every setting that decides the numbers, by name, for the file of a sweep."""
 
 
 class Cell(NamedTuple):
@@ -72,12 +73,12 @@ class Cell(NamedTuple):
 
     @property
     def memory(self) -> float:
-        """Bytes that it takes, about."""
+        """Bytes that computing it takes, about."""
         return origins()[self.origin].memory(self)
 
     @property
     def seconds(self) -> float:
-        """Seconds of one processor that it takes, right to a factor of three or so."""
+        """Seconds of one processor that computing it takes, right to a factor of three or so."""
         return origins()[self.origin].seconds(self)
 
 
@@ -129,39 +130,44 @@ class Origin:
 
 
 def _reduced(profile: Profile, statistics: tuple[str, ...]) -> Found:
-    """The statistics of a profile: middle, lowest and highest seed at its end, or the mean of each
-    layer of a site."""
+    """The statistics of a profile as a cell's numbers: of an end value middle, lowest and highest
+    seed; of "statistic@site" the mean of each layer."""
     numbers: Numbers = {}
+    notes = {}
     ends = endings(profile)
     for name in statistics:
-        if "@" in name:
-            values = profile.values.get((name.split("@")[0], name.split("@")[1]))
+        statistic, _, site = name.partition("@")
+        if site:
+            values = profile.values.get((statistic, site))  # [seed, layer], or [.., head]
             if values is not None:
                 with np.errstate(all="ignore"):
-                    axes = (0, *range(2, values.ndim))
-                    numbers[name] = STATISTICS[name.split("@")[0]].mean(values, axes).tolist()
+                    all_but_layer = (0, *range(2, values.ndim))
+                    numbers[name] = STATISTICS[statistic].mean(values, all_but_layer).tolist()
         elif name in ends:
             end = ends[name]
             numbers |= {name: end.middle, f"{name}_low": end.low, f"{name}_high": end.high}
-    notes = {name: ends[name].note for name in statistics if name in ends and ends[name].note}
+            if end.note:
+                notes[name] = end.note
     return Found(numbers, notes=notes)
 
 
 def names_of(statistics: tuple[str, ...]) -> list[str]:
     """Names of the numbers that `_reduced` finds."""
-    return [
-        part
-        for name in statistics
-        for part in ((name, f"{name}_low", f"{name}_high") if name in ENDS else (name,))
-    ]
+    names = []
+    for name in statistics:
+        names.append(name)
+        if name in ENDS:
+            names += [f"{name}_low", f"{name}_high"]
+    return names
 
 
 LARGEST_GAP = math.log(100)
-"""Logarithm of mean over typical draw up to which a typical draw is told: to a factor of about
+"""Logarithm of mean over typical draw up to which a typical draw is predicted: to a factor of about
 three, as seen in plain stacks of up to 64 layers of width 64."""
 
 
 def _predicted(cell: Cell, _: Stop) -> Found:
+    """The numbers of a cell by theory."""
     from explorer.theory import predict
 
     profile = predict(cell.config, cell.backward)
@@ -171,37 +177,41 @@ def _predicted(cell: Cell, _: Stop) -> Found:
 
 
 def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
-    """The numbers of a prediction with a typical draw's in place of means that few draws carry,
-    where it is near enough to be told.
+    """A prediction in which a typical draw's numbers replace means that few draws carry; means that
+    are too far from a typical draw, see `LARGEST_GAP`, stay.
 
     Args:
-        few: the statistics whose predicted means are such.
+        result: the numbers and notes of the cell.
+        profile: theory's, of which they are.
+        few: the statistics whose predicted means are carried by few draws.
     """
     from explorer.theory.scatter import parting
 
-    gaps = parting(profile.config or Config(), profile.values)
-    places = {
-        "second_moment": (("second_moment", "resid_post"), -1, gaps.second_moment),
-        "activation_gradient": (("activation_gradient", "embed"), 0, gaps.gradient),
+    gaps = parting(profile.config or Config(), profile.values)  # log of mean over typical draw
+    # the value that a map shows: a site's, the index of its layer, and the gap there
+    ends = {
+        "second_moment": ("resid_post", -1, gaps.second_moment),
+        "activation_gradient": ("embed", 0, gaps.gradient),
     }
     numbers, notes = dict(result.numbers), dict(result.notes or {})
     for name in few:
-        if name not in places:
+        if name not in ends:
             continue
-        key, layer, gap = places[name]
+        site, layer, gap = ends[name]
         if not gap <= LARGEST_GAP:  # nan is not, either
             continue
-        typical = float(profile[key][0, layer]) * math.exp(-gap)
+        typical = float(profile[name, site][0, layer]) * math.exp(-gap)
         numbers |= {name: typical, f"{name}_low": typical, f"{name}_high": typical}
         notes[name] = f"{notes[name]}, and is what a map shows"
     return result._replace(numbers=numbers, notes=notes)
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:
+    """The numbers of a cell by measurement."""
     from explorer.measuring import measure
     from explorer.model import noise
 
-    with noise.keeping():  # the next cell's noise is often this one's, or that of one before
+    with noise.keeping():  # cells near each other often draw the same random numbers
         return _reduced(measure(cell.config, stop, backward=cell.backward), cell.statistics)
 
 
@@ -222,6 +232,7 @@ OWN = {
     "predicted": "explorer.sweeping.cell:PREDICTED",
     "measured": "explorer.sweeping.cell:MEASURED",
 }
+"""The origins of this package: name to module and row."""
 
 
 @cache
@@ -234,17 +245,18 @@ def origins() -> Mapping[str, Origin]:
 def varied_specs() -> Mapping[str, Spec]:
     """Every field that a sweep can vary; where a design and settings have one of a name it is the
     design's."""
-    records: list[type[Choices]] = [row.varied for row in origins().values() if row.varied]
-    records.append(Config)
-    return {name: spec for record in records for name, spec in record.specs().items()}
+    specs: dict[str, Spec] = {}
+    for row in origins().values():
+        if row.varied:
+            specs |= row.varied.specs()
+    return specs | Config.specs()
 
 
 def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: False) -> list[Found]:
     """Computes cells, one after the other; an error is a cell's result, never the sweep's end.
 
     Args:
-        cells: where.
-        threads: of torch, for each; None leaves torch as it is.
+        threads: of torch, for each cell; None leaves torch as it is.
         stop: asked within each cell; a cell that was stopped raises.
     Raises:
         Stopped: `stop()` said true.
@@ -259,6 +271,11 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
 
 
 def _find(cell: Cell, stop: Stop) -> Found:
+    """The result of one cell, with the seconds that it took; an error is its failure.
+
+    Raises:
+        Exception: the error of a cell that was stopped.
+    """
     start = time.perf_counter()
     try:
         result = origins()[cell.origin].find(cell, stop)
@@ -273,32 +290,28 @@ def _find(cell: Cell, stop: Stop) -> Found:
 
 
 def body_of(cells: Sequence[Cell], threads: int | None) -> str:
-    """The text of a task, with torch's threads for each cell; equal cells have equal texts."""
-    return json.dumps(
-        [
-            threads,
-            [
-                [
-                    cell.origin,
-                    cell.config.to_json(),
-                    cell.statistics,
-                    cell.settings and cell.settings.plain(),
-                ]
-                for cell in cells
-            ],
-        ]
-    )
+    """The text of a task: torch's threads, and each cell as plain data for `_cell`; equal cells
+    have equal texts."""
+    rows = []
+    for cell in cells:
+        settings = cell.settings.plain() if cell.settings else None
+        rows.append([cell.origin, cell.config.to_json(), cell.statistics, settings])
+    return json.dumps([threads, rows])
 
 
 def compute(call: Call) -> bytes:
-    """Computes cells, one after the other, in a worker."""
-    threads, asked = json.loads(call.body)
-    cells = [_cell(*row) for row in asked]
+    """Computes the cells of a task in a worker; `result_of` reads the bytes."""
+    threads, rows = json.loads(call.body)
+    cells = [_cell(*row) for row in rows]
     return json.dumps([result._asdict() for result in find(cells, threads, call.stop)]).encode()
 
 
 def _cell(origin: str, config: str, statistics: list[str], settings: list[Any] | None) -> Cell:
-    """A cell from its plain data."""
+    """A cell from the plain data of `body_of`.
+
+    Raises:
+        ValueError: there are settings, of an origin that has none.
+    """
     cell = Cell(origin, Config.from_json(config), tuple(statistics))
     if settings is None:
         return cell

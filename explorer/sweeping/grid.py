@@ -25,11 +25,13 @@ MOST_CELLS = 1_000_000
 """Cells of a sweep, at most."""
 
 Place = tuple[int, ...]
-"""A cell's indices: of its origin, then of its value on each axis."""
+"""A cell's indices `[origin, *over]`: of its origin, then of its value on each axis."""
+Asked = tuple[Config, Settings | None] | ConfigError
+"""The design and settings at a point, or the refusal where there is no such design."""
 
 
 class Point(NamedTuple):
-    """A place of the grid."""
+    """One cell of the grid, with its place; the cell is None where there is no such design."""
 
     place: Place
     cell: Cell | None
@@ -90,16 +92,11 @@ class Grid:
     def _check(self) -> None:
         """Raises ConfigError unless there is such a sweep."""
         _distinct("origins", self.origins, origins())
-        known = {
-            **dict.fromkeys(ENDS),
-            **{
-                f"{row.name}@{site}": None
-                for row in STATISTICS.values()
-                if not row.by_position
-                for site in row.sites
-            },
-        }
-        _distinct("statistics", self.statistics, known)
+        statistics = list(ENDS)
+        for row in STATISTICS.values():
+            if not row.by_position:
+                statistics += [f"{row.name}@{site}" for site in row.sites]
+        _distinct("statistics", self.statistics, dict.fromkeys(statistics))
         if not 1 <= len(self.over) <= MOST_AXES:
             raise ConfigError(f"over must have 1 to {MOST_AXES} fields; got {len(self.over)}")
         if len(self) > MOST_CELLS:
@@ -115,16 +112,17 @@ class Grid:
                 )
 
     def _check_setting(self, name: str) -> None:
-        """Raises ConfigError unless settings of an origin of this sweep vary a field."""
+        """Raises ConfigError unless an origin of this sweep has settings that vary a field."""
         records = {origin: row.varied for origin, row in origins().items() if row.varied}
-        having = [origin for origin, record in records.items() if name in record.specs()]
-        if not having:
+        with_field = [origin for origin, record in records.items() if name in record.specs()]
+        if not with_field:
             kinds = [Config.__name__, *(record.__name__ for record in records.values())]
             raise ConfigError(f"over must have fields of {' or '.join(kinds)}; got {shown(name)}")
-        if not set(having) & set(self.origins):
+        if not set(with_field) & set(self.origins):
+            origin = with_field[0]
             raise ConfigError(
-                f"origins must have {having[0]} to vary {name}, a field of "
-                f"{records[having[0]].__name__}; got {', '.join(self.origins)}"
+                f"origins must have {origin} to vary {name}, a field of "
+                f"{records[origin].__name__}; got {', '.join(self.origins)}"
             )
 
     @property
@@ -153,38 +151,41 @@ class Grid:
         """Every place, the predicted ones first, then from coarse to fine: both ends of each axis,
         its middle, …"""
         levels = [_levels(len(values)) for values in self.over.values()]
-        places = sorted(
-            product(*(range(count) for count in self.shape[1:])),
-            key=lambda place: _order(
-                [level[index] for level, index in zip(levels, place, strict=True)]
-            ),
-        )
-        order = list(origins())
-        numbers = sorted(
-            range(len(self.origins)), key=lambda number: order.index(self.origins[number])
-        )
-        designs = {place: self._design(self.at((0, *place))) for place in places}
-        return {
-            (number, *place): self._point((number, *place), designs[place])
-            for number in numbers
-            for place in places
-        }
 
-    def _design(self, values: Mapping[str, Any]) -> tuple[Config, Settings | None] | ConfigError:
-        """The design with some values, and the settings, or the refusal of the rules."""
-        fields = Config.specs()
+        def coarseness(indices: tuple[int, ...]) -> tuple[int, int]:
+            """How late a place comes: by its axis that comes last, then by the sum over axes."""
+            levels_there = [level[index] for level, index in zip(levels, indices, strict=True)]
+            return max(levels_there), sum(levels_there)
+
+        places = sorted(product(*map(range, self.shape[1:])), key=coarseness)
+        designs = {indices: self._design(self.at((0, *indices))) for indices in places}
+        order = list(origins())
+        points = {}
+        for name in sorted(self.origins, key=order.index):
+            number = self.origins.index(name)
+            for indices in places:
+                place = (number, *indices)
+                points[place] = self._point(place, designs[indices])
+        return points
+
+    def _design(self, values: Mapping[str, Any]) -> Asked:
+        """The design with some values of fields, and the settings, or the refusal of the rules."""
+        of_config: dict[str, Any] = {}
+        of_settings: dict[str, Any] = {}
+        for name, value in values.items():
+            if name in Config.specs():
+                of_config[name] = value
+            else:
+                of_settings[name] = value
         try:
-            config = self.config.replace(
-                **{name: value for name, value in values.items() if name in fields}
-            )
-            settings = self.settings and self.settings.vary(
-                {name: value for name, value in values.items() if name not in fields}
-            )
+            config = self.config.replace(**of_config)
+            return config, self.settings and self.settings.vary(of_settings)
         except ConfigError as error:
             return error
-        return config, settings
 
-    def _point(self, place: Place, design: tuple[Config, Settings | None] | ConfigError) -> Point:
+    def _point(self, place: Place, design: Asked) -> Point:
+        """The cell of an origin at a place, if there is such a design; settings are given only to
+        an origin that has some."""
         origin = self.origins[place[0]]
         if isinstance(design, ConfigError):
             return Point(place, None, design)
@@ -193,7 +194,7 @@ class Grid:
         return Point(place, Cell(origin, config, self.statistics, own))
 
     def spec(self) -> dict[str, Any]:
-        """All that decides the numbers but the version, as JSON has it."""
+        """Everything that decides the numbers but the package's version, of types that JSON has."""
         record: dict[str, Any] = {
             "config": self.config.model_dump(),
             "over": self.over,
@@ -205,54 +206,62 @@ class Grid:
         return dict(json.loads(json.dumps(record)))
 
     def keys(self, version: str) -> np.ndarray[Any, np.dtype[np.str_]]:
-        """`[origin, *over]`: what each cell is, in 32 letters; equal ones have equal numbers."""
+        """`[origin, *over]`: a hash of each cell, in 32 letters; equal ones have equal numbers.
+
+        Args:
+            version: of the package, which may change numbers.
+        """
         keys = np.full(self.shape, "", dtype="<U32")
         for place, point in self.points.items():
-            keys[place] = hashlib.sha256(
-                f"{version} {point.cell or str(point.error)!r}".encode()
-            ).hexdigest()[:32]
+            text = f"{version} {point.cell or str(point.error)!r}"
+            keys[place] = hashlib.sha256(text.encode()).hexdigest()[:32]
         return keys
 
 
 def plain(values: Any) -> list[Any]:
-    """Values as plain Python has them, of any sequence or array.
+    """The values of any sequence or array as a list, with numbers of Python in place of numpy's.
 
     Raises:
         ConfigError: it is neither.
     """
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise ConfigError(f"over must have a list of values for each field; got {shown(values)}")
-    values = np.asarray(values).tolist() if hasattr(values, "__array__") else values
+    if hasattr(values, "__array__"):
+        values = np.asarray(values).tolist()
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:
-    """The first value that was there before, alone in a list; an empty one if there is none."""
+    """The first value that equals an earlier one, alone in a list; an empty list if all
+    differ."""
     earlier = set()
     for value in values:
-        plain_one = isinstance(value, int | float | str) and value == value  # nan is unlike itself
-        known = value if plain_one else repr(value)
-        if known in earlier:
+        is_nan = value != value  # nan is unlike itself
+        # what cannot be in a set, or would not be found there, is compared by its text
+        has_key = isinstance(value, int | float | str) and not is_nan
+        key = value if has_key else repr(value)
+        if key in earlier:
             return [value]
-        earlier.add(known)
+        earlier.add(key)
     return []
 
 
-def _distinct(argument: str, names: Sequence[str], known: Mapping[str, object]) -> None:
-    """Raises ConfigError unless the names are some of those known, each once."""
-    unknown = [name for name in names if name not in known]
+def _distinct(argument: str, names: Sequence[str], allowed: Mapping[str, object]) -> None:
+    """Raises ConfigError unless the names of an argument are allowed ones, each once."""
+    unknown = [name for name in names if name not in allowed]
     if unknown or not names or len(set(names)) < len(names):
+        wrong = ", ".join(map(shown, unknown or names)) or "none"
         raise ConfigError(
-            f"{argument} must be some of {', '.join(known)}, each once; got "
-            f"{', '.join(map(shown, unknown or names)) or 'none'}"
+            f"{argument} must be some of {', '.join(allowed)}, each once; got {wrong}"
         )
 
 
 def coarse_to_fine(count: int) -> Iterator[int]:
-    """Places of a row: both ends first, then the middle, the middle of each half, and so on."""
+    """Indices of a row of values: both ends first, then the middle, the middle of each half, and so
+    on."""
     yield from (0, count - 1)[:count]
     gaps = [(0, count - 1)]
-    for low, high in gaps:
+    for low, high in gaps:  # the list grows meanwhile
         if high - low > 1:
             middle = (low + high) // 2
             yield middle
@@ -260,12 +269,10 @@ def coarse_to_fine(count: int) -> Iterator[int]:
 
 
 def _levels(count: int) -> list[int]:
-    """How late each place of a row comes: 0 the ends, 1 the middle, 2 those of the halves, …"""
+    """How late each index of a row comes: 0 the ends, 1 the middle, 2 the middles of the halves,
+    …"""
     levels = [0] * count
-    for order, place in enumerate(coarse_to_fine(count)):
-        levels[place] = max(order - 1, 0).bit_length()
+    for order, index in enumerate(coarse_to_fine(count)):
+        # after the two ends: 1 middle, 2 of halves, 4 of quarters
+        levels[index] = max(order - 1, 0).bit_length()
     return levels
-
-
-def _order(levels: Sequence[int]) -> tuple[int, int]:
-    return max(levels), sum(levels)

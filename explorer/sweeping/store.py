@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import zarr
@@ -22,9 +22,10 @@ from explorer.profile import Array
 from explorer.sweeping.grid import Grid, Place
 
 NAMED = 4
-"""Differences that are named, at most."""
+"""Differences between two sweeps that a refusal names, at most."""
 
 Words = np.ndarray[Any, np.dtype[Any]]
+"""An array of texts."""
 
 
 class Store:
@@ -58,27 +59,40 @@ class Store:
                 f"({reason(where, error)})"
             ) from None
 
-    def _check(self, held: Any, spec: dict[str, Any]) -> None:
-        if not isinstance(held, dict):
+    def _check(self, stored: Any, spec: dict[str, Any]) -> None:
+        """Raises ConfigError unless the record that a store has is the sweep's own; names what
+        differs."""
+        if not isinstance(stored, dict):
             raise ConfigError(
                 f"store must be empty or hold a sweep; got {shown(self.where)}, which holds neither"
             )
-        if gaps := [
+        gaps = [
             f"{name} is {shown(there)} there and {shown(here)} here"
-            for name, there, here in _differences(held, spec)
-        ]:
-            more = [f"and {len(gaps) - NAMED:,} more"] if len(gaps) > NAMED else []
-            self._refuse("; ".join([*gaps[:NAMED], *more]))
+            for name, there, here in _differences(stored, spec)
+        ]
+        if len(gaps) > NAMED:
+            gaps[NAMED:] = [f"and {len(gaps) - NAMED:,} more"]
+        if gaps:
+            self._refuse("; ".join(gaps))
 
     def _refuse(self, differences: str) -> None:
+        """Raises ConfigError: the store holds another sweep."""
         raise ConfigError(
             f"store must hold this sweep; got {shown(self.where)}, which holds another: {differences}"
         )
 
     def _finish(self, group: zarr.Group, grid: Grid, names: Sequence[str], keys: Words) -> None:
-        """Makes what is not there yet."""
+        """Opens the arrays of cells, and makes every array that is not there yet.
+
+        Args:
+            names: of the numbers of a cell.
+            keys: a hash of each cell, `[origin, *over]`; in a store of the same sweep it is the
+                same.
+        Raises:
+            ConfigError: coordinates or hashes are others than the sweep's.
+        """
         axes = ["origin", *grid.over]
-        cell, shape = (1,) * len(axes), (*grid.shape, len(names))
+        cell, shape = (1,) * len(axes), (*grid.shape, len(names))  # a chunk of a cell is one file
         self._numbers = _array(
             group,
             "numbers",
@@ -101,32 +115,40 @@ class Store:
         )
         labels = {"origin": list(grid.origins), **grid.over, "number": list(names)}
         arrays = {name: (np.array(values), [name]) for name, values in labels.items()}
-        for name, (data, dimensions) in {**arrays, "keys": (keys, axes)}.items():
-            text = data.dtype.kind in "USO"
+        arrays["keys"] = keys, axes
+        for name, (data, dimensions) in arrays.items():
+            is_text = data.dtype.kind in "USO"
             array = _array(
                 group,
                 name,
                 shape=data.shape,
                 chunks=data.shape,
-                dtype=str if text else data.dtype,
-                fill_value="" if text else 0,
+                dtype=str if is_text else data.dtype,
+                fill_value="" if is_text else 0,
                 dimension_names=dimensions,
             )
-            if np.array_equal(held := array[:], data.astype(str) if text else data):
+            stored = array[:]
+            if np.array_equal(stored, data.astype(str) if is_text else data):
                 continue
-            if self._numbers.shape != shape or (held.any() if not text else (held != "").any()):
+            is_filled = (stored != "").any() if is_text else stored.any()
+            if self._numbers.shape != shape or is_filled:
                 self._refuse("its designs or numbers are others, though their settings read alike")
             array[:] = data
 
     def write(self, place: Place, numbers: Array, failure: str) -> None:
-        """Writes a cell; where that fails, `trouble` says so in a sentence, and nothing more is
-        written."""
+        """Writes a cell. Where that fails, `trouble` has the reason as a sentence, and nothing more
+        is written.
+
+        Args:
+            numbers: the cell's row, `[number]`.
+            failure: why it has no numbers; empty for none.
+        """
         if self.trouble:
             return
         try:
-            # of a cell that failed before: until both are written there is none
             if failure != self.failures[place]:
                 if self.failures[place]:
+                    # it failed before: until text and numbers are written, it is missing
                     self._numbers[place] = np.nan
                 self._failure[place] = self.failures[place] = failure
             self._numbers[place] = numbers
@@ -138,7 +160,7 @@ class Store:
 
 
 def _opened(where: Any) -> zarr.Group | None:
-    """The group that is there; None where nothing is."""
+    """The Zarr group of a store; None where there is nothing yet."""
     try:
         return zarr.open_group(where, mode="r+")
     except FileNotFoundError:
@@ -148,39 +170,43 @@ def _opened(where: Any) -> zarr.Group | None:
 
 
 def _begun(where: Any, spec: dict[str, Any]) -> zarr.Group:
-    """An empty group that says whose it is; nothing is made where anything else is."""
-    begun = isinstance(where, str | Path) and [path.suffix for path in Path(where).glob("*")] == [
-        ".partial"
-    ]
-    try:  # beside what is left of somebody who was killed while making the first file of it
-        return zarr.open_group(where, mode="a" if begun else "w-", attributes={"sweep": spec})
+    """A new group that has the sweep's record; or another process's that has just made it.
+
+    Raises:
+        FileExistsError, ContainsGroupError: the folder holds something else.
+    """
+    # a process that was killed while it made the first file leaves a ".partial"
+    is_broken_off = isinstance(where, str | Path) and [
+        path.suffix for path in Path(where).glob("*")
+    ] == [".partial"]
+    mode: Literal["a", "w-"] = "a" if is_broken_off else "w-"  # "w-" raises if there is anything
+    try:
+        return zarr.open_group(where, mode=mode, attributes={"sweep": spec})
     except (FileExistsError, ContainsGroupError):
         with suppress(FileNotFoundError):
-            return zarr.open_group(where, mode="r+")  # somebody was quicker
+            return zarr.open_group(where, mode="r+")  # another process was quicker
         raise
 
 
-def _array(
-    group: zarr.Group, name: str, **about: Any
-) -> Any:  # zarr types items as anything that numpy knows
-    """An array of a group, made unless it is there."""
+def _array(group: zarr.Group, name: str, **properties: Any) -> Any:
+    """An array of a group, made unless it is there. The type is Any, as zarr's items are."""
     with suppress(KeyError):
         return group[name]
     try:
-        return group.create_array(name, **about)
-    except ValueError:  # somebody was quicker
+        return group.create_array(name, **properties)
+    except ValueError:  # another process was quicker
         return group[name]
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Leaves in which two records differ: name, and both values."""
+    """Values in which two records of JSON differ: their name, as `over.alpha[2]`, and both
+    values."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in dict.fromkeys([*there, *here]):
-            yield from _differences(
-                there.get(key), here.get(key), f"{name}.{key}".removeprefix(".")
-            )
+            inner = f"{name}.{key}" if name else key
+            yield from _differences(there.get(key), here.get(key), inner)
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        for place, pair in enumerate(zip(there, here, strict=True)):
-            yield from _differences(*pair, f"{name}[{place}]")
+        for index, pair in enumerate(zip(there, here, strict=True)):
+            yield from _differences(*pair, f"{name}[{index}]")
     elif there != here:
         yield name, there, here

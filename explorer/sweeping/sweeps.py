@@ -24,19 +24,16 @@ from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.table import Table, imported
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
 
-# `Layout`: the numbers of a cell in one row, as they are kept and stored, and the labelled dataset
-# that they make.
-
-
 if TYPE_CHECKING:
     import xarray as xr
 
 SECONDS = ("Time", "s")
-"""Label and unit of what a cell took."""
+"""Label and unit of the time that a cell took."""
 
 
 class Layout:
-    """Where each number of a cell is in its row.
+    """The numbers of a cell in one row, as they are kept and stored: where each variable begins,
+    and the labelled dataset that all rows make.
 
     Args:
         grid: whose cells.
@@ -44,24 +41,25 @@ class Layout:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        variables = dict.fromkeys(
-            name
-            for origin in grid.origins
-            for name in known_origins()[origin].names(grid.statistics)
-        )
-        self.variables = (*variables, "seconds")
-        designs = [point.cell.config.n_layers for point in grid.points.values() if point.cell]
-        self.layers = max(designs, default=grid.config.n_layers)
+        names: list[str] = []
+        for origin in grid.origins:
+            names += known_origins()[origin].names(grid.statistics)
+        self.variables = (*dict.fromkeys(names), "seconds")
+        depths = [point.cell.config.n_layers for point in grid.points.values() if point.cell]
+        self.layers = max(depths, default=grid.config.n_layers)
         self._lengths = [self._length(name) for name in self.variables]
+        # a variable begins where those before it end
         self.starts = dict(zip(self.variables, accumulate(self._lengths, initial=0), strict=False))
         self.size = sum(self._lengths)
 
     def _length(self, name: str) -> int:
-        return 1 if "@" not in name or name.endswith("@embed") else self.layers
+        """The numbers of a variable: one for each layer of "statistic@site", else one."""
+        by_layer = "@" in name and not name.endswith("@embed")  # the embedding is before all layers
+        return self.layers if by_layer else 1
 
     @property
     def names(self) -> list[str]:
-        """Name of every number of a row."""
+        """The name of every number of a row; of a variable by layer with the layer, from 1."""
         return [
             name if length == 1 else f"{name} {layer}"
             for name, length in zip(self.variables, self._lengths, strict=True)
@@ -69,7 +67,7 @@ class Layout:
         ]
 
     def pack(self, result: Found) -> Array:
-        """The row of a cell; nan where there is nothing."""
+        """The row `[number]` of a cell; nan where it has no number."""
         row = np.full(self.size, np.nan)
         for name, value in {**result.numbers, "seconds": result.seconds}.items():
             values = np.atleast_1d(np.asarray(value, dtype=float))
@@ -77,7 +75,7 @@ class Layout:
         return row
 
     def dataset(self, numbers: Array, failures: np.ndarray[Any, Any], version: str) -> xr.Dataset:
-        """The dataset of rows `[origin, *over, number]`.
+        """The dataset of rows `[origin, *over, number]` and failures `[origin, *over]`.
 
         Raises:
             ConfigError: xarray is not installed.
@@ -87,37 +85,28 @@ class Layout:
         coordinates: dict[str, Any] = {"origin": ("origin", list(self.grid.origins))}
         for name, values in self.grid.over.items():
             about = self.grid.specs[name].about
-            coordinates[name] = (
-                name,
-                values,
-                _attributes(about.label, about.unit, symbol=about.symbol),
-            )
+            labels = _attributes(about.label, about.unit, symbol=about.symbol)
+            coordinates[name] = (name, values, labels)
         variables: dict[str, Any] = {}
         for name, length in zip(self.variables, self._lengths, strict=True):
-            part = numbers[..., self.starts[name] : self.starts[name] + length]
-            held = ((*axes, "layer"), part) if length > 1 else (axes, part[..., 0])
-            variables[name] = (*held, described(name))
-        variables["failure"] = (
-            axes,
-            failures.astype(str),
-            _attributes("Why a cell has no numbers", ""),
-        )
+            start = self.starts[name]
+            if length == 1:
+                variables[name] = (axes, numbers[..., start], described(name))
+            else:
+                by_layer = numbers[..., start : start + length]
+                variables[name] = ((*axes, "layer"), by_layer, described(name))
+        texts = failures.astype(str)
+        variables["failure"] = (axes, texts, _attributes("Why a cell has no numbers", ""))
         if any(length > 1 for length in self._lengths):
-            coordinates["layer"] = (
-                "layer",
-                np.arange(1, self.layers + 1),
-                _attributes("Layer", ""),
-            )
-        whole: xr.Dataset = xarray.Dataset(
-            variables,
-            coordinates,
-            {
-                "title": "Transformer Signal Explorer: a sweep",
-                "version": version,
-                "sweep": json.dumps(self.grid.spec()),
-            },
-        )
-        return whole
+            layers = np.arange(1, self.layers + 1)
+            coordinates["layer"] = ("layer", layers, _attributes("Layer", ""))
+        about_sweep = {
+            "title": "Transformer Signal Explorer: a sweep",
+            "version": version,
+            "sweep": json.dumps(self.grid.spec()),
+        }
+        dataset: xr.Dataset = xarray.Dataset(variables, coordinates, about_sweep)
+        return dataset
 
     def table(self, numbers: Array, failures: np.ndarray[Any, Any]) -> Table:
         """The table of rows `[origin, *over, number]`, without statistics of every layer."""
@@ -131,26 +120,29 @@ class Layout:
 
 
 def described(name: str) -> dict[str, str]:
-    """Label and unit of a variable."""
+    """Label and unit of a variable, by xarray's names of attributes."""
     if name == "seconds":
         return _attributes(*SECONDS)
     for origin in known_origins().values():
         if name in origin.numbers:
             return _attributes(*origin.numbers[name])
-    bare = name.removesuffix("_low").removesuffix("_high")
-    row = STATISTICS[bare.split("@")[0]]
-    title = ENDS[bare].title if bare in ENDS else row.label
-    return _attributes(
-        title + {"_low": ", lowest seed", "_high": ", highest seed"}.get(name[len(bare) :], ""),
-        row.unit,
-        symbol=row.symbol,
-    )
+    statistic, seeds = name, ""
+    for suffix, words in (("_low", ", lowest seed"), ("_high", ", highest seed")):
+        if name.endswith(suffix):
+            statistic, seeds = name.removesuffix(suffix), words
+    row = STATISTICS[statistic.split("@")[0]]
+    title = ENDS[statistic].title if statistic in ENDS else row.label
+    return _attributes(title + seeds, row.unit, symbol=row.symbol)
 
 
 def _attributes(label: str, unit: str, **others: str) -> dict[str, str]:
-    return {
-        name: text for name, text in {"long_name": label, "units": unit, **others}.items() if text
-    }
+    """Attributes of a variable of xarray's, which shows label and unit; empty ones are left out."""
+    attributes = {"long_name": label, "units": unit, **others}
+    return {name: text for name, text in attributes.items() if text}
+
+
+MISSING, FOUND, FAILED = 0, 1, 2
+"""States of a cell, as a store has them."""
 
 
 MISSING, FOUND, FAILED = 0, 1, 2
@@ -203,30 +195,32 @@ class Sweep:
         self.failures = np.full(self.grid.shape, "", dtype=object)
         self.state = np.full(self.grid.shape, MISSING)
         self.notes: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Statistic to the reasons why predictions of it are unreliable or missing, each with the
-        number of cells; of those that this process has computed."""
+        """Statistic to the reasons why predictions of it are unreliable or missing, each with its
+        number of cells; a store does not keep them."""
         self.store = self._stored(store) if store is not None else None
 
     def _stored(self, where: Any) -> Any:
-        """The store, after whatever it has was read."""
+        """Opens the store, and takes over the cells that it has."""
         imported("zarr", "a store")
         from explorer.sweeping.store import Store
 
         store = Store(where, self.grid, [*self.layout.names, "state"], _version())
-        state = np.nan_to_num(store.numbers[..., -1]).astype(int)
-        keep = (state == FOUND) | ((state == FAILED) & (not self.retry_failed))
+        state = np.nan_to_num(store.numbers[..., -1]).astype(int)  # nan is MISSING
+        keep = state == FOUND
+        if not self.retry_failed:
+            keep |= state == FAILED
         self.numbers[keep], self.failures[keep] = store.numbers[keep, :-1], store.failures[keep]
         self.state[keep] = state[keep]
         return store
 
     @property
     def total(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.grid)
 
     @property
     def done(self) -> int:
-        """How many of them are found, or have failed."""
+        """The number of cells that have numbers or have failed."""
         return int(np.count_nonzero(self.state))
 
     def run(self, stop: Stop = lambda: False, on_cell: OnCell = lambda cell: None) -> Sweep:
@@ -250,6 +244,7 @@ class Sweep:
                 places.setdefault(cell, []).append(place)
 
         def done(cell: Cell, result: Found) -> None:
+            """Takes over the result of a cell at all of its places."""
             for place in places[cell]:
                 on_cell(self._keep(place, result))
 
@@ -261,20 +256,23 @@ class Sweep:
         return self
 
     def _parts(self, cells: list[Cell]) -> list[tuple[list[Cell], Workers]]:
-        """Cells, and who computes them: what takes a millisecond, here, unless somebody has an
-        executor for it."""
+        """Cells, with their workers: the user's executor, if there is one; else predictions, which
+        take a millisecond, are computed in this process, and all others outside."""
         if self.executor is not None:
             return [(cells, workers_of(self.executor))] if cells else []
         quick = [cell for cell in cells if known_origins()[cell.origin].batch > 1]
         slow = [cell for cell in cells if known_origins()[cell.origin].batch == 1]
         parts = [(quick, workers_of(Here()))]
-        return [*parts, (slow, Outside(max(cell.memory for cell in slow)))] if slow else parts
+        if slow:
+            parts.append((slow, Outside(max(cell.memory for cell in slow))))
+        return parts
 
     def _keep(self, place: Place, result: Found) -> CellResult:
-        """Notes the result of a cell, and stores it unless it was skipped."""
+        """Takes over the result of a cell, and stores it unless it was skipped."""
         self.numbers[place] = self.layout.pack(result)
         self.failures[place] = result.failure
-        for name, note in (result.notes or {}).items():
+        notes = result.notes or {}
+        for name, note in notes.items():
             self.notes[name][note] += 1
         if result.skipped:
             self.state[place] = MISSING
@@ -285,14 +283,13 @@ class Sweep:
         if self.store is not None and not result.skipped:
             row = np.append(self.numbers[place], self.state[place])  # its last number is the state
             self.store.write(place, row, result.failure)
-        origin = self.grid.origins[place[0]]
         return CellResult(
-            origin,
-            self.grid.at(place),
-            result.numbers,
-            result.failure,
-            result.seconds,
-            result.notes or {},
+            origin=self.grid.origins[place[0]],
+            at=self.grid.at(place),
+            values=result.numbers,
+            failure=result.failure,
+            seconds=result.seconds,
+            notes=notes,
         )
 
     def __repr__(self) -> str:
@@ -378,6 +375,7 @@ def sweep(
 
 
 def _version() -> str:
+    """The installed version of this package."""
     from importlib.metadata import version
 
     return version("transformer-signal-explorer")

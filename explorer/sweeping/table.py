@@ -21,7 +21,7 @@ EXTRA = "pip install 'transformer-signal-explorer[sweeps]'"
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One number, or text, of each cell for each name. Arrays are `[origin, *over]`."""
+    """The numbers of a sweep, or its texts, as an array `[origin, *over]` for each name."""
 
     origins: tuple[str, ...]
     over: Mapping[str, Sequence[Any]]
@@ -30,7 +30,7 @@ class Table:
 
     @classmethod
     def of(cls, dataset: xr.Dataset) -> Table:
-        """The table of what `explorer.sweep` gives; statistics of every layer are left out."""
+        """The table of a dataset of `explorer.sweep`; statistics of every layer are left out."""
         fields = [str(name) for name in dataset.dims if name not in ("origin", "layer")]
         axes = ("origin", *fields)
         values = {

@@ -3,8 +3,8 @@ other executor.
 
 `run` hands cells to workers, a few at a time, and passes their results on in the calling thread. No
 more is handed out than keeps the slots busy, so that the order holds, and that little is lost when
-it is stopped. Nothing is computed again here: a pool of tasks does that, and what an executor of
-somebody's loses is missing until the sweep is run again."""
+it is stopped. Nothing is computed again here: a pool of tasks does that, and the cells that a
+user's executor loses are missing until the sweep is run again."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ GLANCE = 0.1
 CANCELLED = "its executor cancelled it"
 
 Batch = list[Cell]
+"""Cells that are handed out together."""
 Compute = Callable[[Batch], list[Found]]
 Done = Callable[[Cell, Found], None]
+"""Called with each cell and its result."""
 
 
 class Here(Executor):
     """Computes in the calling thread, at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A future that is done."""
+        """Calls the function; gives a future that has its result or its error."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -50,8 +52,8 @@ class Workers:
     """An executor, with the facts that a sweep needs.
 
     Args:
-        executor: computes the cells. It is not known how many at a time: torch has a thread for
-            each.
+        executor: computes the cells, nobody knows how many at a time: so each has one thread of
+            torch's, unless it is `Here`.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -68,16 +70,16 @@ class Workers:
 
     @property
     def most(self) -> int:
-        """Batches that are handed out at a time: one is computed in each slot, and one waits for
-        it."""
+        """Batches that are handed out at a time: for each slot, one that is computed and one that
+        waits for it."""
         return 1 if isinstance(self.executor, Here) else 2 * processors()
 
     def submit(self, compute: Compute, batch: Batch) -> Future[list[Found]]:
-        """Hands out cells."""
+        """Hands out a batch; the future has a result for each of its cells."""
         return self.executor.submit(compute, batch)
 
     def close(self) -> None:
-        """Ends what was begun for this sweep alone."""
+        """Ends everything that was begun for this sweep alone."""
 
 
 class Outside(Workers):
@@ -89,7 +91,7 @@ class Outside(Workers):
             it.
     """
 
-    hears_stop = False  # but to cancel a future does stop its cells
+    hears_stop = False  # `stop` is not asked outside; to cancel a future stops its cells
 
     def __init__(self, need: float = 0.0) -> None:
         self.place = tasks.place()
@@ -104,13 +106,14 @@ class Outside(Workers):
     @property
     def most(self) -> int:
         """Batches that are handed out at a time; see `Workers`."""
-        return self.slots if self.slots < self.place.slots else 2 * self.slots
+        if self.slots < self.place.slots:
+            return self.slots  # memory holds no more: one that waited would be computed, too
+        return 2 * self.slots
 
     def submit(self, compute: Compute, batch: Batch) -> Future[list[Found]]:  # noqa: ARG002 - workers know how
-        """Hands out cells."""
-        return CellsFuture(
-            self.place, Task("cells", body_of(batch, self.threads), Order.MAP), len(batch)
-        )
+        """Hands out a batch; the future has a result for each of its cells."""
+        task = Task("cells", body_of(batch, self.threads), Order.MAP)
+        return CellsFuture(self.place, task, len(batch))
 
 
 class OnCluster(Outside):
@@ -127,7 +130,7 @@ class OnCluster(Outside):
 
     @property
     def memory(self) -> float:
-        """Bytes that a cell may take: those that a thread of the smallest worker has."""
+        """Bytes that a cell may take: each thread's part of the smallest worker."""
         return self.cluster.memory
 
     @property
@@ -136,24 +139,29 @@ class OnCluster(Outside):
         return 2 * self.place.slots
 
     def close(self) -> None:
-        """Ends what was begun for this sweep alone; the cluster goes on."""
+        """Ends everything that was begun for this sweep alone; the cluster goes on."""
         self.cluster.close()
 
 
 def is_cluster(executor: object) -> bool:
-    """Whether it is the address of a Dask scheduler, or a client of one."""
+    """Whether an executor is the address of a Dask scheduler, or a client of one."""
     return isinstance(executor, str) or hasattr(executor, "scheduler_info")
 
 
 def workers_of(executor: Any) -> Workers:
-    """The workers of an executor, of a Dask cluster, or what are workers already."""
+    """The workers of an executor, or of a Dask cluster; workers stay as they are."""
     if isinstance(executor, Workers):
         return executor
     return OnCluster(executor) if is_cluster(executor) else Workers(executor)
 
 
 class CellsFuture(Future[list[Found]]):
-    """Some cells that workers compute; to cancel it stops them."""
+    """A batch that workers compute; to cancel it stops them.
+
+    Args:
+        place: has the task computed.
+        cells: how many cells the task has.
+    """
 
     def __init__(self, place: tasks.Place, task: Task, cells: int) -> None:
         super().__init__()
@@ -166,12 +174,14 @@ class CellsFuture(Future[list[Found]]):
         return super().cancel()
 
     def _take(self, answer: Answer) -> None:
+        """Takes the task's last answer, on a thread of the pool's, as the future's result, one for
+        each cell, or as its error where nobody computed the task."""
         if not answer.last or not self.set_running_or_notify_cancel():
             return
         if answer.error == LOST:
             self.set_exception(TaskError(answer.error, answer.message))
         elif answer.result is None:
-            # of several cells nobody knows which was the reason: another run may find them
+            # of several cells nobody knows which one failed: another run may compute the others
             failed = Found({}, answer.message, skipped=self._cells > 1)
             self.set_result([failed] * self._cells)
         else:
@@ -185,12 +195,13 @@ def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done)
     """Computes every cell, one part after the other, and calls `done` with each result, or the
     reason for its lack.
 
-    All ends early once `stop()` says true. The last part's processes start while the first is
+    It ends early once `stop()` says true. The last part's processes start while the first is
     computed."""
     engines = [Engine(cells, workers, stop, done) for cells, workers in parts]
     with ExitStack() as stack:
         for engine in engines:
             stack.push(engine.close)
+        # the last first: to hand out to `Here` computes, and would delay the others' start
         for engine in engines[::-1]:
             engine.hand_out()
         for engine in engines:
@@ -198,40 +209,46 @@ def run(parts: Sequence[tuple[Sequence[Cell], Workers]], stop: Stop, done: Done)
 
 
 class Engine:
-    """Hands a sweep's cells to its workers: those that wait, and those that are being computed."""
+    """Hands a sweep's cells to its workers, batch by batch, and passes their results on.
+
+    Args:
+        workers: compute the cells.
+        stop: whether nothing more is to be computed.
+        done: called with each cell and its result, in the thread of `run`.
+    """
 
     def __init__(self, cells: Sequence[Cell], workers: Workers, stop: Stop, done: Done) -> None:
         self.workers, self.stop, self.done = workers, stop, done
         self.waiting = list(_batches(cells, together=workers.most > 1))[::-1]
+        """Batches that are not handed out yet, the next one last."""
         self.running: dict[Future[list[Found]], Batch] = {}
         self.compute = partial(find, threads=workers.threads)
         if workers.hears_stop:
             self.compute = partial(self.compute, stop=stop)
 
     def run(self) -> None:
-        """Computes all that waits."""
+        """Computes every batch that waits."""
         while (self.waiting or self.running) and not self.stop():
             self.hand_out()
             self.take()
 
     def hand_out(self) -> None:
-        """Hands out as much as keeps every slot busy."""
+        """Hands out as much as keeps every slot busy; cells that need more memory than a worker has
+        are skipped."""
         while self.waiting and len(self.running) < self.workers.most and not self.stop():
             memory = self.workers.memory
             batch = []
             for cell in self.waiting.pop():
                 if cell.memory <= memory:
                     batch.append(cell)
-                else:
-                    self._skip(
-                        [cell],
-                        f"needs about {cell.memory / 1e9:.2g} GB, and a worker has "
-                        f"{memory / 1e9:.2g} GB",
-                    )
+                    continue
+                needed, available = f"{cell.memory / 1e9:.2g} GB", f"{memory / 1e9:.2g} GB"
+                self._skip([cell], f"needs about {needed}, and a worker has {available}")
             if batch:
                 self._submit(batch)
 
     def _submit(self, batch: Batch) -> None:
+        """Hands out a batch; where the executor takes nothing any more, everything is given up."""
         try:
             self.running[self.workers.submit(self.compute, batch)] = batch
         except Exception as error:  # noqa: BLE001 - it was shut down or broke; each library has its own
@@ -239,35 +256,36 @@ class Engine:
             self._give_up(f"its executor takes nothing more: {error}")
 
     def take(self) -> None:
-        """Waits a moment for results, and passes on those that are there."""
+        """Waits for results, at most for `GLANCE`, and passes on those that are there."""
         ready, _ = futures.wait(self.running, GLANCE, futures.FIRST_COMPLETED)
-        gone = ""
+        lost = ""  # why the workers compute nothing any more
         for future in ready:
             batch = self.running.pop(future)
-            error = None if future.cancelled() else future.exception()
-            if self.stop() and (error or future.cancelled()):
-                continue
             if future.cancelled():
-                self._skip(batch, CANCELLED)
-            elif isinstance(error, TaskError | BrokenExecutor):
-                gone = str(error)
-                if isinstance(error, BrokenExecutor):
-                    gone = f"its executor broke: {error}"
-                self.waiting.append(batch)
-            elif error:
-                for cell in batch:
-                    self.done(cell, Found({}, f"{type(error).__name__}: {error}"))
-            else:
+                if not self.stop():
+                    self._skip(batch, CANCELLED)
+                continue
+            error = future.exception()
+            if error is None:
                 for cell, result in zip(batch, future.result(), strict=True):
                     self.done(cell, result)
-        if gone:
-            self._give_up(gone)
+            elif self.stop():
+                continue  # stopped, not failed: another run computes it
+            elif isinstance(error, TaskError | BrokenExecutor):
+                is_broken = isinstance(error, BrokenExecutor)
+                lost = f"its executor broke: {error}" if is_broken else str(error)
+                self.waiting.append(batch)
+            else:
+                for cell in batch:
+                    self.done(cell, Found({}, f"{type(error).__name__}: {error}"))
+        if lost:
+            self._give_up(lost)
 
     def _give_up(self, reason: str) -> None:
-        """Passes on everything that is left as not computed."""
-        left = [*self.running.values(), *self.waiting[::-1]]
+        """Passes on every cell that is left as not computed, in the order of the sweep."""
+        batches = [*self.running.values(), *self.waiting[::-1]]
         self.running, self.waiting = {}, []
-        for batch in left:
+        for batch in batches:
             self._skip(batch, reason)
 
     def _skip(self, batch: Batch, reason: str) -> None:
@@ -276,14 +294,16 @@ class Engine:
             self.done(cell, Found({}, reason, skipped=True))
 
     def close(self, *_: Any) -> None:
-        """Cancels what was handed out."""
+        """Cancels the batches that were handed out, however the sweep has ended."""
         for future in self.running:
             future.cancel()
         self.workers.close()
 
 
 def _batches(cells: Sequence[Cell], *, together: bool) -> Iterator[Batch]:
-    """Cells in order, in batches; each alone unless they are handed out `together`."""
+    """Cells in order, in batches of one origin each, as large as the origin's row says; each cell
+    alone unless they are handed out `together`."""
     for origin, group in groupby(cells, lambda cell: cell.origin):
-        row, size = list(group), origins()[origin].batch if together else 1
-        yield from (row[start : start + size] for start in range(0, len(row), size))
+        of_origin = list(group)
+        size = origins()[origin].batch if together else 1
+        yield from (of_origin[start : start + size] for start in range(0, len(of_origin), size))

@@ -20,19 +20,20 @@ from explorer.tasks.broker import ADDRESS, Remote
 from explorer.tasks.pool import Answer, Pool, Task, TaskError
 
 GLANCE = 0.03
-"""Seconds between two looks at whether a result is still wanted."""
+"""Seconds between two looks at whether a result is still wanted, at least."""
 LONGEST_GLANCE, SHARE = 0.2, 0.05
-"""Seconds between two looks where no answer comes for long, and their part of the wait: pages that
-wait in the queue of many visitors take processor time from those that compute."""
+"""The seconds grow while no answer comes, as this share of the wait, up to `LONGEST_GLANCE`: many
+pages that wait in a queue would take processor time from the tasks that are computed."""
 AGAIN = 0.5
-"""Seconds after which a result so far is asked for again: a task that is not begun yet does not
-hear it."""
+"""Seconds after which a result so far is asked for again: a task that is not begun yet ignores the
+question."""
 
 Place = Pool | Remote
 """Where tasks are computed."""
 
 _lock = threading.Lock()
 _places: list[Place] = []
+"""The place of this process, once it was asked for."""
 
 
 def place() -> Place:
@@ -61,27 +62,25 @@ def answers(
     tickets = [
         place().submit(task, partial(_put, news, number)) for number, task in enumerate(tasks)
     ]
-    left, asking = len(tasks), Throttle(AGAIN, share=1.0)
-    heard = time.monotonic()
+    unfinished, asking = len(tasks), Throttle(AGAIN, share=1.0)
+    last_answer = time.monotonic()
     try:
-        while left:
+        while unfinished:
             check(stop)
             if early() and asking.due:
                 with asking:
                     for ticket in tickets:
                         ticket.finish()
             try:
-                number, answer = news.get(timeout=glance(time.monotonic() - heard))
+                number, answer = news.get(timeout=glance(time.monotonic() - last_answer))
             except queue.Empty:
                 continue
-            heard = time.monotonic()
+            last_answer = time.monotonic()
+            if answer.error == ConfigError.__name__:
+                raise ConfigError(answer.message)
             if answer.error:
-                raise (
-                    ConfigError(answer.message)
-                    if answer.error == ConfigError.__name__
-                    else TaskError(answer.error, answer.message)
-                )
-            left -= answer.last
+                raise TaskError(answer.error, answer.message)
+            unfinished -= answer.last
             yield number, answer
     finally:
         for ticket in tickets:
@@ -89,10 +88,10 @@ def answers(
 
 
 def glance(waited: float) -> float:
-    """Seconds until the next look at whether a result is wanted of which nothing was heard for so
-    many seconds."""
+    """Seconds until the next look at `stop`, after a wait of so many seconds without an answer."""
     return min(LONGEST_GLANCE, max(GLANCE, SHARE * waited))
 
 
 def _put(news: queue.SimpleQueue[tuple[int, Answer]], number: int, answer: Answer) -> None:
+    """Passes an answer on from a thread of the pool's, with the number of its task."""
     news.put((number, answer))

@@ -56,6 +56,8 @@ class Broker:
         threading.Thread(target=self._accept, name="explorer-broker", daemon=True).start()
 
     def _accept(self) -> None:
+        """Takes connections on a thread of its own, and serves each on a further thread, by its
+        number."""
         for number in itertools.count(1):
             with suppress(OSError):  # a client that has gone again
                 connection, _ = self._listener.accept()
@@ -63,14 +65,21 @@ class Broker:
 
 
 class Client:
-    """A kernel's connection, seen from the broker."""
+    """A kernel's connection, seen from the broker.
+
+    Args:
+        number: of the connection; as a visitor's, it decides on turns.
+    """
 
     def __init__(self, broker: Broker, connection: socket.socket, number: int) -> None:
         self.broker, self.connection, self.number = broker, connection, number
         self.stream = connection.makefile("rwb")
         self.wishes: dict[int, Wish] = {}
+        """By the kernel's number of a task."""
         self.outgoing: queue.SimpleQueue[tuple[int, Answer] | None] = queue.SimpleQueue()
+        """Numbers of tasks and answers that are to be sent; None ends the sending."""
         self.unread = 0
+        """Bytes of results in `outgoing`."""
 
     def run(self) -> None:
         """Serves the connection until it ends, or sends what no kernel of ours would."""
@@ -90,6 +99,11 @@ class Client:
             self.broker.pool.turns.pop(self.number, None)
 
     def _obey(self, header: dict[str, Any], data: bytes) -> None:
+        """Does as a message says: cancels or finishes a task, or enters one with its data.
+
+        Raises:
+            ValueError, KeyError, TypeError: the message is none, or there are too many tasks.
+        """
         if "cancel" in header:
             if wish := self.wishes.pop(int(header["cancel"]), None):
                 wish.cancel()
@@ -102,44 +116,43 @@ class Client:
         if len(self.wishes) >= MOST_TASKS or number in self.wishes:
             raise ValueError("too many tasks")
         task = Task(str(header["kind"]), str(header["body"]), Order(header["order"]), data)
-        self.wishes[number] = Wish(
-            self.broker.pool, self.number, task.order, lambda answer: self._put(number, answer)
-        )
-        self.broker.pool.enter(task, self.wishes[number])
+        pool = self.broker.pool
+        wish = Wish(pool, self.number, task.order, lambda answer: self._put(number, answer))
+        self.wishes[number] = wish
+        pool.enter(task, wish)
 
     def _put(self, number: int, answer: Answer) -> None:
-        """Has an answer sent; progress only where nothing else waits, and results so far always."""
-        if answer.last or answer.so_far or self.outgoing.empty():
-            if answer.last:
-                self.wishes.pop(number, None)
-            self.unread += len(payload_of(answer))
-            if self.unread > UNREAD:
-                self._hang_up()
-            self.outgoing.put((number, answer))
+        """Has an answer to a task sent. Mere progress is left out while anything else waits; a
+        kernel that takes nothing for long is cut off."""
+        is_progress = not (answer.last or answer.so_far)
+        if is_progress and not self.outgoing.empty():
+            return
+        if answer.last:
+            self.wishes.pop(number, None)
+        self.unread += len(payload_of(answer))
+        if self.unread > UNREAD:
+            self._hang_up()
+        self.outgoing.put((number, answer))
 
     def _hang_up(self) -> None:
         """Ends the connection. To close a socket would not, while its stream is open."""
         with suppress(OSError):  # the other end was faster
             self.connection.shutdown(socket.SHUT_RDWR)
-        with suppress(OSError):  # which took nothing of what was still to be sent
+        with suppress(OSError):  # the other end takes nothing of what was still to be sent
             self.stream.close()
         self.connection.close()
 
     def _write(self) -> None:
-        with suppress(OSError, ValueError):  # the connection is closed: whoever closed it knows
+        """Sends answers until the connection is closed, on a thread of its own."""
+        with suppress(OSError, ValueError):  # whoever closed the connection knows of it
             while item := self.outgoing.get():
                 number, answer = item
-                header = {
-                    name: value
-                    for name, value in answer._asdict().items()
-                    if not isinstance(value, bytes)
-                }
-                send(
-                    self.stream,
-                    {"task": number, "done": answer.result is not None, **header},
-                    payload_of(answer),
-                )
-                self.unread -= len(payload_of(answer))
+                payload = payload_of(answer)
+                header = answer._asdict()
+                del header["result"], header["so_far"]  # they are the payload
+                is_done = answer.result is not None
+                send(self.stream, {"task": number, "done": is_done, **header}, payload)
+                self.unread -= len(payload)
 
 
 def payload_of(answer: Answer) -> bytes:
@@ -161,7 +174,9 @@ class Remote:
         self._lock = threading.RLock()
         self._numbers = itertools.count()
         self._asked: dict[int, tuple[Task, Notify]] = {}
+        """Tasks without a last answer, by number."""
         self._stream: Stream | None = None
+        """None while there is no connection."""
         self._listening = False
 
     def submit(self, task: Task, notify: Notify) -> RemoteTicket:
@@ -188,7 +203,8 @@ class Remote:
                 self._send({"finish": number})
 
     def _listen(self) -> None:
-        """Takes answers as long as there is a broker that gives any, on a thread of its own."""
+        """Takes answers as long as there is a broker that gives any, on a thread of its own. Once
+        it is out of reach for `PATIENCE`, all tasks fail; the next task makes a new attempt."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -204,13 +220,12 @@ class Remote:
         with self._lock:
             self._listening, lost = False, list(self._asked.values())
             self._asked.clear()
+        message = "the server that computes for this page is out of reach"
         for _, notify in lost:
-            notify(
-                Answer(error=LOST, message="the server that computes for this page is out of reach")
-            )
+            notify(Answer(error=LOST, message=message))
 
     def _greet(self, stream: Stream) -> None:
-        """Begins a connection."""
+        """Begins a connection: shows the server's key, and hands in all tasks that wait."""
         with self._lock:
             self._stream = stream
             self._send({"key": os.environ[KEY]})
@@ -218,23 +233,30 @@ class Remote:
                 self._ask(number, task)
 
     def _tell(self, header: Mapping[str, Any], payload: bytes) -> None:
-        result, so_far = (payload, None) if header["done"] else (None, payload or None)
-        answer = Answer(header["progress"], result, so_far, header["error"], header["message"])
+        """Passes an answer of the broker on to who waits for it, unless it was withdrawn."""
+        answer = Answer(
+            progress=header["progress"],
+            result=payload if header["done"] else None,
+            so_far=None if header["done"] else payload or None,
+            error=header["error"],
+            message=header["message"],
+        )
+        number = header["task"]
         with self._lock:
-            _, notify = (
-                self._asked.pop(header["task"], (None, None))
-                if answer.last
-                else self._asked.get(header["task"], (None, None))
-            )
-        if notify:
+            asked = self._asked.get(number)
+            if answer.last:
+                self._asked.pop(number, None)
+        if asked:
+            _, notify = asked
             notify(answer)
 
     def _ask(self, number: int, task: Task) -> None:
-        self._send(
-            {"task": number, "kind": task.kind, "body": task.body, "order": task.order}, task.data
-        )
+        """Hands a task in at the broker."""
+        header = {"task": number, "kind": task.kind, "body": task.body, "order": task.order}
+        self._send(header, task.data)
 
     def _send(self, header: Mapping[str, Any], data: bytes = b"") -> None:
+        """Sends a message, if there is a connection."""
         if self._stream:
             with suppress(OSError, ValueError):  # it broke: `_listen` makes another, and asks again
                 send(self._stream, header, data)

@@ -49,10 +49,11 @@ class Cluster:
         if self.client.asynchronous:
             raise ConfigError(f"{argument} must be a synchronous client; got an asynchronous one")
         self.threads = 0
-        """Of the workers that are there; they may come and go."""
+        """Of all workers that are there; they may come and go."""
         self.memory = math.inf
         """Bytes that each thread of the smallest worker has."""
         self._looked = -math.inf
+        """When they were counted last, by `time.monotonic`."""
         self.pool = Pool(1, partial(ClusterWorker, self))
         self.look()
 
@@ -63,23 +64,18 @@ class Cluster:
         return answers and self.threads > 0
 
     def look(self) -> None:
-        """Counts the threads, unless they were just counted. Where the scheduler stands still, this
-        waits for it."""
+        """Counts the cluster's threads and their memory, unless they were just counted. Where the
+        scheduler stands still, this waits for it."""
         if self.client.status != "running" or time.monotonic() - self._looked < SELDOM:
             return
-        # it may be out of reach, or the client be closed meanwhile, on a thread of its own
+        # the scheduler may be gone, or another thread may close the client meanwhile
         with suppress(OSError, ValueError, RuntimeError, AttributeError):
             self.threads = sum(self.client.nthreads().values())
             self._looked = time.monotonic()
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            self.memory = min(
-                (
-                    worker["memory_limit"] / worker["nthreads"]
-                    for worker in workers
-                    if worker["memory_limit"]
-                ),
-                default=math.inf,
-            )
+            limited = [worker for worker in workers if worker["memory_limit"]]
+            by_thread = (worker["memory_limit"] / worker["nthreads"] for worker in limited)
+            self.memory = min(by_thread, default=math.inf)
             self.pool.grow(self.threads)
 
     def close(self) -> None:
@@ -90,7 +86,11 @@ class Cluster:
 
 
 def _connected(address: str, argument: str) -> Any:
-    """A client of the scheduler at an address."""
+    """A client of the scheduler at an address.
+
+    Raises:
+        ConfigError: `distributed` is not installed, or no scheduler answers; names the argument.
+    """
     try:
         from distributed import Client
     except ImportError:
@@ -112,11 +112,15 @@ class ClusterWorker:
     silent = False  # the scheduler looks after its workers
 
     def __init__(self, cluster: Cluster, niceness: int) -> None:
+        # a pool hires workers of higher niceness for long tasks
         self._cluster, self._long = cluster, niceness > NICENESS
         self.ended = False
         self._number = 0
+        """Of the task that is computed."""
         self._answers: Iterator[tuple[dict[str, Any], bytes]] = iter(())
+        """Messages of the task."""
         self._orders: queue.SimpleQueue[dict[str, int]] = queue.SimpleQueue()
+        """Messages to tasks, each `{"stop": number}` or `{"finish": number}`."""
 
     @property
     def alive(self) -> bool:
@@ -124,7 +128,7 @@ class ClusterWorker:
         return self._cluster.alive
 
     def look(self, *, busy: bool) -> None:  # noqa: ARG002 - of the protocol
-        """Looks at the cluster."""
+        """Looks at the cluster; the scheduler looks after single workers."""
         self._cluster.look()
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
@@ -151,7 +155,11 @@ class ClusterWorker:
     def _run(
         self, header: Mapping[str, Any], data: bytes
     ) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Has the cluster compute a task; gives its messages."""
+        """Has the cluster compute a task; gives its messages, the last of which says how it ended.
+
+        Raises:
+            EOFError: the worker of the cluster that computed it is lost.
+        """
         from distributed import KilledWorker, Queue
 
         client, name = self._cluster.client, f"explorer {uuid4().hex}"
@@ -167,10 +175,10 @@ class ClusterWorker:
                 future = client.submit(computed, header, data, name, self._long, pure=False)
                 while not stopping:
                     _must_be_connected(client)
-                    ended = future.done()  # asked first: all that it told is in its queue then
-                    for part, so_far in news.get(batch=True):
-                        yield {"progress": part}, so_far
-                    if ended:
+                    is_done = future.done()  # asked first: if so, all its messages have come
+                    for fraction, so_far in news.get(batch=True):
+                        yield {"progress": fraction}, so_far
+                    if is_done:
                         last = future.result()
                         break
                     for word in self._orders_to(header["task"]):
@@ -191,7 +199,8 @@ class ClusterWorker:
         yield last
 
     def _orders_to(self, task: int) -> Iterator[str]:
-        """Takes all orders, each `{word: task}`; gives the words that are for this task."""
+        """Takes all orders, each `{word: number of a task}`; gives the words for this task, "stop"
+        or "finish"."""
         while not self._orders.empty():
             for word, number in self._orders.get().items():
                 if number == task:
@@ -199,7 +208,7 @@ class ClusterWorker:
 
 
 def _must_be_connected(client: Any) -> None:
-    """Raises: OSError: the scheduler is gone. A message to it would wait for half a minute."""
+    """Raises OSError where the scheduler is gone: a message to it would wait for half a minute."""
     if client.status != "running":
         raise OSError(client.status)
 
@@ -210,7 +219,8 @@ def computed(
     """Computes one task, on a worker of the cluster; see `outcome`.
 
     Args:
-        name: of its queues.
+        header: the task, as a pool sends it to a worker.
+        name: of its two queues.
         long: whether it takes minutes: then its thread's place is given to others.
     """
     from distributed import Queue, secede
@@ -218,28 +228,31 @@ def computed(
     if long:
         secede()
     with closing(Queue(f"{name} from")) as news, closing(Queue(f"{name} to")) as orders:
-        heard = set[str](orders.get(batch=True))
-        if "begin" not in heard:  # another worker has begun the task, and is lost
+        received = set[str](orders.get(batch=True))
+        if "begin" not in received:  # another worker has begun the task, and is lost
             return {"lost": True}, b""
-        listening, telling = Throttle(SELDOM, share=1.0), Throttle(SELDOM, share=1.0)
+        # each message goes by the scheduler, which all tasks share
+        listening, reporting = Throttle(SELDOM, share=1.0), Throttle(SELDOM, share=1.0)
 
-        def is_told(word: str) -> bool:
+        def is_ordered(word: str) -> bool:
+            """Whether an order has come, "stop" or "finish"."""
             if listening.due:
                 with listening:
-                    heard.update(orders.get(batch=True))
-            return word in heard
+                    received.update(orders.get(batch=True))
+            return word in received
 
-        def progress(part: float) -> None:
-            if telling.due:
-                with telling:
-                    news.put((part, b""))
+        def progress(fraction: float) -> None:
+            """Reports how far the task is, 0 … 1."""
+            if reporting.due:
+                with reporting:
+                    news.put((fraction, b""))
 
         call = Call(
-            header["body"],
-            data,
-            partial(is_told, "stop"),
-            partial(is_told, "finish"),
-            progress,
-            lambda so_far: news.put((math.nan, so_far)),
+            body=header["body"],
+            data=data,
+            stop=partial(is_ordered, "stop"),
+            early=partial(is_ordered, "finish"),
+            progress=progress,
+            show=lambda so_far: news.put((math.nan, so_far)),
         )
         return outcome(header["kind"], call)

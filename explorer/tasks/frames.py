@@ -13,17 +13,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 SIZES = struct.Struct("<II")
-"""Bytes of the header, and of what follows it."""
+"""A message begins with two lengths in bytes: of its header, and of the payload after it."""
 HEADER, PAYLOAD = 2**20, 2**30
 """The most bytes of each."""
-
-
 Stream = BinaryIO | BufferedRWPair
 """A binary file: of a pipe, or of a socket."""
 
 
 def send(stream: Stream, header: Mapping[str, Any], payload: bytes = b"") -> None:
-    """Writes a message."""
+    """Writes a message: a header, which must be JSON's, and bytes."""
     head = json.dumps(header).encode()
     stream.write(SIZES.pack(len(head), len(payload)) + head + payload)
     stream.flush()
@@ -51,6 +49,11 @@ def receive(stream: Stream, most: int = PAYLOAD) -> tuple[dict[str, Any], bytes]
 
 
 def _exactly(stream: Stream, size: int) -> bytes:
+    """So many bytes of a stream, for which it waits.
+
+    Raises:
+        EOFError: it ends before.
+    """
     data = stream.read(size)
     if len(data) < size:
         raise EOFError
@@ -71,10 +74,11 @@ def packed(content: object) -> bytes:
     arrays: list[bytes] = []
 
     def placeholder(array: Any) -> dict[str, Any]:
+        """The object that stands for an array: its type and shape."""
         arrays.append(array.tobytes())
         return {ARRAY: [array.dtype.str, array.shape]}
 
-    # to look for circles takes five times as long as all else
+    # a search for circular references takes five times as long as everything else
     head = json.dumps(content, default=placeholder, check_circular=False).encode()
     return b"".join([SIZE.pack(len(head)), head, *arrays])
 
@@ -86,9 +90,10 @@ def unpacked(raw: bytes) -> Any:
     Raises:
         ValueError: the bytes are of something else.
     """
-    start = SIZE.size
+    start = SIZE.size  # of the next array, once the values are read
 
     def array(value: dict[str, Any]) -> Any:
+        """The array of a placeholder; other objects stay as they are."""
         nonlocal start
         if ARRAY not in value:
             return value

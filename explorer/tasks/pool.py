@@ -26,9 +26,9 @@ from explorer.tasks.frames import send
 from explorer.tasks.signs import Ear, Pulse
 
 KEPT_BYTES = 128e6
-"""Bytes of results that are kept, for whoever asks for the same next."""
+"""Bytes of results that are kept, for whoever asks for an equal task next."""
 AGEING = 10.0
-"""Seconds of waiting that make up for one step of urgency."""
+"""Seconds of waiting that make up for one step of urgency: see `Order`."""
 NICENESS = 5
 """Niceness of a worker, half that of one that computes for minutes: the page, and the theory that
 it shows first, come before both."""
@@ -90,6 +90,7 @@ class Call(NamedTuple):
 
 
 Key = tuple[str, str, bytes]
+"""Kind, body and data of a task."""
 
 
 class TaskError(RuntimeError):
@@ -126,9 +127,12 @@ class Job:
     """A task of the queue, with all who wait for its result."""
 
     number: int
+    """Of its entry into the queue."""
     task: Task
     since: float
+    """When it was entered, by `time.monotonic`."""
     wishes: dict[Wish, None] = field(default_factory=dict)
+    """All who wait for its result, in order: a dict serves as an ordered set."""
     begun: bool = False
     worker: Worker | None = None
     """Who computes it; None until there is one."""
@@ -141,10 +145,17 @@ class Job:
         return self.task.order is Order.LONG
 
     def rank(self, now: float, turns: Mapping[Hashable, int]) -> tuple[float, int, int]:
-        """Sorts the queue: urgency, less what it has waited; then the visitor whose turn is longest
-        ago; then age."""
-        order = min(wish.order for wish in self.wishes) - (now - self.since) // AGEING
-        return order, min(turns.get(wish.visitor, 0) for wish in self.wishes), self.number
+        """Sorts the queue, the lowest first: by urgency, less the time it has waited; then by the
+        visitor whose turn is longest ago; then by age.
+
+        Args:
+            now: by `time.monotonic`.
+            turns: number of the last turn of each visitor; one without a turn comes first.
+        """
+        steps_waited = (now - self.since) // AGEING
+        urgency = min(wish.order for wish in self.wishes) - steps_waited
+        turn = min(turns.get(wish.visitor, 0) for wish in self.wishes)
+        return urgency, turn, self.number
 
 
 @dataclass(eq=False)
@@ -153,9 +164,11 @@ class Wish:
 
     pool: Pool
     visitor: Hashable
+    """Of a server, whose visitors have turns; None where there are none."""
     order: Order
     notify: Notify
     job: Job | None = None
+    """None once it is withdrawn, and where the result was there already."""
 
     def cancel(self) -> None:
         """Says that the result is no longer wanted; no answer follows. Nothing happens where it is
@@ -163,8 +176,8 @@ class Wish:
         self.pool.withdraw(self)
 
     def finish(self) -> None:
-        """Asks for the result so far, in place of the whole, from a kind of task that can give
-        it."""
+        """Asks for the result so far, in place of the whole; kinds of task that cannot give it go
+        on."""
         self.pool.finish(self)
 
 
@@ -173,32 +186,37 @@ class Worker(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can compute."""
+        """Whether the worker can compute."""
 
     @property
     def ended(self) -> bool:
-        """Whether it never will again, so that another must take its place."""
+        """Whether the worker can never compute again, so that another must take its place."""
 
     @property
     def silent(self) -> bool:
-        """Whether it was killed because it gave no sign of life."""
+        """Whether the worker was killed because it gave no sign of life."""
 
     def look(self, *, busy: bool) -> None:
-        """Asks for a sign of life, and kills it where none came for long; asked every `GLANCE`
-        seconds."""
+        """Asks the worker for a sign of life, and kills it where none came for long; called every
+        `GLANCE` seconds."""
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
-        """Sends a message; a worker that has died meanwhile is noticed by whoever waits for its
-        answer."""
+        """Sends the worker a message. If it has died meanwhile, whoever waits for its answer
+        notices."""
 
     def answer(self) -> tuple[dict[str, Any], bytes]:
-        """Waits for its next message. Raises: EOFError, OSError or ValueError: it has died."""
+        """Waits for the worker's next message, header and bytes.
+
+        Raises:
+            EOFError, OSError, ValueError: the worker has died.
+        """
 
     def kill(self) -> None:
-        """Ends what it computes; whoever waits for its answer goes on."""
+        """Ends the worker's computation from another thread; whoever waits for its answer goes
+        on."""
 
     def end(self) -> None:
-        """Ends it at once."""
+        """Ends the worker at once, and frees all that belongs to it."""
 
 
 class WorkerProcess:
@@ -226,24 +244,25 @@ class WorkerProcess:
         self._asked, self._looks, self._missed = False, 0, 0
 
     def _is_sign(self, header: dict[str, Any]) -> bool:
-        """Notes a sign of life, which any message is; whether it is no more than that."""
+        """Notes a sign of life, which any message is; true if the message is nothing else."""
         self._asked, self._missed = False, 0
         return "alive" in header
 
     def look(self, *, busy: bool) -> None:
-        """Asks for a sign of life; see `Worker`."""
+        """Asks for a sign of life; see `Worker`. An idle one is asked seldom."""
         self._looks += 1
         if self._asked:
+            # a process that uses processor time lives, though its answer may be long in coming
             self._missed = 0 if self._pulse.beats() else self._missed + 1
             if self._missed >= MISSED and self.alive:
                 self.silent = True
                 self.kill()
         elif busy or self._looks % RARELY == 0:
             self._asked = True
-            # else a message is on its way, which may wait for the process
+            # where the lock is taken, a message is on its way, to which an answer will come
             if self.sending.acquire(blocking=False):
                 try:
-                    # it has died: whoever waits for its answer is told
+                    # it may have died: whoever waits for its answer learns of it
                     with suppress(OSError, ValueError):
                         send(self.process.stdin, {"ask": True})  # type: ignore[arg-type]
                 finally:
@@ -260,7 +279,8 @@ class WorkerProcess:
         return not self.ended
 
     def tell(self, data: bytes = b"", **header: Any) -> None:
-        """Sends a message."""
+        """Sends a message; whoever waits for the answer notices where the process has died
+        meanwhile."""
         with suppress(OSError, ValueError), self.sending:
             send(self.process.stdin, header, data)  # type: ignore[arg-type]
 
@@ -269,11 +289,11 @@ class WorkerProcess:
         return self._ear.hear()
 
     def end(self) -> None:
-        """Ends it at once."""
+        """Ends the process at once, and closes its pipes."""
         self.process.kill()
         self.process.wait()
         self._ear.close()
-        with suppress(OSError):  # what was not sent yet has nobody who would read it
+        with suppress(OSError):  # closing flushes unsent bytes, which nobody reads any more
             self.process.stdin.close()  # type: ignore[union-attr]
 
 
@@ -281,8 +301,8 @@ class Pool:
     """Worker processes and the queue before them.
 
     Args:
-        slots: workers, and so tasks that are computed at a time.
-        hire: makes one that is so far below others in priority.
+        slots: workers, and so tasks that are computed at a time; long tasks have further ones.
+        hire: makes a worker, from its niceness: how far its priority is below that of others.
     """
 
     def __init__(self, slots: int, hire: Callable[[int], Worker] = WorkerProcess) -> None:
@@ -298,11 +318,12 @@ class Pool:
         self._jobs: dict[Key, Job] = {}
         """Every job that is wanted, waiting or being computed, by key."""
         self._results: OrderedDict[Key, bytes] = OrderedDict()
+        """Results of short tasks, the one that was wanted last at the end."""
         self._closed, self._ended = False, threading.Event()
         self._busy: dict[Worker, None] = {}
-        """Workers that compute, those of long tasks included."""
+        """Workers that compute, those of long tasks included; a dict serves as an ordered set."""
         self.workers: list[Worker | None] = []
-        """Of each slot; None where one is only starting."""
+        """The worker of each slot; None where the first is only starting."""
         self._threads: list[threading.Thread] = []
         self.grow(slots)
         threading.Thread(target=self._look_after, name="explorer-looks", daemon=True).start()
@@ -313,25 +334,28 @@ class Pool:
         with self._changed:
             while self.slots < slots and not self._closed:
                 self.workers.append(None)
-                for serve, arguments in ((self._serve, (self.slots,)), (self._serve_long, ())):
-                    thread = threading.Thread(
-                        target=serve, args=arguments, name="explorer-task", daemon=True
-                    )
-                    self._threads.append(thread)
-                    thread.start()
+                self._start(self._serve, self.slots)
+                self._start(self._serve_long)
                 self.slots += 1
 
+    def _start(self, serve: Callable[..., None], *arguments: int) -> None:
+        """Starts a thread that serves until the pool is closed."""
+        thread = threading.Thread(target=serve, args=arguments, name="explorer-task", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
     def submit(self, task: Task, notify: Notify) -> Wish:
-        """Hands in a task."""
+        """Hands in a task without a visitor; the wish cancels it. Answers go to `notify`."""
         wish = Wish(self, None, task.order, notify)
         self.enter(task, wish)
         return wish
 
     def enter(self, task: Task, wish: Wish) -> None:
-        """Hands in a visitor's wish for a task. An equal one that is known already is not computed
-        again."""
+        """Hands in a visitor's wish for a task. Where an equal task waits or is computed, the wish
+        joins it; a kept result is given at once."""
         with self._changed:
-            if (result := self._results.get(task.key)) is not None:
+            result = self._results.get(task.key)
+            if result is not None:
                 self._results.move_to_end(task.key)
             else:
                 job = self._jobs.get(task.key)
@@ -344,16 +368,17 @@ class Pool:
             wish.notify(Answer(1.0, result))
 
     def withdraw(self, wish: Wish) -> None:
-        """Forgets a wish; a job that nobody wants is stopped."""
+        """Forgets a wish; a job that nobody wants any more is stopped."""
         stale = None
         with self._changed:
             job, wish.job = wish.job, None
             if job:
                 job.wishes.pop(wish, None)
-                if not job.wishes and self._jobs.get(job.task.key) is job:
+                is_current = self._jobs.get(job.task.key) is job  # and not done
+                if is_current and not job.wishes:
                     del self._jobs[job.task.key]
                     stale = job.worker
-        # told without the lock: a worker that takes nothing must delay nobody else
+        # sent without the lock: a worker that takes no message must delay nobody else
         if job and stale:
             stale.tell(stop=job.number)
 
@@ -369,7 +394,7 @@ class Pool:
         return sum(worker is not None and worker.alive for worker in self.workers)
 
     def close(self) -> None:
-        """Ends the workers and whatever they compute; who waits is told nothing."""
+        """Ends the workers and all that they compute; who waits for a result gets no answer."""
         with self._changed:
             self._closed = True
             self._ended.set()
@@ -381,8 +406,8 @@ class Pool:
             thread.join()
 
     def finish(self, wish: Wish) -> None:
-        """Asks for the result so far of a job; one that is not begun yet does not hear it, and is
-        to be asked again."""
+        """Asks a job's worker for the result so far. A job that has not begun yet ignores it, and
+        is to be asked again."""
         with self._changed:
             job = wish.job
             worker = job.worker if job else None
@@ -404,7 +429,7 @@ class Pool:
                 ]
                 if waiting:
                     chosen = min(waiting, key=lambda job: job.rank(now, self.turns))
-                    turn = next(self._numbers)
+                    turn = next(self._numbers)  # grows from turn to turn
                     for wish in chosen.wishes:
                         self.turns[wish.visitor] = turn
                     chosen.begun = True
@@ -413,19 +438,20 @@ class Pool:
             return None
 
     def _look_after(self) -> None:
-        """Looks whether the workers live, on a thread of its own, which never waits for one of
-        them."""
+        """Looks after all workers every `GLANCE`, on a thread of its own, which never waits for one
+        of them."""
         while not self._ended.wait(GLANCE):
             busy = list(self._busy)
             idle = [worker for worker in self.workers if worker and worker not in busy]
             for worker in (*busy, *idle):
                 worker.look(busy=worker in busy)
             if any(worker.ended for worker in idle) and self._changed.acquire(blocking=False):
-                self._changed.notify_all()  # who waits for a job for it replaces it
+                self._changed.notify_all()  # its thread, which waits in `_next`, replaces it
                 self._changed.release()
 
     def _serve(self, slot: int) -> None:
-        """Looks after the worker of a slot, on a thread of its own."""
+        """Hires a worker for a slot, hands it jobs, and replaces it when it dies; a thread of its
+        own."""
         while not self._closed:
             worker = self._hire(NICENESS)
             self.workers[slot] = worker
@@ -436,8 +462,7 @@ class Pool:
             worker.end()
 
     def _serve_long(self) -> None:
-        """Computes what takes minutes, each in a process that ends with it, on a thread of its
-        own."""
+        """Computes long jobs, each in a process that ends with it; a thread of its own."""
         while job := self._next():
             worker = self._hire(2 * NICENESS)
             self._compute(worker, job)
@@ -461,7 +486,7 @@ class Pool:
             del self._busy[worker]
 
     def _take(self, job: Job, header: dict[str, Any], payload: bytes) -> bool:
-        """Passes an answer of a worker on; whether it was the last."""
+        """Passes an answer of a worker on; true if it was the last."""
         if "progress" in header:
             self._notify(job, Answer(header["progress"], so_far=payload or None))
             return False
@@ -472,6 +497,7 @@ class Pool:
         return True
 
     def _finish(self, job: Job, answer: Answer) -> None:
+        """Ends a job with its last answer, keeps the result of a short one, and passes it on."""
         with self._changed:
             self.computed += 1
             if self._jobs.get(job.task.key) is job:
@@ -483,18 +509,20 @@ class Pool:
         self._notify(job, answer)
 
     def _notify(self, job: Job, answer: Answer) -> None:
+        """Passes an answer on to all who wait for a job."""
         with self._changed:
             wishes = list(job.wishes)
         for wish in wishes:
             wish.notify(answer)
 
     def _lose(self, job: Job, reason: str) -> None:
-        """Has a job computed again whose worker has died, once, unless it is long; then it fails,
-        and nothing else."""
+        """Has a job whose worker has died computed again, once; a long job, or one of which two
+        workers have died, fails with the reason."""
         if job.long and not self._closed:
-            self.on_death()
+            self.on_death()  # of others the thread of their slot calls it
         with self._changed:
-            job.begun, job.worker, job.deaths = False, None, job.deaths + 1
+            job.begun, job.worker = False, None
+            job.deaths += 1
             again = job.deaths < 2 and not self._closed and not job.long
             self._changed.notify_all()
         if not again:

@@ -24,13 +24,16 @@ class Pulse:
     """
 
     def __init__(self, pid: int) -> None:
-        self._pid, self._used = pid, 0.0
+        self._pid = pid
+        self._used = 0.0
+        """Seconds of processor time that it had used when this was asked last."""
 
     def beats(self) -> bool:
         """Whether the process has used processor time since this was asked last."""
         before = self._used
         with suppress(psutil.Error):  # it has ended
-            self._used = sum(psutil.Process(self._pid).cpu_times()[:2])
+            user, system = psutil.Process(self._pid).cpu_times()[:2]
+            self._used = user + system
         return self._used > before
 
 
@@ -49,10 +52,12 @@ class Ear:
     ) -> None:
         self._stream, self._on_message = stream, on_message
         self._messages: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
+        """Headers and payloads; None once no more can come."""
         self._thread = threading.Thread(target=self._listen, name="explorer-ear", daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
+        """Reads messages until the pipe ends or holds what is none, on a thread of its own."""
         with suppress(EOFError, OSError, ValueError):
             while True:
                 header, payload = receive(self._stream)
@@ -73,8 +78,8 @@ class Ear:
 
         Args:
             pulse: of the process.
-            looks: seconds for which it may stand still. They are counted one by one: while this
-                process is stopped, too, none passes.
+            looks: seconds for which it may stand still, counted by looks of one second each: so
+                none passes while this process is stopped, too.
         Raises:
             TimeoutError: it stands still.
         """
@@ -82,10 +87,17 @@ class Ear:
             try:
                 return self._next(LOOK)
             except queue.Empty:
-                looks -= not pulse.beats()
+                if not pulse.beats():
+                    looks -= 1
         raise TimeoutError
 
     def _next(self, seconds: float | None) -> tuple[dict[str, Any], bytes]:
+        """The next message, waited for so many seconds, or for ever (None).
+
+        Raises:
+            Empty: none came in time.
+            EOFError: no more can come.
+        """
         message = self._messages.get(timeout=seconds)
         if message is None:
             self._messages.put(None)  # for whoever asks next

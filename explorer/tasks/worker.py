@@ -36,7 +36,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """Kinds of tasks of this package, each with the function that takes a `Call` and gives the bytes of
 a result."""
 EVERY = 0.05
-"""Seconds between two reports of progress, at least."""
+"""Seconds from one report of a task's progress to the next, at least."""
 
 
 class Worker:
@@ -49,21 +49,21 @@ class Worker:
     def __init__(self, source: Any, target: Any) -> None:
         self.source, self.target, self.saying = source, target, threading.Lock()
         self.waiting: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
-        self.told: dict[str, set[int]] = {"stop": set(), "finish": set()}
+        """Messages that bring a task."""
+        self.orders: dict[str, set[int]] = {"stop": set(), "finish": set()}
         """Numbers of tasks that are no longer wanted, and of those that are to end with the result
         so far."""
 
     def listen(self) -> None:
-        """Takes messages, and answers whether the process lives, until there is nobody who sends
-        any.
+        """Takes tasks and orders, and answers questions for a sign of life, on a thread of its own.
 
-        Then the process ends, whatever it computes.
+        Once stdin is closed the process ends, whatever it computes.
         """
         try:
             while True:
                 header, data = receive(self.source)
-                for word in self.told.keys() & header.keys():
-                    self.told[word].add(header[word])
+                for word in self.orders.keys() & header.keys():
+                    self.orders[word].add(header[word])
                 if "task" in header:
                     self.waiting.put((header, data))
                 if "ask" in header:
@@ -87,27 +87,29 @@ class Worker:
         number, reported = header["task"], time.monotonic()
 
         def progress(fraction: float) -> None:
+            """Reports how far the task is, 0 … 1, unless that was reported just now."""
             nonlocal reported
             if time.monotonic() - reported >= EVERY:
                 reported = time.monotonic()
                 self.say({"task": number, "progress": fraction})
 
         call = Call(
-            header["body"],
-            data,
-            lambda: number in self.told["stop"],
-            lambda: number in self.told["finish"],
-            progress,
-            lambda so_far: self.say({"task": number, "progress": math.nan}, so_far),
+            body=header["body"],
+            data=data,
+            stop=lambda: number in self.orders["stop"],
+            early=lambda: number in self.orders["finish"],
+            progress=progress,
+            show=lambda so_far: self.say({"task": number, "progress": math.nan}, so_far),
         )
-        ended, result = outcome(header["kind"], call)
-        self.say({"task": number, **ended}, result)
-        for numbers in self.told.values():
+        end, result = outcome(header["kind"], call)
+        self.say({"task": number, **end}, result)
+        for numbers in self.orders.values():
             numbers.discard(number)
 
 
 def outcome(kind: str, call: Call) -> tuple[dict[str, Any], bytes]:
-    """Computes one task: its last message, with the result or the reason why there is none."""
+    """Computes one task; gives header and bytes of its last message: the result, or the reason why
+    there is none."""
     try:
         kinds = plugins.references("kinds", KINDS)
         if kind not in kinds:
@@ -129,9 +131,9 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(int(sys.argv[1]))
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a task prints goes to stderr
     log.listen()
-    settle(WORKER)
+    settle(WORKER)  # claims its memory, where a server keeps count of it
     import_module("explorer.measuring.observe")  # so that the first task does not wait for torch
     Worker(sys.stdin.buffer, target).run()
 

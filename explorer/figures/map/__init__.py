@@ -8,12 +8,12 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
-from explorer.figures.kit import LEGEND, MARGIN, Trace, blank, compact, mark, sheet
+from explorer.figures.kit import LEGEND_ABOVE, Trace, blank, compact, mark, sheet
 from explorer.figures.map.cells import Cells, Colors, Mask, Side, cells, colors, contour_levels
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.words import typeset
@@ -28,9 +28,10 @@ LIGHT = "#ffffff"
 """Signs are light with a dark edge: they are seen on every color, and in the legend on light and
 dark paper."""
 WIDE = 56
-"""Characters of a line of a reason."""
+"""Characters of a line of a hover text that says why a cell has no value."""
 DOT_SHARE, LEAST_DOT, MOST_DOT = 120.0, 2.0, 5.0
-"""Size of a measured cell's dot: by the cells along the longer side."""
+"""Pixels across a measured cell's dot: `DOT_SHARE` over the number of cells along the longer side,
+between the other two."""
 MOST_ACROSS, MOST_UP = 6, 8
 """Cells along a side that have a tick each, at most."""
 
@@ -66,78 +67,82 @@ def heat_map(
     grid = cells(numbers, statistic, x, y)
     if not (grid.done | grid.theory_done).any():
         return blank("Nothing has been computed yet.")
-    over = (
-        contours(grid)
-        if not lines
-        else contours(other := cells(numbers, lines, x, y), _theory(other))
-    )
-    # words last
-    traces = [
-        *_heats(grid, scaled(grid)),
-        reasons(grid),
-        *over[:-1],
-        *signs(grid, now),
-        *over[-1:],
-    ]
-    data = [trace for trace in traces if trace]
-    entries = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
-    above: dict[str, Any] = (
-        {"legend": LEGEND, "showlegend": True, "margin": MARGIN | {"t": 34}} if entries else {}
-    )
+    if lines:
+        other = cells(numbers, lines, x, y)
+        symbol = typeset(other.scale.unit.partition(" (")[0])
+        contour_lines = contours(other, f"theory: {symbol}")
+    else:
+        contour_lines = contours(grid)
+    data = _heats(grid, scaled(grid))
+    data += reasons(grid)
+    # the last trace holds the contours' labels: they stand above the signs
+    data += contour_lines[:-1]
+    data += signs(grid, now)
+    data += contour_lines[-1:]
+    has_legend = any(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in data)
     axes = _axis(grid.x, MOST_ACROSS), _axis(grid.y, MOST_UP)
-    return go.Figure({"data": data, "layout": sheet(*axes, _in_words(grid), **above)})
-
-
-def _theory(grid: Cells) -> str:
-    """Name of another statistic's contours, with its symbol."""
-    return f"theory: {typeset(grid.scale.unit.partition(' (')[0])}"
+    layout = sheet(*axes, _in_words(grid), **(LEGEND_ABOVE if has_legend else {}))
+    return go.Figure({"data": data, "layout": layout})
 
 
 def _axis(side: Side, most: int) -> dict[str, Any]:
-    """No lines of a grid below colors; names in their order, and few numbers each at its cell."""
-    own: dict[str, Any] = {}
+    """The axis of a field as plotly has it, without grid lines, which colors would cover.
+
+    Up to `most` cells have a tick each; more numbers have plotly's ticks."""
+    axis = side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4}
     if not side.numeric:
-        own = {"type": "category", "tickvals": side.places, "tickangle": None}
-    elif len(side.values) <= most:
-        whole = side.spec.kind == "integer"
-        words = [number(value, 4 if whole else 2 if value < 1 else 3) for value in side.values]
-        own = {"tickvals": side.values, "ticktext": words}
-    return side.axis.layout | {"showgrid": False, "ticks": "outside", "ticklen": 4} | own
+        return axis | {"type": "category", "tickvals": side.places, "tickangle": None}
+    if len(side.values) > most:
+        return axis
+    labels = []
+    for value in side.values:
+        if side.spec.kind == "integer":
+            digits = 4
+        else:
+            digits = 2 if value < 1 else 3  # 0.12 is as long as 1.23
+        labels.append(number(value, digits))
+    return axis | {"tickvals": side.values, "ticktext": labels}
 
 
 def _heats(grid: Cells, scale: Colors) -> list[Trace]:
-    """Predicted colors where nothing was measured, and measured ones; `customdata` has the numbers
-    themselves."""
-    theory = np.where(grid.done, np.nan, grid.predicted)
-    kept = np.stack([grid.predicted], axis=-1)
+    """The colors: predicted ones where nothing was measured, and measured ones.
+
+    The color bar belongs to the measured ones, if there are any."""
+    has_predictions, has_observations = grid.asked
+    observed = np.where(grid.done, grid.observed, np.nan)
     traces = []
-    if grid.asked[0]:
-        traces.append(
-            _heat(grid, scale, "predicted", theory, kept) | {"showscale": not grid.done.any()}
-        )
-    if grid.asked[1] and grid.done.any():
-        observed = np.where(grid.done, grid.observed, np.nan)
-        kept = np.stack([observed, grid.low, grid.high, grid.predicted], axis=-1)
-        traces.append(_heat(grid, scale, grid.scale.origin, observed, kept))
+    if has_predictions:
+        theory = np.where(grid.done, np.nan, grid.predicted)
+        heat = _heat(grid, scale, "predicted", theory, [grid.predicted])
+        traces.append(heat | {"showscale": not grid.done.any()})
+    if has_observations and grid.done.any():
+        numbers = [observed, grid.low, grid.high, grid.predicted]
+        traces.append(_heat(grid, scale, grid.scale.origin, observed, numbers))
     return traces
 
 
-def _heat(grid: Cells, scale: Colors, name: str, values: Array, kept: Array) -> Trace:
-    spread = (
-        "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}"
-        if kept.shape[-1] > 1
-        else ""
-    )
-    theory = "<br>predicted %{customdata[3]:.3g}" if kept.shape[-1] > 1 and grid.asked[0] else ""
-    place = "<br>".join((grid.x.words("%{x}"), grid.y.words("%{y}")))
-    words = f"{place}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}{spread}{theory}"
+def _heat(grid: Cells, scale: Colors, name: str, values: Array, numbers: list[Array]) -> Trace:
+    """The colors of one origin.
+
+    Args:
+        name: the origin in words: "predicted", "measured".
+        values: `[y, x]`; nan where a cell is left blank.
+        numbers: `[y, x]` each, for hovering: the value; of measured cells also the lowest and the
+            highest seed and the prediction.
+    """
+    x, y = grid.x.words("%{x}"), grid.y.words("%{y}")
+    words = f"{x}<br>{y}<br>{grid.scale.title}, {name}: %{{customdata[0]:.3g}}"
+    if len(numbers) > 1:
+        words += "<br>lowest and highest seed %{customdata[1]:.3g}, %{customdata[2]:.3g}"
+        if grid.asked[0]:
+            words += "<br>predicted %{customdata[3]:.3g}"
     return {
         "type": "heatmap",
         "name": f"{grid.scale.title}, {name}",
         "x": grid.x.places,
         "y": grid.y.places,
         "z": compact(scale.z(values)),
-        "customdata": compact(kept),
+        "customdata": compact(np.stack(numbers, axis=-1)),
         "zmin": scale.low,
         "zmax": scale.high,
         "colorscale": scale.stops,
@@ -148,7 +153,8 @@ def _heat(grid: Cells, scale: Colors, name: str, values: Array, kept: Array) -> 
 
 
 def _in_words(grid: Cells) -> str:
-    """The map in words: its subject, its progress, its extremes, and the cells without a value."""
+    """The map in words, for those who cannot see it: its subject, its progress, its extremes, and
+    the cells without a value."""
     subject = f"{grid.scale.title} over {grid.x.reach} and {grid.y.reach}."
     sentences = [subject]
     for name, values, done in (
@@ -163,55 +169,68 @@ def _in_words(grid: Cells) -> str:
 
 
 def _extremes(grid: Cells, name: str, values: Array, done: Mask) -> str:
+    """One sentence on the values of one origin: how many are computed, where the lowest and the
+    highest lie, and how many are not finite.
+
+    Args:
+        name: begins the sentence: "Predicted", "Measured".
+        values, done: `[y, x]`; the mask is of the computed cells.
+    """
     finite = np.isfinite(values) & done
     text = f"{name}: {int(done.sum())} of {done.size} cells"
     if finite.any():
         for word, pick in (("lowest", np.argmin), ("highest", np.argmax)):
             row, column = np.argwhere(finite)[pick(values[finite])].tolist()
-            text += (
-                f", {word} {number(float(values[row, column]))} at {grid.x.words(grid.x.number(column))}, "
-                f"{grid.y.words(grid.y.number(row))}"
-            )
+            value = number(float(values[row, column]))
+            x, y = grid.x.words(grid.x.number(column)), grid.y.words(grid.y.number(row))
+            text += f", {word} {value} at {x}, {y}"
     lost = int((done & ~finite & ~grid.failed).sum())
-    return f"{text}; not finite in {lost}." if lost else f"{text}."
+    if lost:
+        text += f"; not finite in {lost}"
+    return f"{text}."
 
 
 def signs(cells: Cells, now: Mapping[str, float] | None) -> list[Trace]:
-    """Dots on what was measured; arrows where a value is not finite, or zero below a logarithmic
-    scale; hatches on failures; a star where the page is."""
-    held = (cells.done | cells.theory_done) & ~cells.failed
-    missing = np.isnan(cells.predicted) & ~cells.done  # the theory does not cover it
-    broken = held & ~np.isfinite(cells.shown) & ~missing
-    zero = held & (cells.shown <= 0) & cells.scale.log
-    plain = cells.done & ~cells.failed & ~broken & ~zero
-    small = float(np.clip(DOT_SHARE / max(cells.done.shape), LEAST_DOT, MOST_DOT))
+    """Signs on cells: dots where a value was measured; arrows where it is not finite, or zero below
+    a logarithmic scale; crosses on failures; a star on the design that the page shows.
+
+    Args:
+        now: the values of that design's fields.
+    """
+    has_value = (cells.done | cells.theory_done) & ~cells.failed
+    not_covered = np.isnan(cells.predicted) & ~cells.done  # theory's nan is not a broken value
+    broken = has_value & ~np.isfinite(cells.shown) & ~not_covered
+    zero = has_value & (cells.shown <= 0) & cells.scale.log
+    measured = cells.done & ~cells.failed & ~broken & ~zero
+    dot = float(np.clip(DOT_SHARE / max(cells.done.shape), LEAST_DOT, MOST_DOT))  # pixels
     traces = [
-        _marks(cells, plain, cells.scale.origin, "circle", small) | {"showlegend": False},
-        _marks(cells, broken, "not finite", "triangle-up", 3 + 2 * small),
-        _marks(cells, zero, "0, below a log scale", "triangle-down", 3 + 2 * small),
-        _marks(cells, cells.failed, "failed", "x", 2 + 2 * small),
+        _marks(cells, measured, cells.scale.origin, "circle", dot) | {"showlegend": False},
+        _marks(cells, broken, "not finite", "triangle-up", 3 + 2 * dot),
+        _marks(cells, zero, "0, below a log scale", "triangle-down", 3 + 2 * dot),
+        _marks(cells, cells.failed, "failed", "x", 2 + 2 * dot),
     ]
     if now and {cells.x.spec.name, cells.y.spec.name} <= now.keys():
-        at = {
-            name: [side.place(now[side.spec.name])]
-            for name, side in (("x", cells.x), ("y", cells.y))
-        }
-        traces.append(_sign("now", "star", 15) | at)
+        x = cells.x.place(now[cells.x.spec.name])
+        y = cells.y.place(now[cells.y.spec.name])
+        traces.append(_sign("now", "star", 15, [x], [y]))
     return [trace for trace in traces if len(trace["x"])]
 
 
 def _marks(cells: Cells, where: Mask, name: str, symbol: str, size: float) -> Trace:
-    """One sign on each of the cells; words are the cell's own."""
+    """One sign on each of the chosen cells, `[y, x]`; hovering shows the cell's own text."""
     rows, columns = np.nonzero(where)
     x, y = cells.x.places, cells.y.places
-    return _sign(name, symbol, size) | {"x": [x[at] for at in columns], "y": [y[at] for at in rows]}
+    return _sign(name, symbol, size, [x[column] for column in columns], [y[row] for row in rows])
 
 
-def _sign(name: str, symbol: str, size: float) -> Trace:
+def _sign(name: str, symbol: str, size: float, x: list[Any], y: list[Any]) -> Trace:
+    """A light sign with a dark edge at each point; its size is in pixels."""
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
+        "x": x,
+        "y": y,
         "hoverinfo": "skip",
         "cliponaxis": False,
         "marker": {
@@ -223,24 +242,21 @@ def _sign(name: str, symbol: str, size: float) -> Trace:
     }
 
 
-def reasons(cells: Cells) -> Trace | None:
-    """Gray below the cells without a number, whose hover text says why there is none."""
-    why = cells.failure.copy()
-    why[~cells.failed & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
-    why[~cells.failed & ~cells.done & cells.theory_done & np.isnan(cells.predicted)] = (
-        "the theory has no number here"
-    )
+def reasons(cells: Cells) -> list[Trace]:
+    """Gray below the cells without a number, whose hover text says why there is none; empty where
+    every computed cell has one."""
+    why = cells.failure.copy()  # "" where a cell has a number, or is still to come
+    no_reason = ~cells.failed
+    why[no_reason & cells.done & np.isnan(cells.observed)] = "not a number (nan)"
+    only_theory = cells.theory_done & ~cells.done
+    not_covered = only_theory & np.isnan(cells.predicted)
+    why[no_reason & not_covered] = "the theory has no number here"
     if not (why != "").any():
-        return None
-    words = [
-        ["<br>".join(html.escape(line) for line in textwrap.wrap(str(text), WIDE)) for text in row]
-        for row in why
-    ]
+        return []
+    words = [[_wrapped(str(reason)) for reason in row] for row in why]
     gray = "rgba(128, 128, 128, 0.35)"
-    place = "<br>".join(
-        side.words(f"%{{{name}}}") for name, side in (("x", cells.x), ("y", cells.y))
-    )
-    return {
+    x, y = cells.x.words("%{x}"), cells.y.words("%{y}")
+    heat = {
         "type": "heatmap",
         "name": "no value",
         "x": cells.x.places,
@@ -250,21 +266,34 @@ def reasons(cells: Cells) -> Trace | None:
         "colorscale": [[0, gray], [1, gray]],
         "showscale": False,
         "hoverongaps": False,
-        "hovertemplate": f"<b>No value</b><br>{place}<br>%{{text}}<extra></extra>",
+        "hovertemplate": f"<b>No value</b><br>{x}<br>{y}<br>%{{text}}<extra></extra>",
     }
+    return [heat]
+
+
+def _wrapped(text: str) -> str:
+    """A text as lines of a hover text, escaped."""
+    return "<br>".join(html.escape(line) for line in textwrap.wrap(text, WIDE))
 
 
 # Contour lines of numbers on a grid, by marching squares, in the grid's own steps.
 
 
-Edge = tuple[int, int, int]
-"""A side between two neighbors of the grid: row and column of the first, and 0 for the next column,
-1 for the next row."""
-SIDES = ((0, 0, 0), (0, 1, 1), (1, 0, 0), (0, 0, 1))
-"""Upper, right, lower and left side of a square, as edges from its first corner."""
+class Edge(NamedTuple):
+    """An edge of the grid, between two neighbors: from [row, column] to the next row or column."""
+
+    row: int
+    column: int
+    to_next_row: int
+    """1 if the other end is in the next row, 0 if it is in the next column."""
+
+
+SIDES = (Edge(0, 0, 0), Edge(0, 1, 1), Edge(1, 0, 0), Edge(0, 0, 1))
+"""Upper, right, lower and left side of the square whose first corner is [0, 0]."""
 PASSES = {1: [(0, 3)], 2: [(0, 1)], 3: [(1, 3)], 4: [(1, 2)], 6: [(0, 2)], 7: [(2, 3)]}
-"""Sides that a line joins, by which corners lie above: bits 1, 2, 4, 8 go around the square. Above
-and below are alike, so the other half is the complement; 5 and 10 are saddles."""
+"""Pairs of sides, as indices of `SIDES`, that a line joins within a square, by which of its corners
+lie above the level: bits 1, 2, 4, 8 go around from the first corner. Cases 8 to 14 are the
+complements, whose lines are the same; 5 and 10 are saddles."""
 
 
 def contour(values: Array, level: float) -> list[Array]:
@@ -278,45 +307,57 @@ def contour(values: Array, level: float) -> list[Array]:
     with np.errstate(invalid="ignore"):
         above = values >= level
     finite = np.isfinite(values)
-    corners = (np.s_[:-1, :-1], np.s_[:-1, 1:], np.s_[1:, 1:], np.s_[1:, :-1])
-    kind = sum(above[at].astype(int) << bit for bit, at in enumerate(corners))
-    whole = np.logical_and.reduce([finite[at] for at in corners])
+    corners = (np.s_[:-1, :-1], np.s_[:-1, 1:], np.s_[1:, 1:], np.s_[1:, :-1])  # around a square
+    cases = np.zeros(above[corners[0]].shape, dtype=int)  # `PASSES`, by a square's first corner
+    for bit, corner in enumerate(corners):
+        cases |= above[corner].astype(int) << bit
+    has_numbers = np.logical_and.reduce([finite[corner] for corner in corners])
     joined: dict[Edge, list[Edge]] = defaultdict(list)
-    for row, column in np.argwhere(whole & (kind > 0) & (kind < 15)).tolist():
-        case = int(np.asarray(kind)[row, column])
-        mean = values[row : row + 2, column : column + 2].mean()
-        for first, second in _passes(case, bool(mean >= level)):
-            start, end = _edge(row, column, first), _edge(row, column, second)
+    # 0 is a square below the level, 15 one above: no line passes
+    for row, column in np.argwhere(has_numbers & (cases > 0) & (cases < 15)).tolist():
+        middle = values[row : row + 2, column : column + 2].mean()
+        for sides in _passes(int(cases[row, column]), bool(middle >= level)):
+            start, end = (_edge(row, column, side) for side in sides)
             joined[start].append(end)
             joined[end].append(start)
     return [np.array([_point(values, level, edge) for edge in line]) for line in _lines(joined)]
 
 
 def _passes(case: int, middle_above: bool) -> list[tuple[int, int]]:
-    """Pairs of edges that a contour joins in a cell; at a saddle the mean of the corners decides
-    which."""
+    """Pairs of sides that a contour joins in a square, see `PASSES`.
+
+    At a saddle, whose opposite corners lie above, two ways are possible: the mean of the corners
+    decides which."""
     if case in (5, 10):
         return [(0, 1), (2, 3)] if (case == 5) == middle_above else [(0, 3), (1, 2)]
     return PASSES[case] if case in PASSES else PASSES[15 - case]
 
 
 def _edge(row: int, column: int, side: int) -> Edge:
-    down, right, way = SIDES[side]
-    return row + down, column + right, way
+    """A side, 0 … 3, of the square whose first corner is [row, column]."""
+    edge = SIDES[side]
+    return Edge(row + edge.row, column + edge.column, edge.to_next_row)
 
 
 def _point(values: Array, level: float, edge: Edge) -> tuple[float, float]:
-    row, column, way = edge
-    start, end = values[row, column], values[row + way, column + 1 - way]
+    """Row and column, with fractions, at which values reach a level on an edge, by linear
+    interpolation between its ends."""
+    row, column, to_next_row = edge
+    to_next_column = 1 - to_next_row
+    start, end = values[row, column], values[row + to_next_row, column + to_next_column]
     share = float((level - start) / (end - start))
-    return row + share * way, column + share * (1 - way)
+    return row + share * to_next_row, column + share * to_next_column
 
 
 def _lines(joined: dict[Edge, list[Edge]]) -> list[list[Edge]]:
-    """The edges in the order in which lines pass them: those with an end first, then those that
-    close."""
+    """The lines that pairs of edges make up, each as its edges in order.
+
+    Args:
+        joined: the edges that a line joins to each edge: two, or one at the line's end.
+    """
     waiting = {edge: list(others) for edge, others in joined.items()}
     lines = []
+    # lines with ends begin at one; what is left then are closed lines
     for start in sorted(waiting, key=lambda edge: len(joined[edge])):
         line = [start]
         while waiting[line[-1]]:
@@ -331,87 +372,101 @@ def _lines(joined: dict[Edge, list[Edge]]) -> list[list[Edge]]:
 INK, HALO = "#1b1f24", "rgba(255, 255, 255, 0.75)"
 """Colors are the same on light and dark paper: lines on them are dark with a light edge."""
 GLOW = ", ".join(f"{across}px {down}px 1px #fff" for across in (-1, 1) for down in (-1, 1))
+"""The shadow, as CSS, that sets a label off from the colors below it."""
 OWN = "theory"
 """Name of the contours where they show the colors' own statistic."""
 
 
 def scaled(cells: Cells) -> Colors:
-    """The scale that holds all numbers of a map."""
-    held = cells.done | cells.theory_done
-    return colors(cells.scale, np.concatenate([cells.observed[cells.done], cells.predicted[held]]))
+    """The color scale that holds all numbers of a map, measured and predicted."""
+    computed = cells.done | cells.theory_done
+    numbers = [cells.observed[cells.done], cells.predicted[computed]]
+    return colors(cells.scale, np.concatenate(numbers))
 
 
 def contours(cells: Cells, name: str = OWN) -> list[Trace]:
-    """The theory's contours, each labeled with its value; none over names, between which there is
-    nothing."""
+    """The contour lines of the theory's values, and last their labels; empty where an axis has
+    names, between which there is nothing, or where no line crosses the map.
+
+    Args:
+        name: the lines' group; of another statistic than the colors', it is in the legend.
+    """
     if not (cells.x.numeric and cells.y.numeric) or min(cells.predicted.shape) < 2:
         return []
-    even = np.log10 if cells.scale.log else np.asarray
+    # on a log scale lines are interpolated between exponents
+    position = np.log10 if cells.scale.log else np.asarray
     with np.errstate(all="ignore"):
-        values = even(cells.predicted)
-    every = {level: contour(values, float(even(level))) for level in contour_levels(scaled(cells))}
-    crossed = {level: parts for level, parts in every.items() if parts}
-    traces = []
-    for level, parts in crossed.items():
-        x, y = _chained(
-            [cells.x.at(part[:, 1]) for part in parts], [cells.y.at(part[:, 0]) for part in parts]
-        )
+        values = position(cells.predicted)
+    crossed = {}  # the lines of each level that the map reaches, `[point, (row, column)]`
+    for level in contour_levels(scaled(cells)):
+        if lines := contour(values, float(position(level))):
+            crossed[level] = lines
+    if not crossed:
+        return []
+    # the colors' own contours have no entry: lines are theory on every page
+    traces = [] if name == OWN else [_legend_line(name)]
+    for level, lines in crossed.items():
+        x = _chained([cells.x.at(line[:, 1]) for line in lines])
+        y = _chained([cells.y.at(line[:, 0]) for line in lines])
         width = 2.6 if level == cells.scale.healthy else 1.2
         traces += _edged(x, y, number(level), name, width)
-    entry = [_legend_line(name)] * (name != OWN)  # dots are measured and lines theory on every page
-    return [*entry, *traces, _labels(cells, crossed, name)] if crossed else []
+    return [*traces, _labels(cells, crossed, name)]
 
 
-def _chained(*parts: list[Array]) -> list[Array]:
-    """Lines as one, with gaps between them."""
-    return [np.concatenate([np.append(points, np.nan) for points in part])[:-1] for part in parts]
+def _chained(lines: list[Array]) -> Array:
+    """The coordinates of several lines as one array, with a gap (nan) between each two."""
+    return np.concatenate([np.append(points, np.nan) for points in lines])[:-1]
 
 
 def _edged(x: Array, y: Array, level: str, group: str, width: float) -> list[Trace]:
-    """A dark line on a lighter, wider one."""
+    """A dark line, in pixels wide, on a lighter, wider one, so that it is seen on every color."""
     line = partial(mark, "lines", x=compact(x), y=compact(y), legendgroup=group)
+    edge = {"color": HALO, "width": width + 2}
+    ink = {"color": INK, "width": width}
+    hover = f"{group}: {level}<extra></extra>"
     return [
-        line(
-            f"predicted {level}, edge",
-            line={"color": HALO, "width": width + 2},
-            hoverinfo="skip",
-        ),
-        line(
-            f"predicted {level}",
-            line={"color": INK, "width": width},
-            hovertemplate=f"{group}: {level}<extra></extra>",
-        ),
+        line(f"predicted {level}, edge", line=edge, hoverinfo="skip"),
+        line(f"predicted {level}", line=ink, hovertemplate=hover),
     ]
 
 
 def _legend_line(words: str) -> Trace:
-    """The legend's one entry of a group of lines: gray, as ink is not seen on dark paper."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": words,
-        "x": [None],
-        "y": [None],
-        "legendgroup": words,
-        "line": {"color": NEUTRAL, "width": 2, "dash": "solid"},
-        "showlegend": True,
-        "hoverinfo": "skip",
-    }
+    """The legend's one entry of a group of lines, without a point on the map: gray, as the lines'
+    ink is not seen on dark paper."""
+    line = {"color": NEUTRAL, "width": 2, "dash": "solid"}
+    return mark(
+        "lines",
+        words,
+        [None],
+        [None],
+        legendgroup=words,
+        line=line,
+        showlegend=True,
+        hoverinfo="skip",
+    )
 
 
 def _labels(cells: Cells, crossed: Mapping[float, Sequence[Array]], name: str) -> Trace:
-    """Labels, each at another share of its line, so that labels of lines close together do not
-    meet."""
+    """A label with the value on the longest line of each level.
+
+    Of n levels the first has it at 1/(n + 1) of its line, the last at n/(n + 1), so that labels of
+    lines close together do not meet.
+
+    Args:
+        crossed: the lines of each level, `[point, (row, column)]`.
+        name: the lines' group.
+    """
     points = []
-    for place, parts in enumerate(crossed.values(), start=1):
-        longest = max(parts, key=len)
-        points.append(longest[min(len(longest) * place // (len(crossed) + 1), len(longest) - 1)])
-    down, across = np.array(points).T
+    for number_of_level, lines in enumerate(crossed.values(), start=1):
+        longest = max(lines, key=len)
+        index = len(longest) * number_of_level // (len(crossed) + 1)
+        points.append(longest[index])
+    rows, columns = np.array(points).T
     return mark(
         "text",
         "theory's values",
-        cells.x.at(across),
-        cells.y.at(down),
+        cells.x.at(columns),
+        cells.y.at(rows),
         hoverinfo="skip",
         legendgroup=name,
         text=[number(level) for level in crossed],

@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 from explorer import plugins
 from explorer.ends import ENDS, End
 from explorer.fields import Spec
-from explorer.figures.kit import SLACK, Axis, colorbar, drawable, field_title, round_values
-from explorer.figures.palette import DIVERGING, SEQUENTIAL
+from explorer.figures.kit import (
+    SLACK,
+    Axis,
+    colorbar,
+    drawable,
+    extremes,
+    field_title,
+    round_values,
+)
+from explorer.figures.palette import DIVERGING, SEQUENTIAL, rgb
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.profile import Array
@@ -31,8 +39,9 @@ if TYPE_CHECKING:
 ALONE = 0.15
 """Half the width of a cell without a neighbor: decades, or the field's units."""
 FAR = 8
-"""Ratio of the last value to the first from which values may ask for a logarithmic axis."""
+"""Ratio of the last value to the first from which a field's values may get a logarithmic axis."""
 Mask = NDArray[np.bool_]
+"""Chosen cells, `[y, x]`, or `[x]` of a map of one axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +53,7 @@ class Side:
 
     @property
     def numeric(self) -> bool:
-        """Whether it has an axis of numbers, and not of names."""
+        """Whether the field has numbers, and not names."""
         return self.spec.kind in ("integer", "number")
 
     @property
@@ -62,13 +71,9 @@ class Side:
 
     def place(self, value: Any) -> Any:
         """A value as the axis has it: a number, or a name."""
-        return (
-            ("off", "on")[value]
-            if isinstance(value, bool)
-            else value
-            if self.numeric
-            else str(value)
-        )
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return value if self.numeric else str(value)
 
     @property
     def edges(self) -> Array:
@@ -76,53 +81,69 @@ class Side:
         cells have names."""
         if not self.numeric:
             return np.arange(len(self.values) + 1.0) - 0.5
-        at = self._even
-        inner = (at[:-1] + at[1:]) / 2
-        first, last = (inner[0], inner[-1]) if len(inner) else (at[0] + ALONE, at[0] - ALONE)
-        return self._value(np.concatenate([[2 * at[0] - first], inner, [2 * at[-1] - last]]))
+        middles = self._positions
+        if len(middles) == 1:
+            return self._value(middles[0] + np.array([-ALONE, ALONE]))
+        inner = (middles[:-1] + middles[1:]) / 2
+        # the first and the last cell reach as far outwards as inwards
+        first, last = 2 * middles[0] - inner[0], 2 * middles[-1] - inner[-1]
+        return self._value(np.concatenate([[first], inner, [last]]))
 
     @property
     def axis(self) -> Axis:
-        """From the first cell's edge to the last one's."""
+        """The axis in the picture, from the first cell's edge to the last one's."""
         ends = self.edges[[0, -1]]
         low, high = (np.log10(ends) if self.log else ends).tolist()
         counts = self.spec.kind == "integer" and not self.log
         return Axis(field_title(self.spec), (low, high), log=self.log, counts=counts)
 
     def at(self, steps: Array) -> Array:
-        """Values at fractions of a step between cells, even on the axis."""
-        return self._value(np.interp(steps, np.arange(len(self.values)), self._even))
+        """Values at positions counted in cells: 1.5 is half-way on the axis between the second and
+        the third cell."""
+        return self._value(np.interp(steps, np.arange(len(self.values)), self._positions))
 
     @property
-    def _even(self) -> Array:
-        """Values as the axis spaces them."""
+    def _positions(self) -> Array:
+        """Where the values lie on the axis: exponents where it is logarithmic."""
         return np.asarray(np.log10(self.values) if self.log else np.array(self.values, dtype=float))
 
-    def _value(self, even: Array) -> Array:
-        return np.asarray(10.0**even if self.log else even)
+    def _value(self, positions: Array) -> Array:
+        """The values at positions on the axis."""
+        return np.asarray(10.0**positions if self.log else positions)
 
-    def number(self, at: int) -> str:
-        """A cell's value, by its place."""
-        return number(self.values[at], 4) if self.numeric else str(self.places[at])
+    def number(self, index: int) -> str:
+        """The value of a cell, by its index, as text."""
+        return number(self.values[index], 4) if self.numeric else str(self.places[index])
 
     @property
     def reach(self) -> str:
-        """The field with its first and last value, or all of its names."""
-        ends = f"{self.number(0)} to {self.number(-1)} {self.spec.about.unit}".rstrip()
-        return f"{self.spec.about.label} ({ends if self.numeric else ', '.join(self.places)})"
+        """The field in words, with its first and last value, or all of its names."""
+        reach = ", ".join(map(str, self.places))
+        if self.numeric:
+            reach = f"{self.number(0)} to {self.number(-1)} {self.spec.about.unit}".rstrip()
+        return f"{self.spec.about.label} ({reach})"
 
     def words(self, value: str) -> str:
-        """A cell's value in a sentence of plotly's hover text, where `value` stands for it."""
+        """A cell's value in words, with the field's name and unit.
+
+        Args:
+            value: as text, or a placeholder of plotly's hover text, as "%{x}".
+        """
         return f"{self.spec.about.label} {value} {self.spec.about.unit}".rstrip()
 
 
 def _geometric(values: Sequence[float]) -> bool:
-    """Whether values that rise are more evenly apart on a logarithmic axis than on an even one."""
-    steps = np.diff(np.array(values, dtype=float)), np.diff(np.log(values))
-    uneven, uneven_log = (
-        float(step.std() / step.mean()) if len(step) > 1 else 0.0 for step in steps
-    )
-    return uneven_log < uneven / 4 and values[-1] >= FAR * values[0]
+    """Whether rising values are more evenly apart on a logarithmic axis than on a linear one, and
+    reach far."""
+    # clearly so: a quarter of the spread of steps, so that a few round numbers stay linear
+    unevenness = _unevenness(np.array(values, dtype=float))
+    return _unevenness(np.log(values)) < unevenness / 4 and values[-1] >= FAR * values[0]
+
+
+def _unevenness(positions: Array) -> float:
+    """Standard deviation of the steps between positions over their mean; 0 of a single step."""
+    steps = np.diff(positions)
+    return float(steps.std() / steps.mean()) if len(steps) > 1 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +161,11 @@ class Cells:
     high: Array
     """Lowest and highest value of the seeds."""
     asked: tuple[bool, bool]
-    """Whether the map has predictions, and whether it has anything else."""
+    """Whether the map has predictions, and whether it has values of the other origin."""
     theory_done: Mask
+    """Whether a cell's prediction was computed; one that failed was."""
     done: Mask
-    """Whether a cell was computed; one that failed was."""
+    """Whether the other value was."""
     failure: NDArray[np.object_]
     """Why a cell has no values; "" where it has, or is still to come."""
 
@@ -159,12 +181,13 @@ class Cells:
 
     @property
     def failed(self) -> Mask:
-        """Cells without a number, for a reason."""
+        """The cells that have a reason for having no number."""
         return np.asarray((self.failure != "") & ~np.isfinite(self.shown), dtype=bool)
 
     @property
     def shown(self) -> Array:
-        """The number that gives a cell its color."""
+        """The numbers that give cells their colors, `[y, x]`: measured ones where there are, else
+        predicted."""
         return np.where(self.done, self.observed, self.predicted)
 
 
@@ -183,56 +206,60 @@ def cells(numbers: xr.Dataset | Table, statistic: str, *fields: str) -> Cells:
     sides, orders = {}, {}
     for name in fields:
         sides[name], orders[name] = _side(table, name)
+    # the table's axes may be in any order, and their values too; the picture's are [y, x], rising
     upwards = fields[::-1]
     axes = [list(table.over).index(name) for name in upwards]
+    order = np.ix_(*(orders[name] for name in upwards))
     shape = [len(sides[name].values) for name in upwards]
     scale = scales()[statistic]
 
     def values(variable: str, origin: str, missing: Any = np.nan) -> NDArray[Any]:
+        """A variable of the table as `[y, x]`; `missing` throughout if the table has none."""
         if variable not in table.values or origin not in table.origins:
             return np.full(shape, missing)
         of_origin: NDArray[Any] = table.values[variable][table.origins.index(origin)]
-        return of_origin.transpose(axes)[np.ix_(*(orders[name] for name in upwards))]
+        return of_origin.transpose(axes)[order]
 
     def done(origin: str) -> Mask:
-        known = (
-            np.isfinite(values("seconds", origin))
-            if "seconds" in table.values
-            else ~np.isnan(values(statistic, origin))
-        )
-        return np.asarray(known | (values("failure", origin, "").astype(str) != ""), dtype=bool)
+        """The cells that were computed: those that took some time, or failed."""
+        if "seconds" in table.values:
+            computed = np.isfinite(values("seconds", origin))
+        else:
+            computed = ~np.isnan(values(statistic, origin))
+        failed = values("failure", origin, "").astype(str) != ""
+        return np.asarray(computed | failed, dtype=bool)
 
-    other = done(scale.origin)
-    failure = np.where(
-        other, values("failure", scale.origin, ""), values("failure", "predicted", "")
-    ).astype(object)
+    observed = done(scale.origin)
+    failures = [values("failure", origin, "") for origin in (scale.origin, "predicted")]
     return Cells(
-        tuple(sides.values()),
-        scale,
-        values(statistic, "predicted").astype(float),
-        values(statistic, scale.origin).astype(float),
-        values(f"{statistic}_low", scale.origin).astype(float),
-        values(f"{statistic}_high", scale.origin).astype(float),
-        ("predicted" in table.origins, scale.origin in table.origins),
-        done("predicted"),
-        other,
-        failure,
+        sides=tuple(sides.values()),
+        scale=scale,
+        predicted=values(statistic, "predicted").astype(float),
+        observed=values(statistic, scale.origin).astype(float),
+        low=values(f"{statistic}_low", scale.origin).astype(float),
+        high=values(f"{statistic}_high", scale.origin).astype(float),
+        asked=("predicted" in table.origins, scale.origin in table.origins),
+        theory_done=done("predicted"),
+        done=observed,
+        # a cell shows its prediction, and why that failed, only until the other value is there
+        failure=np.where(observed, *failures).astype(object),
     )
 
 
 def _side(table: Table, name: str) -> tuple[Side, NDArray[np.intp]]:
-    """A field, and the places of its values in its order: numbers rise, names keep theirs."""
+    """A field of a table, and the order of its values in the picture, as indices: numbers rise,
+    names stay in the table's order."""
     values = table.over[name]
     side = Side(varied_specs()[name], list(values))
     order = np.argsort(values, kind="stable") if side.numeric else np.arange(len(values))
-    return replace(side, values=[values[place] for place in order]), order
+    return replace(side, values=[values[index] for index in order]), order
 
 
 def _check(table: Table, statistic: str, fields: tuple[str, ...]) -> None:
     """Raises ValueError unless a table has a statistic, and these fields and no others as axes."""
-    known = [name for name in scales() if name in table.values]
-    if statistic not in known:
-        raise ValueError(f"statistic must be one of {', '.join(known)}; got {statistic!r}")
+    statistics = [name for name in scales() if name in table.values]
+    if statistic not in statistics:
+        raise ValueError(f"statistic must be one of {', '.join(statistics)}; got {statistic!r}")
     for axis, field in zip("xy", fields, strict=False):  # a map of one axis has no y
         if field not in table.over:
             raise ValueError(f"{axis} must be one of {', '.join(table.over)}; got {field!r}")
@@ -250,11 +277,16 @@ MOST_DECADES = 6.0
 """Decades on each side of the healthy value that have colors of their own: 10⁻³⁰⁰ and 10⁻¹⁰ are
 equally dead."""
 LEAST = 0.5
-"""Decades that each side shows at least: a flat map must look flat."""
-TICKS, LINES, FINE_TICKS = 7, 4, 2.5
-"""About as many ticks and contour lines are made; over fewer decades than the last number, of 1, 2
-and 5."""
+"""Decades, or units on a linear scale, that each side of the healthy value shows at least; a
+logarithmic scale without one in all. A flat map must look flat."""
+LEAST_LINEAR = 0.05
+"""As `LEAST`, of a linear scale without a healthy value, in its units."""
+TICKS, LINES = 7, 4
+"""Ticks of a logarithmic color bar, and contour lines, at most about so many."""
+FINE_TICKS = 2.5
+"""A logarithmic color bar of fewer decades has ticks at 1, 2 and 5 of each."""
 STOPS = 33
+"""Colors of a diverging scale, between which a browser mixes evenly."""
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Contour lines of shares between 0 and 1."""
 
@@ -280,17 +312,21 @@ class Scale(NamedTuple):
     origin: str = "measured"
     """Origin of the values that theory is compared with: "measured", or a plug-in's."""
 
+    def value(self, position: float) -> float:
+        """The value at a position, which is an exponent of ten on a logarithmic scale."""
+        return float(10.0**position) if self.log else position
+
 
 def _end(end: End) -> Scale:
     """The scale of a statistic at the end of a stack."""
     healthy, words = end.row.healthy or (None, "")
     return Scale(
-        end.title,
-        f"{end.symbol} ({end.row.unit})",
-        healthy,
-        words,
-        end.row.log,
-        end.row.bounds,
+        title=end.title,
+        unit=f"{end.symbol} ({end.row.unit})",
+        healthy=healthy,
+        words=words,
+        log=end.row.log,
+        bounds=end.row.bounds,
         levels=LEVELS if end.row.bounded else (),
     )
 
@@ -302,101 +338,102 @@ def scales() -> Mapping[str, Scale]:
 
 
 class Colors(NamedTuple):
-    """The scale that one map has. On a logarithmic one, z and extent are exponents."""
+    """The color scale of one map. On a logarithmic one, ends and positions are exponents of ten."""
 
     scale: Scale
     low: float
     high: float
     stops: list[list[Any]] | str
+    """Plotly's color scale: pairs of a share of the way from low to high and a color, or a name."""
     beyond: tuple[bool, bool]
-    """Whether values lie below and above."""
+    """Whether values lie below `low`, and above `high`."""
 
     def z(self, values: Array) -> Array:
-        """Places on the scale; what lies beyond an end, infinite or zero too, has that end's
-        color."""
+        """Positions of values on the scale; a value beyond an end, infinite or zero too, is moved
+        to that end."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.clip(np.log10(values) if self.scale.log else values, self.low, self.high)
+            positions = np.log10(values) if self.scale.log else values
+            return np.clip(positions, self.low, self.high)
 
     @property
     def bar(self) -> dict[str, Any]:
-        """The color bar, labeled with the values themselves, and the healthy one's word."""
-        at = _ticks(self.scale, self.low, self.high)
-        words = [number(10.0**value if self.scale.log else value, 3) for value in at]
-        ends = ("≤ " * self.beyond[0], "≥ " * self.beyond[1])
-        words[0], words[-1] = (
-            ends[0] + words[0],
-            (ends[1] + words[-1] if len(words) > 1 else words[-1]),
-        )
-        return colorbar(typeset(self.scale.unit), tickvals=at, ticktext=words)
+        """The color bar, labeled with values; ≤ and ≥ mark ends beyond which there are values."""
+        positions = _ticks(self.scale, self.low, self.high)
+        labels = [number(self.scale.value(position), 3) for position in positions]
+        below, above = self.beyond
+        has_two_ends = len(labels) > 1
+        if below and has_two_ends:
+            labels[0] = f"≤ {labels[0]}"
+        if above and has_two_ends:
+            labels[-1] = f"≥ {labels[-1]}"
+        return colorbar(typeset(self.scale.unit), tickvals=positions, ticktext=labels)
 
 
 def colors(scale: Scale, values: Array) -> Colors:
-    """The scale that holds all values that can be drawn, up to `MOST_DECADES` from the healthy one;
-    from end to end where a statistic is bounded."""
-    held = values[drawable(values, scale.log)]
-    held = np.log10(held) if scale.log else held
-    low, high = (float(held.min()), float(held.max())) if len(held) else (0.0, 1.0)
+    """The color scale that holds all values that can be drawn.
+
+    Around a healthy value it reaches at most `MOST_DECADES` to each side, and is diverging; without
+    one it ends at the scale's `clip`. A statistic with two bounds has a scale from bound to
+    bound."""
+    positions = values[drawable(values, scale.log)]
+    if scale.log:
+        positions = np.log10(positions)
+    lowest, highest = extremes(positions)
     if scale.healthy is None:
-        ends = max(low, scale.clip[0]), min(high, scale.clip[1])
-        air = max(0.0, LEAST * (1.0 if scale.log else 0.1) - (ends[1] - ends[0])) / 2
-        return Colors(
-            scale,
-            ends[0] - air,
-            ends[1] + air,
-            SEQUENTIAL,
-            (low < scale.clip[0], high > scale.clip[1]),
-        )
+        low, high = max(lowest, scale.clip[0]), min(highest, scale.clip[1])
+        least = LEAST if scale.log else LEAST_LINEAR
+        air = max(0.0, least - (high - low)) / 2
+        beyond = (lowest < low, highest > high)
+        return Colors(scale, low - air, high + air, SEQUENTIAL, beyond)
     middle = float(np.log10(scale.healthy)) if scale.log else scale.healthy
-    far = MOST_DECADES if scale.log else np.inf
-    ends = (
-        max(min(low, middle - LEAST), round(middle) - far),
-        min(max(high, middle + LEAST), round(middle) + far),
-    )
     if np.isfinite(scale.bounds).all():
-        ends = scale.bounds
-    return Colors(
-        scale, *ends, _stops(middle, *ends), (low < ends[0] - SLACK, high > ends[1] + SLACK)
-    )
+        low, high = scale.bounds
+    else:
+        far = MOST_DECADES if scale.log else np.inf
+        low = max(min(lowest, middle - LEAST), round(middle) - far)
+        high = min(max(highest, middle + LEAST), round(middle) + far)
+    beyond = (lowest < low - SLACK, highest > high + SLACK)
+    return Colors(scale, low, high, _stops(middle, low, high), beyond)
 
 
 def contour_levels(scaled: Colors) -> list[float]:
-    """Values of the contour lines: the row's, or decades, few enough to be legible, the healthy
-    value among them."""
+    """Values of the contour lines: the scale's own, or decades, few enough to be legible."""
     if scaled.scale.levels:
         return list(scaled.scale.levels)
-    at = _ticks(scaled.scale, scaled.low, scaled.high, LINES)
-    return [float(10.0**value) if scaled.scale.log else value for value in at]
+    positions = _ticks(scaled.scale, scaled.low, scaled.high, LINES)
+    return [scaled.scale.value(position) for position in positions]
 
 
 def _ticks(scale: Scale, low: float, high: float, most: int = TICKS) -> list[float]:
-    """Whole decades, or 1, 2 and 5 of each where there are few; even numbers on a scale that is not
-    logarithmic."""
-    if scale.log:
-        decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-        stride = max(1, int(np.ceil((high - low) / most)))
-        at = [float(power) for power in decades if power % stride == 0]
-        if high - low < FINE_TICKS:
-            at = [power + float(np.log10(lead)) for power in decades for lead in (1, 2, 5)]
+    """Positions of ticks between two ends of a color bar.
+
+    On a logarithmic scale positions are exponents of ten: whole ones, every second or third where
+    they would be more than `most`, or those of 1, 2 and 5 times a power over few decades. Else
+    about five round numbers."""
+    if not scale.log:
+        positions = round_values(low, high, 5)
     else:
-        at = round_values(low, high, 5)
-    return [value for value in at if low - SLACK <= value <= high + SLACK]
+        decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+        if high - low < FINE_TICKS:
+            positions = [power + float(np.log10(lead)) for power in decades for lead in (1, 2, 5)]
+        else:
+            stride = max(1, int(np.ceil((high - low) / most)))
+            positions = [float(power) for power in decades if power % stride == 0]
+    return [position for position in positions if low - SLACK <= position <= high + SLACK]
 
 
 def _stops(middle: float, low: float, high: float) -> list[list[Any]]:
-    """The part of the diverging colors between two ends: equally far from the healthy value is
-    equally dark."""
+    """The part of the diverging colors between two ends, as plotly's pairs of share and color.
+
+    The healthy value, `middle`, has the neutral color; equally far from it is equally dark."""
     far = max(middle - low, high - middle) or 1.0
-    share = np.linspace(0.0, 1.0, STOPS)
-    at = np.clip(0.5 + (low + share * (high - low) - middle) / far / 2, 0.0, 1.0) * (
-        len(DIVERGING) - 1
-    )
-    named = np.array([[int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in DIVERGING])
-    mixed = (
-        np.rint([np.interp(at, np.arange(len(named)), channel) for channel in named.T])
-        .astype(int)
-        .T
-    )
-    return [
-        [float(x), f"#{red:02x}{green:02x}{blue:02x}"]
-        for x, (red, green, blue) in zip(share, mixed, strict=True)
-    ]
+    shares = np.linspace(0.0, 1.0, STOPS)
+    distances = (low + shares * (high - low) - middle) / far  # −1 … 1
+    indices = np.clip(0.5 + distances / 2, 0.0, 1.0) * (len(DIVERGING) - 1)
+    channels = np.array([rgb(color) for color in DIVERGING]).T  # [red green blue, color]
+    stops = []
+    for share, index in zip(shares, indices, strict=True):
+        mixed = (np.interp(index, np.arange(len(DIVERGING)), channel) for channel in channels)
+        red, green, blue = (round(float(level)) for level in mixed)
+        stops.append([float(share), f"#{red:02x}{green:02x}{blue:02x}"])
+    return stops
