@@ -209,8 +209,9 @@ def run(tree: Path, tests: Sequence[str], said: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(tree)
-    sys.path[:0] = [str(tree)]
-    os.environ["PYTHONPATH"] = str(tree)
+    paths = [str(tree), *map(str, (tree / "plugins").iterdir())]
+    sys.path[:0] = paths
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     sys.dont_write_bytecode = True
     code = import_module("pytest").main(["-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests])
     sys.stdout.flush()
