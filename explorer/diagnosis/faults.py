@@ -27,6 +27,8 @@ ORIGINS = (
 )
 """Kinds of faults that a value which is not finite begins with, beside weights that are not finite
 themselves."""
+NOT_FINITE = (*ORIGINS, "weight_not_finite")
+"""Kinds of faults after which no number of the profile can be read."""
 
 
 def held(profile: Profile, *kinds: str) -> list[Fault]:

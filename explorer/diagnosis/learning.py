@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from explorer.diagnosis.finding import LONGEST, NO_REMEDY, VERDICTS, Finding, Remedy, Severity, text
-from explorer.diagnosis.reading import numbered, weight_gradients
+from explorer.diagnosis.reading import numbered, runs, weight_gradients
 from explorer.diagnosis.remedies import fix, listed
 from explorer.diagnosis.structure import unmoved_layers
 from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
@@ -203,15 +203,9 @@ def layer_range(profile: Profile, layers: Sequence[int]) -> str:
     """Layers in words: "layer 3 (h.2)", "layers 1 to 4, 6 and 8 to 9"."""
     if len(layers) == 1:
         return text("phrase", "layer", layer=numbered(profile, layers[0]))
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and runs[-1][-1] == layer - 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
     ranges = [
-        text("phrase", "range", first=run[0], last=run[-1]) if len(run) > 1 else str(run[0])
-        for run in runs
+        text("phrase", "range", first=first, last=last) if last > first else str(first)
+        for first, last in runs(layers)
     ]
     return text("phrase", "layers", layers=listed(ranges))
 

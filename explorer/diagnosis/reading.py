@@ -148,6 +148,18 @@ def layer_names(profile: Profile, layers: Iterable[int]) -> str:
     return ", ".join(text("phrase", "layer", layer=numbered(profile, layer)) for layer in layers)
 
 
+def runs(layers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last layer of each run of layers that follow one another; the layers are in
+    order."""
+    ends: list[tuple[int, int]] = []
+    for layer in layers:
+        if ends and layer == ends[-1][1] + 1:
+            ends[-1] = (ends[-1][0], layer)
+        else:
+            ends.append((layer, layer))
+    return ends
+
+
 def path(profile: Profile, layer: int) -> str:
     """A layer, counted from 1, in a line of torch."""
     return (

@@ -50,6 +50,7 @@ from explorer.profile import (
     WEIGHT_STATISTICS,
     Array,
     Breakdown,
+    Fault,
     Key,
     Profile,
 )
@@ -97,14 +98,10 @@ LEVEL = 1.05
 def not_finite(profile: Profile) -> Finding | None:
     """A value that is not finite: it is too large for the arithmetic."""
     signals = {
-        key: value for key, value in profile.values.items() if key[0] not in WEIGHT_STATISTICS
+        key: _defined(profile, key) for key in profile.values if key[0] not in WEIGHT_STATISTICS
     }
-    for key in signals:
-        signals[key] = _defined(profile, key)
     first = replace(profile, values=signals, pattern=None).first_nonfinite
-    fault = origin(profile)
-    if first is None and fault is None:
-        return None
+    cause = _cause(profile, grows=True)
     known: dict[str, object] = {"layer": "", "statistic": "", "site": ""}
     if first is not None:
         known = {
@@ -112,42 +109,48 @@ def not_finite(profile: Profile) -> Finding | None:
             "site": first.site_label,
             "layer": numbered(profile, first.layer),
         }
-    shown = "evidence" if first is not None else ""
-    cause = _cause(profile, grows=True)
-    if fault is None:
-        backward = first is not None and VOCABULARY[first.statistic].backward
-        squares = first is not None and not backward and _finite(profile, first)
-        meaning = (
-            "squares" if squares else "backward" if backward and not profile.config else "meaning"
-        )
-        remedy = NO_REMEDY if backward and not profile.config else fix(profile, cause, calm)
-        return finding("bad", "not_finite", meaning, shown, remedy=remedy, **known)
+    fault = origin(profile)
+    if fault is not None:
+        place = text("not_finite", "evidence", **known) if first is not None else ""
+        return _bad_operation(profile, fault, cause, place)
+    if first is None:
+        return None
+    meaning, remedy = "meaning", fix(profile, cause, calm)
+    if VOCABULARY[first.statistic].backward:
+        if profile.config is None:
+            meaning, remedy = "backward", NO_REMEDY
+    elif _finite(profile, first):
+        meaning = "squares"
+    return finding("bad", "not_finite", meaning, "evidence", remedy=remedy, **known)
+
+
+def _bad_operation(profile: Profile, fault: Fault, cause: str, place: str) -> Finding:
+    """The finding on the operation whose result is the first that is not finite.
+
+    Args:
+        cause: key of the cure of what makes the signal grow, where that was read.
+        place: sentence on the first statistic that is not finite; empty where all are.
+    """
     cures = {"empty_row": "visible", "divided_by_zero": "epsilon", "batch": "clean_batch"}
     remedy = fix(profile, cures.get(fault.kind, ""))
     if fault.kind == "overflow":
         remedy = overflow_remedy(profile, fault, cause)
-    where = (
-        "" if fault.layer else "_after" if f"{fault.kind}_after" in VERDICTS["not_finite"] else ""
-    )
-    at = known | {"layer": numbered(profile, fault.layer)}
-    meaning = text(
+    meaning = fault.kind
+    if not fault.layer and f"{meaning}_after" in VERDICTS["not_finite"]:
+        meaning = f"{meaning}_after"
+    result = finding(
+        "bad",
         "not_finite",
-        f"{fault.kind}{where}",
-        **at,
+        meaning,
+        f"{fault.kind}_evidence",
+        remedy=remedy,
+        layer=numbered(profile, fault.layer),
         place=fault.place,
         name=fault.name,
         end=fault.value,
         count=int(fault.value),
     )
-    more = text("not_finite", "evidence", **known) if shown else ""
-    why = text(
-        "not_finite",
-        f"{fault.kind}_evidence",
-        count=int(fault.value),
-        end=fault.value,
-        name=fault.name,
-    )
-    return Finding("bad", meaning, f"{why} {more}".strip(), *remedy)
+    return replace(result, evidence=f"{result.evidence} {place}".strip())
 
 
 def _finite(profile: Profile, first: Breakdown) -> bool:

@@ -18,6 +18,7 @@ from explorer.diagnosis.reading import (
     numbered,
     of_kinds,
     path,
+    runs,
     stream_before,
     unlike,
     worst,
@@ -116,13 +117,7 @@ def several_kinds(profile: Profile) -> Finding | None:
 
 def _listed(layers: Sequence[int]) -> str:
     """Layers by their numbers, runs of them by their ends: "layers 1–3, 5"."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    parts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    parts = [f"{first}–{last}" if last > first else f"{first}" for first, last in runs(layers)]
     return text(
         "phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0]
     )
