@@ -213,32 +213,18 @@ def _suffers(profile: Profile) -> bool:
 def odd_logits(profile: Profile) -> Finding | None:
     """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
     width = head_width(profile)
-    odd_ratios = _wide(profile, width) | _odd(profile, "attn_scores")
+    odd = _wide(profile, width) | _odd(profile, "attn_scores")
     # the first layer may read a stream of another size than all others, if not one that is √d
     # larger
-    odd_ratios = {
-        layer: ratio
-        for layer, ratio in odd_ratios.items()
-        if layer > 1
-        or (width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))
-    }
-    if not odd_ratios:
+    if 1 in odd:
+        is_root = width and _near(odd[1] ** 2, width)
+        if not is_root or _near(odd[1], _read(profile, "attn_scores", 1)):
+            del odd[1]
+    if not odd:
         return None
-    layer, odd = worst({"attn_scores": odd_ratios})
-    ratio = odd["attn_scores"]
-    norm = _read(profile, "attn_scores", layer)
-    # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
-    nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
-    mlp = by_layer(profile, "second_moment", "mlp_out")
-    bare = len(mlp) > 0 and _near(
-        float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds), _read(profile, "mlp_out", layer)
-    )
-    unread = _near(ratio, norm) and (nearer or bare)
-    cause, cure = "otherwise", "compared"
-    if width and _near(ratio**2, width) and not unread:
-        cause, cure = "undivided", "divided"
-    elif _near(ratio, norm):
-        cause, cure = "no_norm", "read_norm"
+    layer, _ = worst({"attn_scores": odd})
+    ratio, norm = odd[layer], _read(profile, "attn_scores", layer)
+    cause, cure = _logit_cause(profile, layer, ratio, width)
     return finding(
         "warning",
         "odd_logits",
@@ -251,6 +237,25 @@ def odd_logits(profile: Profile) -> Finding | None:
         root=math.sqrt(width),
         norm=norm,
     )
+
+
+def _logit_cause(profile: Profile, layer: int, ratio: float, width: int) -> tuple[str, str]:
+    """Keys of the cause of logits that are `ratio` times their siblings', and of its cure: the
+    division by √d or the norm was left out, or neither explains it.
+
+    Where both would, the norm is the cause if it is nearer, or if the block's MLP lacks it too."""
+    norm = _read(profile, "attn_scores", layer)
+    is_norm = _near(ratio, norm)
+    if width and _near(ratio**2, width):
+        mlp = by_layer(profile, "second_moment", "mlp_out")
+        is_nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2
+        bare_mlp = len(mlp) > 0 and _near(
+            float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds),
+            _read(profile, "mlp_out", layer),
+        )
+        if not (is_norm and (is_nearer or bare_mlp)):
+            return "undivided", "divided"
+    return ("no_norm", "read_norm") if is_norm else ("otherwise", "compared")
 
 
 def undivided(profile: Profile) -> Finding | None:

@@ -334,6 +334,9 @@ def test_numbers_stand_beside_the_rule_that_they_come_from() -> None:
     assert "\nSCALE = [1.0, 1.0, 0.707106781187, 0.707106781187, 0.57735026919, " in text
     assert "Norm placement: x + F(N(x) / √l) in layer l" in text
     assert "numbers\nfor this depth and width" in text
+    text = torch_code(Config(n_layers=1, activation="gelu", activation_rescaled=False))
+    assert "F.gelu(x)\n" in text
+    assert "* 1.0" not in text
 
 
 def test_a_file_of_another_design_is_told_apart(tmp_path: Path) -> None:
