@@ -10,7 +10,7 @@ import numpy as np
 from explorer.diagnosis.faults import held
 from explorer.diagnosis.finding import Finding, finding
 from explorer.diagnosis.learning import attention_learns
-from explorer.diagnosis.reading import LIKE, by_layer
+from explorer.diagnosis.reading import LIKE, by_layer, typical_sizes
 from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.weights import logit_gain
 from explorer.profile import Profile
@@ -160,11 +160,7 @@ def undivided(profile: Profile) -> Finding | None:
 def _drawn_smaller(profile: Profile, root: float) -> bool:
     """Whether W_Q and W_K are so much smaller than W_V that their product makes up for half of √d,
     or more."""
-    sizes = [
-        float(np.median(values))
-        for name in ("W_Q", "W_K", "W_V")
-        if len(values := by_layer(profile, "weight_variance", name))
-    ]
+    sizes = typical_sizes(profile, ("W_Q", "W_K", "W_V")).values()
     if len(sizes) < 3 or not min(sizes) > 0:
         return True
     queries, keys, mixed = sizes

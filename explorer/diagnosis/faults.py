@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from explorer.diagnosis.finding import NO_REMEDY, Finding, Remedy, finding, text
-from explorer.diagnosis.reading import FEW, by_layer, layer_names, numbered, path
+from explorer.diagnosis.reading import FEW, by_layer, drawn_variance, layer_names, numbered, path
 from explorer.diagnosis.remedies import fix, listed
 from explorer.profile import MATRICES, SITE_WORDS, Fault, Profile
 
@@ -170,8 +170,6 @@ def zero_weights(profile: Profile) -> Finding | None:
     key = "all" if layer in whole else "matrix" if len(names) == 1 else "matrices"
     sizes = by_layer(profile, "weight_variance", names[0])
     usual = float(sum(sizes[sizes > 0]) / max(1, (sizes > 0).sum()))
-    fan_in = profile.shapes[names[0]][0] if names[0] in profile.shapes else 0
-    scale = f"{usual / fan_in:.3g}" if fan_in else f"{usual:.3g} / fan_in"
     words = text("zero_weights", "every") if layer in whole else listed(names)
     return finding(
         "warning",
@@ -184,7 +182,7 @@ def zero_weights(profile: Profile) -> Finding | None:
             "not_zero_weights",
             matrices=words,
             matrix=names[0],
-            scale=scale,
+            scale=drawn_variance(profile, names[0], usual),
             number=layer,
             block=path(profile, layer),
         ),

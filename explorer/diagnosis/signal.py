@@ -33,6 +33,7 @@ from explorer.diagnosis.reading import (
     line,
     numbered,
     only_added,
+    place,
     start,
     weight_gradients,
 )
@@ -111,8 +112,8 @@ def not_finite(profile: Profile) -> Finding | None:
         }
     fault = origin(profile)
     if fault is not None:
-        place = text("not_finite", "evidence", **known) if first is not None else ""
-        return _bad_operation(profile, fault, cause, place)
+        evidence = text("not_finite", "evidence", **known) if first is not None else ""
+        return _bad_operation(profile, fault, cause, evidence)
     if first is None:
         return None
     meaning, remedy = "meaning", fix(profile, cause, calm)
@@ -124,12 +125,12 @@ def not_finite(profile: Profile) -> Finding | None:
     return finding("bad", "not_finite", meaning, "evidence", remedy=remedy, **known)
 
 
-def _bad_operation(profile: Profile, fault: Fault, cause: str, place: str) -> Finding:
+def _bad_operation(profile: Profile, fault: Fault, cause: str, evidence: str) -> Finding:
     """The finding on the operation whose result is the first that is not finite.
 
     Args:
         cause: key of the cure of what makes the signal grow, where that was read.
-        place: sentence on the first statistic that is not finite; empty where all are.
+        evidence: sentence on the first statistic that is not finite; empty where all are.
     """
     cures = {"empty_row": "visible", "divided_by_zero": "epsilon", "batch": "clean_batch"}
     remedy = fix(profile, cures.get(fault.kind, ""))
@@ -150,7 +151,7 @@ def _bad_operation(profile: Profile, fault: Fault, cause: str, place: str) -> Fi
         end=fault.value,
         count=int(fault.value),
     )
-    return replace(result, evidence=f"{result.evidence} {place}".strip())
+    return replace(result, evidence=f"{result.evidence} {evidence}".strip())
 
 
 def _finite(profile: Profile, first: Breakdown) -> bool:
@@ -715,11 +716,7 @@ def outliers(profile: Profile) -> Finding | None:
         return None
     at = int(np.nanargmax(kurtosis.values))
     first = int(np.argmax(kurtosis.values > OUTLIERS))
-    layers = (math.ceil(kurtosis.depth[place]) for place in (at, first))
-    where, since = (
-        text("phrase", "layer" if layer else "input", layer=numbered(profile, layer))
-        for layer in layers
-    )
+    where, since = (place(profile, kurtosis.depth[index]) for index in (at, first))
     return finding(
         "warning",
         "outliers",

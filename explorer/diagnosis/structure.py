@@ -256,28 +256,19 @@ def _blurred(profile: Profile) -> Finding | None:
     """A layer that removes more of the tokens' difference than its siblings: a norm may hide a
     missing residual."""
     rho = line(profile, "token_correlation")
-    with_middle = ("token_correlation", "resid_mid") in profile.values
-    apart = 1 - rho.values
-    kept = apart[1:] / apart[:-1]
-    series = (
-        {"resid_mid": kept[::2], "resid_post": kept[1::2]} if with_middle else {"resid_post": kept}
-    )
     if not len(rho.depth) or rho.depth[0] != 0:
         return None
-    # the first layer reads tokens that nothing has mixed
-    odd_sites = {
-        site: less
-        for site, values in series.items()
-        if (
-            less := {
-                layer + 1: ratio
-                for layer, ratio in unlike({site: values[1:]}, kinds=profile.kinds[1:])
-                .get(site, {})
-                .items()
-                if ratio < 1 / FEW
-            }
-        )
-    }
+    kept = (1 - rho.values[1:]) / (1 - rho.values[:-1])
+    series = {"resid_post": kept}
+    if ("token_correlation", "resid_mid") in profile.values:
+        series = {"resid_mid": kept[::2], "resid_post": kept[1::2]}
+    odd_sites: dict[str, dict[int, float]] = {}
+    for site, values in series.items():
+        # the first layer reads tokens that nothing has mixed
+        ratios = unlike({site: values[1:]}, kinds=profile.kinds[1:]).get(site, {})
+        less = {layer + 1: ratio for layer, ratio in ratios.items() if ratio < 1 / FEW}
+        if less:
+            odd_sites[site] = less
     if not odd_sites:
         return None
     layer, odd = worst(odd_sites)

@@ -17,6 +17,7 @@ from explorer.diagnosis.reading import (
     NONE,
     beside,
     by_layer,
+    drawn_variance,
     head_width,
     layer_names,
     line,
@@ -24,6 +25,7 @@ from explorer.diagnosis.reading import (
     path,
     spread,
     stream_before,
+    typical_sizes,
     unlike,
     worst,
 )
@@ -56,32 +58,16 @@ def odd_weights(profile: Profile) -> Finding | None:
     layer, odd = worst(odd_by_matrix)
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
     theirs = beside(by_layer(profile, "weight_variance", name), layer, profile.kinds)
-    fan_in = profile.shapes[name][0] if name in profile.shapes else 0
-    scale = f"{theirs / fan_in:.3g}" if fan_in else f"{theirs:.3g} / fan_in"
+    scale = drawn_variance(profile, name, theirs)
+    sentences = [_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()]
+    sentences += list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
-    return Finding(
-        "warning",
-        text("odd_weights", "meaning", layer=numbered(profile, layer)),
-        " ".join(
-            [
-                *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
-                *(list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]),
-                *(
-                    [text("odd_weights", "others", layers=layer_names(profile, others))]
-                    if others
-                    else []
-                ),
-            ]
-        ),
-        *fix(
-            profile,
-            "drawn_alike",
-            matrix=name,
-            number=layer,
-            scale=scale,
-            block=path(profile, layer),
-        ),
-    )
+    if others:
+        sentences.append(text("odd_weights", "others", layers=layer_names(profile, others)))
+    block = path(profile, layer)
+    remedy = fix(profile, "drawn_alike", matrix=name, number=layer, scale=scale, block=block)
+    meaning = text("odd_weights", "meaning", layer=numbered(profile, layer))
+    return Finding("warning", meaning, " ".join(sentences), *remedy)
 
 
 def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
@@ -161,11 +147,7 @@ def wrong_fan_in(profile: Profile) -> Finding | None:
     the same size as W_in is what a constant std gives, too: it is named only where the signal
     suffers, and the other matrices follow a rule."""
     shape = profile.shapes.get("W_in")
-    size = {
-        name: float(np.median(values))
-        for name in ("W_V", "W_O", "W_in", "W_out")
-        if len(values := by_layer(profile, "weight_variance", name))
-    }
+    size = typical_sizes(profile, ("W_V", "W_O", "W_in", "W_out"))
     if shape is None or len(size) < 4 or min(size.values()) <= 0 or shape[1] / shape[0] < LIKE:
         return None
     wide = shape[1] / shape[0]
