@@ -11,7 +11,7 @@ import pytest
 from explorer import Config, Profile, compare, diagnose, measure, preset
 from explorer.diagnosis.agreement import departs
 from explorer.diagnosis.finding import Finding, Findings
-from explorer.diagnosis.reading import stated
+from explorer.diagnosis.reading import drawn_variance, stated
 from explorer.diagnosis.signal import OUTLIERS, headroom, logit_growth, lost, outliers
 from explorer.diagnosis.weights import odd_logits
 from explorer.profile import Key
@@ -84,6 +84,12 @@ def test_logits_that_grow(healthy: Profile) -> None:
         found = logit_growth(replace(healthy, values=grown))
         assert bool(found) == told
         assert not found or "from 0.3 in layer 1 to 4 in the last" in found.evidence
+
+
+def test_entries_have_the_weight_variance_over_fan_in(healthy: Profile) -> None:
+    shaped = replace(healthy, shapes={"W_out": (256, 64)})
+    assert drawn_variance(shaped, "W_out", 2.0) == "0.00781"
+    assert drawn_variance(shaped, "W_in", 2.0) == "2 / fan_in"
 
 
 @pytest.mark.parametrize(

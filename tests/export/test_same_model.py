@@ -319,6 +319,11 @@ def test_it_says_which_design_it_is() -> None:
     assert eval(call, {"Config": Config}) == other  # noqa: S307 - what is tested
 
 
+def test_it_names_no_choice_that_makes_no_difference() -> None:
+    assert "\n    Divide by √d: " in torch_code(Config(n_layers=1))
+    assert "\n    Divide by √d: " not in torch_code(Config(n_layers=1, attention="none"))
+
+
 def test_what_is_no_config_is_refused() -> None:
     with pytest.raises(TypeError, match=r"config must be a Config; got 'llama3' of type str"):
         torch_code("llama3")  # type: ignore[arg-type]
