@@ -149,23 +149,17 @@ def _starts_so(profile: Profile, fault: Fault) -> bool:
 def zero_weights(profile: Profile) -> Finding | None:
     """Matrices that are zero in a few layers; where that makes a branch exactly 0, `dead_branch`
     says so."""
-    zero = zero_matrices(profile)
-    whole = {layer for layer in zero if layer_is_zero(profile, layer)}
-    silent = {
-        (layer, name)
-        for site, names in LAST.items()
-        for name in names
-        for layer in zero
-        if layer not in whole and _nothing(profile, site, layer)
-    }
-    left = {
-        layer: [name for name in names if (layer, name) not in silent]
-        for layer, names in zero.items()
-    }
-    left = {layer: names for layer, names in left.items() if names}
+    left: dict[int, list[str]] = {}
+    for layer, names in zero_matrices(profile).items():
+        if not layer_is_zero(profile, layer):
+            sites = [site for site in LAST if _nothing(profile, site, layer)]
+            names = [name for name in names if not any(name in LAST[site] for site in sites)]
+        if names:
+            left[layer] = names
     if not left:
         return None
-    layer = min(left, key=lambda layer: (layer not in whole, layer))
+    whole = [layer for layer in left if layer_is_zero(profile, layer)]
+    layer = min(whole or left)
     names, others = left[layer], [other for other in left if other != layer]
     key = "all" if layer in whole else "matrix" if len(names) == 1 else "matrices"
     sizes = by_layer(profile, "weight_variance", names[0])

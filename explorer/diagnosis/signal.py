@@ -244,10 +244,13 @@ class _Growth(NamedTuple):
     first: float
     last: float
     where: str
+    """Where depth begins, in words."""
     limit: float
+    """The largest healthy ratio."""
 
     @property
     def ratio(self) -> float:
+        """Last over first."""
         return float(np.divide(self.last, self.first))
 
 
@@ -255,14 +258,15 @@ def _growth(profile: Profile) -> _Growth:
     q, begin = line(profile, "second_moment"), start(profile)
     if not len(q.depth):
         return _Growth(np.nan, np.nan, "", GROWTH)
-    first = q.depth[np.searchsorted(q.depth, begin)] if begin or q.depth[0] else 0.0
-    where = (
-        text("phrase", "after_layer", layer=f"{first:g}") if first else text("phrase", "at_input")
-    )
+    where = text("phrase", "at_input")
+    if begin or q.depth[0]:
+        layer = q.depth[np.searchsorted(q.depth, begin)]
+        where = text("phrase", "after_layer", layer=f"{layer:g}")
     # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the
     # stack.
+    limit = max(GROWTH, 4.0 * (2 * q.depth[-1] + 1))
     last = math.nan if profile.carried_by_few("second_moment") else float(q.values[-1])
-    return _Growth(q.at(begin), last, where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
+    return _Growth(q.at(begin), last, where, limit)
 
 
 def _largest_step(profile: Profile) -> dict[str, object]:
@@ -446,19 +450,16 @@ def token_difference(profile: Profile) -> Array:
 
 def _difference(profile: Profile) -> Line:
     """`token_difference` with its depths: the sites at which both of its factors are known."""
-    rho, q, begin = (
-        line(profile, "token_correlation"),
-        line(profile, "second_moment"),
-        start(profile),
-    )
-    depth, at, also = np.intersect1d(rho.depth, q.depth, return_indices=True)
-    apart = q.values[also] * (1 - rho.values[at])
+    rho, q = line(profile, "token_correlation"), line(profile, "second_moment")
+    depth, in_rho, in_q = np.intersect1d(rho.depth, q.depth, return_indices=True)
+    size, unlike = q.values[in_q], 1 - rho.values[in_rho]
     pooled = profile.notes.get("token_correlation", "").startswith(OTHER_TOKENS)
-    if pooled or _outgrown(profile) or not len(depth) or not np.isfinite(apart).all():
+    if pooled or _outgrown(profile) or not len(depth) or not np.isfinite(size * unlike).all():
         return Line(NONE, NONE)
-    if not 1 - rho.values[at][0] > RESOLVED:
+    if not unlike[0] > RESOLVED:
         return Line(NONE, NONE)
-    share = apart / (Line(depth, q.values[also]).at(begin) * (1 - rho.values[at][0]))
+    begin = start(profile)
+    share = size * unlike / (Line(depth, size).at(begin) * unlike[0])
     return Line(depth, np.where(depth < begin, 1.0, share))
 
 

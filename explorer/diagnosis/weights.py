@@ -316,19 +316,20 @@ def _spread(profile: Profile) -> Array:
 
 def _wide(profile: Profile, width: int) -> dict[int, float]:
     """The one layer whose logits are √d wider than the others', by what its own weights and tokens
-    give."""
+    give, and the ratio; none where a missing norm explains it."""
     gain = logit_gain(profile)
     if not width or len(gain) < 3 or not np.all(gain > 0):
         return {}
-    ratio, least = gain / np.median(gain), spread(profile)
-    at = [
-        layer + 1
-        for layer in range(len(gain))
-        if _near(float(ratio[layer]) ** 2, width) and ratio[layer] > least
-    ]
-    if len(at) != 1 or _near(float(ratio[at[0] - 1]), _read(profile, "attn_scores", at[0])):
+    ratios, least = (gain / np.median(gain)).tolist(), spread(profile)
+    wide = {
+        layer: ratio
+        for layer, ratio in enumerate(ratios, start=1)
+        if ratio > least and _near(ratio**2, width)
+    }
+    if len(wide) != 1:
         return {}
-    return {at[0]: float(ratio[at[0] - 1])}
+    [(layer, ratio)] = wide.items()
+    return {} if _near(ratio, _read(profile, "attn_scores", layer)) else wide
 
 
 def _odd(profile: Profile, site: str) -> dict[int, float]:

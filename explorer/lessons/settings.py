@@ -104,17 +104,19 @@ def settings_of(function: Callable[..., Any], controls: Mapping[str, object]) ->
     fields: dict[str, Any] = {}
     for name in {**defaults, **controls}:
         default, hint = defaults.get(name, inspect.Parameter.empty), hints.get(name)
+        has_default = default is not inspect.Parameter.empty
         if (
-            name in controls
-            or hint is not None
-            or default is inspect.Parameter.empty
-            or isinstance(default, Slider)
+            name not in controls
+            and hint is None
+            and has_default
+            and not isinstance(default, Slider)
         ):
-            if hasattr(Choices, name) or name.startswith("_"):
-                raise ConfigError(
-                    f"a parameter of {title} must have a name that a record can have; got {shown(name)}"
-                )
-            fields[name] = _field(name, hint, default, controls.get(name, default))
+            continue  # it keeps its default
+        if hasattr(Choices, name) or name.startswith("_"):
+            raise ConfigError(
+                f"a parameter of {title} must have a name that a record can have; got {shown(name)}"
+            )
+        fields[name] = _field(name, hint, default, controls.get(name, default))
     record: type[Choices] = create_model(title, __base__=Choices, **fields)
     return record
 
