@@ -178,7 +178,9 @@ def _judged(
         key, tone = "unclear_seed" if math.isnan(standard[worst]) else "unclear", ""
     else:
         key, tone = "within_errors" if far.any() else "within", "good"
-    phrase = "at_token" if row.by_position else "at_layer" if depth[worst] else "at_input"
+    phrase = "at_layer" if depth[worst] else "at_input"
+    if row.by_position:
+        phrase = "at_token"
     place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))
     errors = text(
         "agreement",

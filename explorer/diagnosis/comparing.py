@@ -111,7 +111,9 @@ class Comparison(Copied):
             "tolerance": self.tolerance,
             "count": count,
         }
-        key = "parts" if partings else "nowhere" if row.distance else "same"
+        key = "nowhere" if row.distance else "same"
+        if partings:
+            key = "parts"
         return text("comparison", key, **known, parted=len(partings))
 
     __repr__ = __str__
@@ -262,11 +264,9 @@ class _Gap(NamedTuple):
         most = most_errors(self.freedom * len(self.distance) + 1, 1, chance)
         limit = np.maximum(tolerance if row.bounded else math.log1p(tolerance), most * self.error)
         off = np.flatnonzero(self.known & (self.distance > limit))
-        index = (
-            int(off[-1 if row.backward else 0])
-            if len(off)
-            else int(np.argmax(np.where(self.known, self.distance, -1.0)))
-        )
+        index = int(np.argmax(np.where(self.known, self.distance, -1.0)))
+        if len(off):
+            index = int(off[-1] if row.backward else off[0])
         layer = index + (self.key[1] != "embed")
         first, second = (float(part[index]) for part in self.means)
         return Difference(

@@ -161,7 +161,9 @@ def zero_weights(profile: Profile) -> Finding | None:
     whole = [layer for layer in left if layer_is_zero(profile, layer)]
     layer = min(whole or left)
     names, others = left[layer], [other for other in left if other != layer]
-    key = "all" if layer in whole else "matrix" if len(names) == 1 else "matrices"
+    key = "matrix" if len(names) == 1 else "matrices"
+    if layer in whole:
+        key = "all"
     sizes = by_layer(profile, "weight_variance", names[0])
     usual = float(sum(sizes[sizes > 0]) / max(1, (sizes > 0).sum()))
     words = text("zero_weights", "every") if layer in whole else listed(names)

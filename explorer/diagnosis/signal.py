@@ -542,9 +542,8 @@ def _cause(profile: Profile, *, grows: bool) -> str:
         return "unit_variance"
     if not grows and "no residual" in traits:
         return "residual"
-    return (
-        "pre_norm" if (grows and bare) or (not grows and "norm on the sum alone" in traits) else ""
-    )
+    needs_norm = bare if grows else "norm on the sum alone" in traits
+    return "pre_norm" if needs_norm else ""
 
 
 def _typical(profile: Profile) -> float:
@@ -596,7 +595,9 @@ def _normed(profile: Profile) -> str:
 def _fate(profile: Profile, *, warmed: bool = True) -> str:
     """Key of the sentence on how small models beyond a bound trained; none for a model that was
     trained itself."""
-    return "" if profile.step else "fate.warmed" if warmed else "fate.cold"
+    if profile.step:
+        return ""
+    return "fate.warmed" if warmed else "fate.cold"
 
 
 class Format(NamedTuple):
