@@ -3,9 +3,7 @@ JupyterLab."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,5 +123,4 @@ def main() -> dict[str, dict[str, float]]:
 if __name__ == "__main__":
     from benchmarks.results import table
 
-    found = main()
-    print(json.dumps(found, indent=2) if "--json" in sys.argv else table(found))
+    print(table(main()))

@@ -22,6 +22,7 @@ GRID: tuple[dict[str, Any], ...] = (
     {"n_layers": 200},
     {"n_layers": 400},
     {"n_layers": 1000, "d_model": 64},
+    {"n_layers": 1000},
     {"n_layers": 24, "d_model": 512, "n_ctx": 256, "n_heads": 8},
     {"n_layers": 6, "d_model": 2048},
     {"n_layers": 112, "d_model": 64, "n_ctx": 512},

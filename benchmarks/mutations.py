@@ -2,12 +2,12 @@
 
     python -m benchmarks.mutations
         # 60 mistakes of seed 0; exits with 1 if fewer than 90 % are noticed
-    python -m benchmarks.mutations --seed 3 --count 20 --rooms tasks race
+    python -m benchmarks.mutations --seed 3 --count 20 --rooms explorer/tasks explorer/export
 
 A mistake is one changed place in a copy of the working tree: a comparison turned or moved by its
 bound, 0, 1 or 2 off by one, `and` in place of `or`, a condition negated, a call left out. The tests
-that a person would run for the file, `MIRRORS`, then run until the first fails. What survives is
-printed with its line."""
+that `make quick` would run for the file (`tests/touched.py`) and those of its room then run until
+the first fails. What survives is printed with its line."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import touched
+
 ROOT = Path(__file__).parents[1]
 BROKEN = 70
 """Exit code of a process in which the tests could not be run."""
@@ -38,72 +40,13 @@ FILES = ("git", "ls-files", "-co", "--exclude-standard")
 HEAVY = ("torch", "pandas", "scipy.stats", "plotly.graph_objects", "anywidget", "pytest")
 """Modules that the tests' processes, which are forks, have from their start; none brings a plug-in
 of pytest."""
-ROOMS = {
-    "app": ("explorer/app/**/*.py",),
-    "tasks": ("explorer/tasks/*.py",),
-    "race": ("plugins/race/explorer_race/**/*.py",),
-    "javascript": ("explorer/app/**/*.js",),
-}
-MIRRORS: dict[str, tuple[str, ...]] = {
-    "explorer/tasks/broker": ("tasks/test_broker",),
-    "explorer/tasks/pool": ("tasks/test_pool",),
-    "explorer/tasks/frames": ("tasks/test_frames", "tasks/test_broker"),
-    "explorer/tasks/signs": ("tasks/test_pool", "tasks/test_frames"),
-    "explorer/tasks/worker": ("tasks/test_pool",),
-    "explorer/tasks/cluster": ("tasks/test_cluster",),
-    "explorer/tasks": ("tasks",),
-    "plugins/race/explorer_race/archive": ("race/test_archive",),
-    "plugins/race/explorer_race/history": ("race/test_history", "race/test_instruments"),
-    "plugins/race/explorer_race/optimize": ("race/test_optimize", "race/test_recipe"),
-    "plugins/race/explorer_race/recipe": ("race/test_recipe",),
-    "plugins/race/explorer_race/tasks": ("race/test_tasks",),
-    "plugins/race/explorer_race/runner": ("race/test_instruments", "race/test_race"),
-    "plugins/race/explorer_race/telling": ("race/test_outside", "race/test_writing"),
-    "plugins/race/explorer_race/race": ("race/test_race", "race/test_instruments"),
-    "plugins/race/explorer_race": ("race",),
-    "explorer/app/link": ("app/test_link", "app/test_page"),
-    "explorer/app/map": ("app/test_map_panel", "app/test_map_plan"),
-    "plugins/race/explorer_race/page/lineup": (
-        "race/test_sample",
-        "race/test_standings",
-        "race/test_race_controls",
-    ),
-    "plugins/race/explorer_race/page/standings": ("race/test_standings",),
-    "plugins/race/explorer_race/page/preparation": ("race/test_race_controls",),
-    "plugins/race/explorer_race/page": ("race/test_race_panel", "race/test_race_controls"),
-    "explorer/app/stories": ("app/test_telling", "app/test_stories"),
-    "explorer/app/explore/question": ("test_guesses", "app/test_telling"),
-    "explorer/app/explore/comparison": ("app/test_compare", "app/test_pins"),
-    "explorer/app/explore/pins": ("app/test_pins",),
-    "explorer/app/explore/diagram": ("figures/test_diagram", "app/test_explore"),
-    "explorer/app/explore/selections": ("app/test_selections",),
-    "explorer/app/explore": ("app/test_explore", "app/test_first_dots"),
-    "explorer/app/widgets/chart": ("app/test_chart",),
-    "explorer/app/widgets/controls": ("app/test_controls",),
-    "explorer/app/widgets/wording": ("app/test_controls",),
-    "explorer/app/widgets/slider_steps": ("app/test_controls",),
-    "explorer/app/widgets/files": (
-        "app/test_takehome",
-        "race/test_race_controls",
-        "models/test_your_model",
-    ),
-    "explorer/app/widgets/live": ("test_live",),
-    "explorer/app/widgets/worker": ("app/test_worker",),
-    "explorer/app/widgets/panel": ("app/test_panel", "app/test_explore"),
-    "explorer/app/widgets": ("app/test_parts", "app/test_page", "app/test_explore"),
-    "explorer/app/roster": ("app/test_roster", "app/test_pins"),
-    "explorer/app/view": ("app/test_view",),
-    "explorer/app/first": ("app/test_first",),
-    "explorer/app/still": ("app/test_still",),
-    "explorer/app/home": ("app/test_takehome",),
-    "plugins/models/explorer_models/page": ("models/test_your_model",),
-    "explorer/app/sentences": ("app/test_explore", "app/test_page"),
-    "explorer/app/dashboard": ("app/test_dashboard", "app/test_undo"),
-    "explorer/app/setups": ("app/test_map_plan",),
-    "explorer/app/page": ("app/test_page", "app/test_link", "app/test_undo"),
-}
-"""The tests of a file, by the beginning of its path; the longest counts. Scripts have those of
-`SCRIPTS`."""
+ROOMS = (
+    "explorer/app",
+    "explorer/diagnosis",
+    "explorer/export",
+    "explorer/tasks",
+    "plugins/race/explorer_race",
+)
 SCRIPTS = {
     "stories": ("browser/test_stories",),
     "compare": ("browser/test_compare",),
@@ -117,6 +60,7 @@ SCRIPTS = {
     "chart": ("browser/test_page", "browser/test_drag"),
     "": ("browser/test_page", "browser/test_voila", "browser/test_tools"),
 }
+"""The tests of a script, by a part of its path; the first counts."""
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -211,27 +155,26 @@ def mistakes(file: Path) -> Iterator[Mistake]:
 
 
 def drawn(seed: int, count: int, rooms: Sequence[str]) -> list[Mistake]:
-    """Mistakes at random, as many of each room as of the others."""
+    """Mistakes at random, as many of each folder as of the others."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     left = []
     for room in rooms:
-        files = sorted(file for pattern in ROOMS[room] for file in ROOT.glob(pattern))
+        files = sorted(file for file in (ROOT / room).rglob("*") if file.suffix in (".py", ".js"))
         every = [mistake for file in files for mistake in mistakes(file)]
         left.append(draw.sample(every, min(len(every), count)))
     return [mistake for turn in zip(*left, strict=False) for mistake in turn][:count]
 
 
 def mirrors(file: str) -> list[str]:
-    """The test files of a file."""
+    """The test files of a file, its own first; of a script those of `SCRIPTS`."""
     if file.endswith(".js"):
         found = next(tests for name, tests in SCRIPTS.items() if name in file)
-    else:
-        found = MIRRORS[max((name for name in MIRRORS if file.startswith(name)), key=len)]
-    paths = [ROOT / "tests" / name for name in found]
-    return [
-        str((path if path.is_dir() else path.with_suffix(".py")).relative_to(ROOT))
-        for path in paths
-    ]
+        return [f"tests/{name}.py" for name in found]
+    every = [path.relative_to(ROOT) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    quick = [path for path in every if touched.is_quick(path)]
+    own = touched.mirrors(Path(file), quick)
+    room = [path for path in quick if path.parent.name == Path(file).parts[1]]
+    return list(dict.fromkeys(path.as_posix() for path in (*own, *room)))
 
 
 def tested(tree: Path, tests: Sequence[str], said: Path) -> str:
@@ -266,8 +209,9 @@ def run(tree: Path, tests: Sequence[str], said: Path) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(tree)
-    sys.path[:0] = [str(tree)]
-    os.environ["PYTHONPATH"] = str(tree)
+    paths = [str(tree), *map(str, (tree / "plugins").iterdir())]
+    sys.path[:0] = paths
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     sys.dont_write_bytecode = True
     code = import_module("pytest").main(["-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests])
     sys.stdout.flush()
@@ -281,7 +225,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=[*ROOMS])
+    parser.add_argument("--rooms", nargs="+", default=ROOMS, metavar="FOLDER")
     parser.add_argument("--list", action="store_true", help="print the mistakes, and make none")
     chosen = parser.parse_args()
     for module in HEAVY:

@@ -1,5 +1,5 @@
 """What measuring costs, in one run: a measured pass over the model's own bare pass, and over a
-hand-written one.
+hand-written one; and what a prediction takes.
 
 The hand-written pass is the default design in plain torch: q, k and v in one product, no taps, no
 choices. All three have the threads that `measure` gives a seed."""
@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
 from explorer.model.batch import Batch, draw
+from explorer.theory import predict
 
 SIZES = {
     "(12, 256)": (Config(), 21),
@@ -100,10 +102,18 @@ def ratios(config: Config, rounds: int, limit: float) -> dict[str, dict[str, flo
     return found
 
 
+def predicting(config: Config, rounds: int) -> float:
+    """Median seconds of the predictions of designs that were not asked for before."""
+    designs = [config.replace(init_variance=1 + number / 64) for number in range(rounds + 1)]
+    return statistics.median([seconds(partial(predict, design)) for design in designs][1:])
+
+
 def main() -> dict[str, dict[str, float]]:
-    """Layers and width to the cost of measuring there."""
-    return {
-        f"measuring {size} over {name}": figures
-        for size, (config, rounds) in SIZES.items()
-        for name, figures in ratios(config, rounds, FUSED_LIMITS[size]).items()
-    }
+    """Layers and width to the cost of measuring there, and to the seconds of a prediction."""
+    found: dict[str, dict[str, float]] = {}
+    for size, (config, rounds) in SIZES.items():
+        for name, figures in ratios(config, rounds, FUSED_LIMITS[size]).items():
+            found[f"measuring {size} over {name}"] = figures
+        for name, causal in (("predicting", False), ("predicting, with a causal mask", True)):
+            found[f"{name} {size}"] = {"seconds": predicting(config.replace(causal=causal), rounds)}
+    return found

@@ -7,17 +7,17 @@ The bare passes that the limits are made of are timed in the same run, between t
 from __future__ import annotations
 
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
-from playwright.sync_api import Page, WebSocket, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.overhead import bare, seconds
 from explorer import Config
@@ -25,7 +25,9 @@ from explorer.measuring.sharing import shares, torch_threads
 from explorer.model import Transformer
 from explorer.model.batch import Batch, draw
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+# the tests know how to start it
+from tests.browser.conftest import PROGRAMS, server
+
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -45,7 +47,6 @@ DESIGNS = {
 SLACK, FIRST_SLACK = 0.100, 0.060
 """Seconds that the page may take on top of the passes of all seeds, and of one."""
 BUSY, BUSY_LIMIT = 2, 5.0
-MEGABYTES_LIMIT = 2.0
 
 SETTLED = """
   const plots = [...document.querySelectorAll('.ex-chart-plot')];
@@ -112,26 +113,11 @@ def program() -> str:
 @contextmanager
 def served(*options: str) -> Iterator[str]:
     """The page on a free port; gives its address."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "explorer",
-        "serve",
-        "--no-browser",
-        "--port",
-        str(port),
-        *options,
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None  # noqa: S101 (for the type checker: it is a pipe)
-        server.stdout.readline()  # it says that it starts
-        server.stdout.readline()  # it says where
-        try:
-            yield f"http://localhost:{port}/"
-        finally:
-            server.terminate()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(["serve", *options], Path(folder) / "log") as address,
+    ):
+        yield f"{address}/"
 
 
 @contextmanager
@@ -146,32 +132,6 @@ def busy(processes: int) -> Iterator[None]:
         for process in started:
             process.kill()
             process.wait()
-
-
-def first_visit(page: Page, address: str) -> dict[str, float]:
-    """Opens the page and counts what its websocket carries until every chart shows."""
-    carried = [0]
-    begun: list[float] = []
-
-    def count(frame: str | bytes) -> None:
-        begun.append(time.perf_counter())
-        carried[0] += len(frame)
-
-    def listen(channel: WebSocket) -> None:
-        channel.on("framereceived", count)
-        channel.on("framesent", count)
-
-    page.on("websocket", listen)
-    opened = time.perf_counter()
-    page.goto(address)
-    page.wait_for_function(SHOWN, timeout=120_000)
-    shown = time.perf_counter()
-    return {
-        "megabytes": carried[0] / 1e6,
-        "limit_megabytes": MEGABYTES_LIMIT,
-        "seconds_from_first_message": shown - begun[0],
-        "seconds_from_address": shown - opened,
-    }
 
 
 def moves(page: Page, count: int, config: Config) -> dict[str, float]:
@@ -201,12 +161,9 @@ def main() -> dict[str, dict[str, float]]:
     with served("--preheat", "0") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        visit = first_visit(page, address)
-        found["first visit"] = visit
         for name, (config, link) in DESIGNS.items():
-            if link:
-                page.goto(address + link)
-                page.wait_for_function(SHOWN, timeout=120_000)
+            page.goto(address + link)
+            page.wait_for_function(SHOWN, timeout=120_000)
             quiet = moves(page, MOVES, config)
             found[f"slider to first dots {name}"] = {
                 "bare_seconds": quiet["one"],

@@ -9,25 +9,17 @@ mouse drags a slider there and halfway back, and rests at each end until the dot
 from __future__ import annotations
 
 import io
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.page import QUIET, program, served
+
 DOCS = Path(__file__).parent.parent / "docs"
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-STARTUP, PATIENCE = 60.0, 180_000
-"""Seconds until the server listens, and milliseconds until a page is at rest."""
+PATIENCE = 180_000
+"""Milliseconds until a page is at rest."""
 SETTLED = """() => {
   const status = [...document.querySelectorAll('.ex-status')].find((node) => node.checkVisibility());
   const plots = [...document.querySelectorAll('.ex-chart-plot')].filter((node) => node.checkVisibility());
@@ -67,33 +59,6 @@ of its width."""
 FRAME_MS, REST_MS, COLORS = 100, 2500, 128
 LARGEST = 1_500_000
 """Bytes of the moving picture, at most."""
-
-
-@contextmanager
-def served() -> Iterator[str]:
-    """Address of the page, for as long as the block runs.
-
-    Raises:
-        RuntimeError: the server does not start.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "explorer", "serve", "--no-browser", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + STARTUP
-        while time.monotonic() < deadline and process.poll() is None:
-            try:
-                socket.create_connection(("localhost", port), timeout=1).close()
-            except OSError:
-                time.sleep(0.2)
-            else:
-                yield f"http://localhost:{port}/"
-                return
-        raise RuntimeError(f"the page must listen within {STARTUP:g} s; it does not")
-    finally:
-        process.send_signal(signal.SIGINT)  # at once, where SIGTERM waits for open pages
-        process.wait(timeout=30)
 
 
 def shown(page: Page, address: str, picture: Picture) -> None:
@@ -162,11 +127,8 @@ def joined(frames: list[tuple[bytes, int]], path: Path) -> Path:
 
 def main() -> None:
     """Takes all pictures."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        sys.exit(f"a browser is needed: one of {', '.join(PROGRAMS)}")
     with served() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         for picture in PICTURES:
             page = browser.new_page(color_scheme="light")
             print(take(page, address, picture))

@@ -7,7 +7,6 @@ Ratios are medians over neighboring runs of the same cells, in turns.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 import explorer as ex
+from benchmarks.overhead import seconds
 from explorer.ends import endings
 from explorer.limits import processors
 from explorer.measuring.observe import Pass
@@ -55,13 +55,6 @@ LOOP_LIMIT = round(1 / 1.5, 2)
 """Time of measured cells in a sweep, over that in a loop."""
 CORES, POOL_LIMIT = 2, round(1 / 1.7, 2)
 """The local pool's time over one core's, where there are so many cores."""
-
-
-def seconds(work: Work) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def configs(config: ex.Config, over: Over) -> list[ex.Config]:

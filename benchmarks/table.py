@@ -3,8 +3,6 @@ behind the last step.
 
     python -m benchmarks.table
         # goes on with docs/training.csv until it is whole, on all processors
-    python -m benchmarks.table --quick
-        # four designs at two depths with one seed, to standard output
     python -m benchmarks.table --show  # the table of docs/training.md, to standard output
 
 A row is one training: next character of the prose that ships with Python, Adam at `learning_rate`,
@@ -57,7 +55,6 @@ SHOWN = (
     "fixup",
 )
 """The designs of docs/training.md."""
-QUICK = ("post_ln", "pre_ln", "rezero", "deepnorm")
 OUTPUT = Path(__file__).parent.parent / "docs" / "training.csv"
 KEY = ("design", "warmup", "n_layers", "seed")
 COLUMNS = (
@@ -89,15 +86,11 @@ class Case(NamedTuple):
         return tuple(map(str, self))
 
 
-def cases(
-    designs: tuple[str, ...] = tuple(PRESETS),
-    depths: tuple[int, ...] = DEPTHS,
-    seeds: int = SHOWN_SEEDS,
-) -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     """Every training of the table; shallow ones first, so that a part of it is a table too."""
-    for depth in depths:
-        for seed in range(seeds):
-            for design in designs if seed < SEEDS else SHOWN:
+    for depth in DEPTHS:
+        for seed in range(SHOWN_SEEDS):
+            for design in PRESETS if seed < SEEDS else SHOWN:
                 for warmup in (1, WARMUP):
                     yield Case(design, warmup, depth, seed)
 
@@ -193,53 +186,28 @@ def done(path: Path) -> set[tuple[str, ...]]:
     return {tuple(one[name] for name in KEY) for one in rows}
 
 
-def spent(path: Path) -> float:
-    """Seconds of processor time that a table took."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return sum(float(one["seconds"]) for one in csv.DictReader(file))
-
-
 def main() -> None:
     """Trains what is missing, as many at a time as there are processors, a thread each."""
     parser = argparse.ArgumentParser(description="how every design trains")
-    parser.add_argument("--quick", action="store_true", help="a small part, to standard output")
     parser.add_argument(
         "--show", action="store_true", help="the table of docs/training.md, to standard output"
     )
-    asked = parser.parse_args()
-    if asked.show:
+    if parser.parse_args().show:
         with OUTPUT.open(newline="", encoding="utf-8") as file:
             print("\n".join(shown(list(csv.DictReader(file)))))
         return
-    quick = asked.quick
-    there = set() if quick else done(OUTPUT)
-    missing = [
-        case
-        for case in (cases(QUICK, DEPTHS[:2], 1) if quick else cases())
-        if case.key not in there
-    ]
+    there = done(OUTPUT)
+    missing = [case for case in cases() if case.key not in there]
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers' torch is imported with it
-    fresh = quick or not OUTPUT.is_file()
-    with sys.stdout if quick else OUTPUT.open("a", newline="", encoding="utf-8") as file:
+    with OUTPUT.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
-        if fresh:
+        if not there:
             writer.writeheader()
         with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
             for index, found in enumerate(pool.imap(row, missing), start=1):
                 writer.writerow(found)
                 file.flush()
-                if not quick:
-                    print(
-                        f"\r{index} of {len(missing)} trainings",
-                        end="",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-    if not quick:
-        print(
-            f"\n{OUTPUT} is whole: {spent(OUTPUT) / 60:.0f} minutes of processor time",
-            file=sys.stderr,
-        )
+                print(f"\r{index} of {len(missing)} trainings", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

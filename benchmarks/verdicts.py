@@ -2,8 +2,6 @@
 asks for.
 
     python -m benchmarks.verdicts  # on docs/training.csv: seconds
-    python -m benchmarks.verdicts --others
-        # trains designs that are not in it as well: some ten minutes
 
 Every design of the table is measured as it was trained, and diagnosed. It did not train where the
 held-out loss, mean over seeds, ended less than `LEAVES` nats below the unigram level. "Bad" says:
@@ -21,17 +19,16 @@ as the gap: of Admin's 24 layers four sets of seeds have 0.45, 0.31, 0.26 and 0.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP, Case, text, trained
+from benchmarks.table import OUTPUT, RATE, SIZES, STEPS, WARMUP
 from explorer import Config, Profile, measure, predict
 from explorer.config import preset
 from explorer.diagnosis import LEAST_DIFFERENCE, RULES, alike, diagnose, token_difference
@@ -39,28 +36,6 @@ from explorer_race.tasks import Task
 
 LEAVES = 0.3
 """Nats below the unigram level: what one calls to train."""
-OTHERS: Mapping[str, Mapping[str, Any]] = {
-    "Post-LN, init variance 0.01": {"norm_placement": "post", "init_variance": 0.01},
-    "Post-LN, init variance 10": {"norm_placement": "post", "init_variance": 10.0},
-    "Post-LN, α = 0.1": {"norm_placement": "post", "alpha": 0.1},
-    "Post-LN, α = 0.3": {"norm_placement": "post", "alpha": 0.3},
-    "Post-LN, 4 x + F(x)": {"norm_placement": "post", "residual": "scaled_skip", "alpha": 4.0},
-    "Post-LN, QK-norm": {"norm_placement": "post", "qk_norm": True},
-    "Post-LN, MLPs only": {"norm_placement": "post", "attention": "none"},
-    "Pre-LN, init variance 0.01": {"init_variance": 0.01},
-    "Pre-LN, init variance 10": {"init_variance": 10.0},
-    "Pre-LN, no √d": {"attention_scale": "none"},
-    "Pre-LN, no √d, init variance 4": {"attention_scale": "none", "init_variance": 4.0},
-    "Pre-LN, α = 4": {"alpha": 4.0},
-    "Pre-LN, added logits": {"residual_attention": "scores"},
-    "Pre-LN, no residual": {"residual": "absent"},
-    "Pre-LN, x / 2 + F(x)": {"residual": "scaled_skip", "alpha": 0.5},
-    "no norm": {"norm_placement": "none"},
-    "no norm, init variance 0.1": {"norm_placement": "none", "init_variance": 0.1},
-    "no norm, α = 0.3": {"norm_placement": "none", "alpha": 0.3},
-    "no norm, 1/√(2N)": {"norm_placement": "none", "residual": "inverse_sqrt_depth"},
-}
-OTHER_DEPTHS = (8, 24)
 
 
 class Seen(NamedTuple):
@@ -122,18 +97,6 @@ def from_table() -> list[Seen]:
     ]
 
 
-def others() -> Iterable[Seen]:
-    """Trains designs that are not in the table, with one seed."""
-    for depth in OTHER_DEPTHS:
-        for name, choices in OTHERS.items():
-            config = Config(**{**SIZES, **choices}, n_layers=depth)
-            losses = {
-                warmup: trained(config, Case(name, warmup, depth, 0))[1] for warmup in (1, WARMUP)
-            }
-            unigram = text(0).levels.unigram
-            yield seen(name, config, {warmup: unigram - loss for warmup, loss in losses.items()})
-
-
 def balanced(predicted: ArrayLike, stalls: ArrayLike) -> float:
     """Balanced accuracy."""
     told, true = np.array(predicted), np.array(stalls)
@@ -174,23 +137,20 @@ def left_out(rows: Sequence[Seen], warmup: int) -> float:
     return balanced(predicted, [row.stalls(warmup) for row in rows])
 
 
-def report(rows: Sequence[Seen], *, fit: bool) -> None:
+def report(rows: Sequence[Seen]) -> None:
     """The scores as a table, and who is misjudged."""
-    print(
-        f"{'warm-up':>8} {'bad':>6} {'bad or warning':>15}"
-        + f" {'bound':>6} {'design left out':>16}" * fit
-    )
+    print(f"{'warm-up':>8} {'bad':>6} {'bad or warning':>15} {'bound':>6} {'design left out':>16}")
     for warmup, words in ((1, "none"), (WARMUP, f"{WARMUP}")):
         stalls = [row.stalls(warmup) for row in rows]
         scores = [
             balanced([row.severity in told for row in rows], stalls)
             for told in (("bad",), ("bad", "warning"))
         ]
-        chosen = ""
-        if fit:
-            limit = spared(rows) if warmup == WARMUP else bound(rows, warmup)
-            chosen = f" {limit:>6.2f} {left_out(rows, warmup):>16.3f}"
-        print(f"{words:>8} {scores[0]:>6.3f} {scores[1]:>15.3f}{chosen}")
+        limit = spared(rows) if warmup == WARMUP else bound(rows, warmup)
+        print(
+            f"{words:>8} {scores[0]:>6.3f} {scores[1]:>15.3f} {limit:>6.2f} "
+            f"{left_out(rows, warmup):>16.3f}"
+        )
     for warmup, words, told in (
         (1, "no", ("bad", "warning")),
         (WARMUP, f"{WARMUP} steps of", ("bad",)),
@@ -202,17 +162,8 @@ def report(rows: Sequence[Seen], *, fit: bool) -> None:
 
 def main() -> None:
     """Prints the scores."""
-    parser = argparse.ArgumentParser(description="what the verdict predicts")
-    parser.add_argument(
-        "--others", action="store_true", help="train designs that are not in the table, too"
-    )
     print(f"{OUTPUT.name}: Adam at {RATE}, {STEPS} steps; bounds in use: {LEAST_DIFFERENCE}")
-    rows = from_table()
-    report(rows, fit=True)
-    if parser.parse_args().others:
-        rows = list(others())
-        print(f"{len(rows)} that are not in it:")
-        report(rows, fit=False)
+    report(from_table())
 
 
 if __name__ == "__main__":

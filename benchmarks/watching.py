@@ -1,21 +1,10 @@
 """What watching costs: a training loop of a GPT-2 with a reading each ten steps over the same loop,
-in one run.
-
-Peers that are installed do what they are made for on the same loop, as often; they have no limit.
-Those that are not are named as such: none is a dependency."""
+in one run."""
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +22,7 @@ LAYERS, WIDTH, HEADS, WORDS, SHAPE = 12, 128, 4, 256, (8, 64)
 
 
 class Loop:
-    """One model and its training; `with loop.watched(step)` is what an instrument may do around a
-    step."""
+    """One model and its training."""
 
     def __init__(self) -> None:
         import transformers
@@ -53,145 +41,28 @@ class Loop:
         )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.words = torch.randint(WORDS, SHAPE)
-        self.count = 0
-        self.around: Callable[[int], Any] = lambda _: Nothing()
-        self.forward: Callable[[int], None] = lambda _: None
-        """What an instrument does with a pass of its own."""
-
-    def step(self) -> None:
-        """One step of a plain loop."""
-        self.forward(self.count)
-        self.optimizer.zero_grad()
-        with self.around(self.count):
-            out: Tensor = self.model(input_ids=self.words, labels=self.words).loss
-            out.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        self.count += 1
 
     def seconds(self) -> float:
         """Processor time of a step: all is one thread's."""
         start = time.process_time()
-        self.step()
+        self.optimizer.zero_grad()
+        out: Tensor = self.model(input_ids=self.words, labels=self.words).loss
+        out.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
         return time.process_time() - start
 
 
-class Nothing:
-    """A context that does nothing, and costs it."""
-
-    def __enter__(self) -> None:
-        """Nothing."""
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing."""
-
-
-def bare(_: Loop) -> None:
-    """The loop alone."""
-
-
-def watched(loop: Loop) -> None:
-    """Ours, in memory."""
-    ex.watch(loop.model, every=2)
-
-
-def wandb(loop: Loop) -> None:
-    """Gradients' and weights' histograms, kept on disk."""
-    library = import_module("wandb")
-    run = library.init(
-        mode="offline", dir=tempfile.mkdtemp(), settings=library.Settings(silent=True)
-    )
-    run.watch(loop.model, log="all", log_freq=2)
-    loop.forward = lambda step: run.log({"step": step})
-
-
-def tensor_tracker(loop: Loop) -> None:
-    """The spread of every module's output and its gradient."""
-    track = import_module("tensor_tracker").track
-    loop.around = lambda step: Nothing() if step % 2 else track(loop.model)
-
-
-def torchlens(loop: Loop) -> None:
-    """Events of a forward pass of its own."""
-    record = import_module("torchlens").record
-
-    def forward(step: int) -> None:
-        if step % 2 == 0:
-            record(loop.model, loop.words, default_op=True)
-
-    loop.forward = forward
-
-
-def nnsight(loop: Loop) -> None:
-    """The second moment after each block, of a forward pass of its own."""
-    model = import_module("nnsight").NNsight(loop.model)
-
-    def forward(step: int) -> None:
-        if step % 2 == 0:
-            with model.trace(loop.words):
-                [block.output[0].square().mean().save() for block in model.transformer.h]
-
-    loop.forward = forward
-
-
-PEERS = (wandb, tensor_tracker, torchlens, nnsight)
-
-
-@contextmanager
-def elsewhere() -> Iterator[None]:
-    """A working directory that does not matter, for what peers write."""
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(before)
-
-
-def ratio(rounds: list[list[float]], index: int) -> float:
-    """An instrument's time over the plain loop's: medians of neighboring steps, read ones and
-    others apart."""
-    read, other = (
-        statistics.median(row[index] / row[0] for row in rounds[start::2]) for start in (0, 1)
-    )
-    return (read + (EVERY - 1) * other) / EVERY
-
-
 def main() -> dict[str, dict[str, float]]:
-    """Instrument to its cost; an empty row for a peer that is not installed, or does not work, with
-    the reason."""
-    here: list[Callable[[Loop], None]] = []
-    missing: dict[str, dict[str, float]] = {}
-    with elsewhere(), torch_threads(1):
-        loops = []
-        for instrument in (bare, watched, *PEERS):
-            name = f"watch's peer {instrument.__name__}"
-            if instrument in PEERS and find_spec(instrument.__name__) is None:
-                missing[f"{name}: not installed"] = {}
-                continue
-            loop = Loop()
-            try:
-                instrument(loop)
-                [loop.seconds() for _ in range(2)]
-            except Exception as error:  # another release of it may ask for other words
-                if instrument not in PEERS:
-                    raise
-                missing[f"{name}: {type(error).__name__}"] = {}
-                continue
-            loops.append(loop)
-            here += [instrument] * (instrument in PEERS)
-        rounds = [[loop.seconds() for loop in loops] for _ in range(2 * ROUNDS + 2)][2:]
-    step = statistics.median(row[0] for row in rounds)
-    ratios = [ratio(rounds, index) for index in range(1, len(loops))]
-    found = {
-        f"watch, each {EVERY} steps": {
-            "step_seconds": step,
-            "ratio": ratios[0],
-            **({"limit": LIMIT} if step >= LEAST_STEP else {}),
-        }
-    }
-    rows = {
-        f"watch's peer {peer.__name__}": {"ratio": ratios[1 + index]}
-        for index, peer in enumerate(here)
-    }
-    return found | rows | missing
+    """A plain step's seconds, and the watched loop's time over the plain loop's: medians of
+    neighboring steps, of the read ones and of the others."""
+    plain, watched = Loop(), Loop()
+    with torch_threads(1), ex.watch(watched.model, every=2):
+        rounds = [(plain.seconds(), watched.seconds()) for _ in range(2 * ROUNDS + 2)][2:]
+    step = statistics.median(alone for alone, _ in rounds)
+    read, other = (
+        statistics.median(beside / alone for alone, beside in rounds[start::2]) for start in (0, 1)
+    )
+    figures = {"step_seconds": step, "ratio": (read + (EVERY - 1) * other) / EVERY}
+    if step >= LEAST_STEP:
+        figures["limit"] = LIMIT
+    return {f"watch, each {EVERY} steps": figures}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutations import MIRRORS, SCRIPTS
+from benchmarks.mutations import ROOMS, mirrors
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NAMES = [path.stem for path in sorted(FOLDER.glob("*.py")) if path.stem[0] != "_"]
@@ -20,9 +20,11 @@ def test_a_benchmark_is_importable(name: str) -> None:
 
 
 @pytest.mark.plugins
-def test_mistakes_are_tried_by_tests_that_there_are() -> None:
-    tests, root = FOLDER.parent / "tests", FOLDER.parent
-    for place, mirrors in {**MIRRORS, **SCRIPTS}.items():
-        for mirror in mirrors:
-            assert (tests / mirror).is_dir() or (tests / f"{mirror}.py").is_file(), mirror
-        assert place in SCRIPTS or [*root.glob(f"{place}*")], place
+@pytest.mark.parametrize("room", ROOMS)
+def test_mistakes_are_tried_by_tests_that_there_are(room: str) -> None:
+    root = FOLDER.parent
+    files = [file for file in (root / room).rglob("*") if file.suffix in (".py", ".js")]
+    for file in files:
+        for mirror in mirrors(file.relative_to(root).as_posix()):
+            assert (root / mirror).is_file(), mirror
+    assert files

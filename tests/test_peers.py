@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -79,10 +81,9 @@ def test_a_row_that_raises_or_dies_is_reported():
     try:
         with pytest.raises(Failed, match="KeyError"):
             worker.ask("read", "no such size")
-        worker.process.kill()
-        worker.process.join()
+        os.kill(worker.process.result(), signal.SIGKILL)
         with pytest.raises(Failed, match="its process ended"):
-            worker.ask("time")
+            worker.ask("seconds")
     finally:
         worker.close()
 

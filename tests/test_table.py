@@ -26,7 +26,6 @@ from benchmarks.table import (
     done,
     row,
     shown,
-    spent,
 )
 from explorer.schemes.preset import PRESETS
 
@@ -111,7 +110,6 @@ def test_it_goes_on_where_it_stood(tmp_path: Path, trained: dict[str, Any]) -> N
     write(path, [trained])
     assert done(path) == {Case("rezero", WARMUP, 6, 1).key}
     assert [case for case in cases() if case.key in done(path)] == [Case("rezero", WARMUP, 6, 1)]
-    assert spent(path) == float(trained["seconds"])
 
 
 def test_other_settings_are_refused(tmp_path: Path, trained: dict[str, Any]) -> None:

@@ -1,11 +1,8 @@
-"""The rows of the table, and what they share: how values are compared, and how lines are
-counted."""
+"""The rows of the table, and how the values that they read are compared."""
 
 from __future__ import annotations
 
-import ast
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -138,18 +135,3 @@ def deviations(found: Values, expected: Values) -> dict[str, float]:
         else math.inf
         for name, column in found.items()
     }
-
-
-def lines(module: str) -> int:
-    """Lines of code that a row takes, without imports, docstrings and comments, a statement a
-    line."""
-    tree = ast.parse((Path(__file__).parent / "rows" / f"{module}.py").read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            node.body = [
-                one
-                for one in node.body
-                if not isinstance(one, ast.Import | ast.ImportFrom)
-                and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-            ] or [ast.Pass()]
-    return sum(bool(line.strip()) for line in ast.unparse(tree).splitlines())

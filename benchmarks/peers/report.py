@@ -54,13 +54,12 @@ def row(record: Found, sizes: Sequence[str]) -> list[str]:
         *figures,
         f"{memory[-1]:.0f}" if memory and memory[-1] is not None else "—",
         gives(record),
-        str(record.get("lines", "")),
     ]
 
 
 def table(records: Sequence[Found], sizes: Sequence[str]) -> str:
     """All rows in Markdown, aligned; notes and reasons under it."""
-    head = ["", *sizes, "MB", "statistics", "lines"]
+    head = ["", *sizes, "MB", "statistics"]
     cells = [head, *(row(record, sizes) for record in records)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     padded = [
@@ -99,9 +98,9 @@ def page(result: dict[str, Any]) -> str:
             "same input, by this project and by others. Figures are times of a forward and backward pass over the",
             f"same pass with nothing read: median and quartiles of {result['rounds']} rounds in which all rows took",
             "turns, on one thread; what is slow took fewer. Sizes are layers × width. *MB* is what a pass at the last",
-            "size adds at its peak to a process that has made one before; *lines* is the code of the row. Every value",
-            "was compared with a computation in float64, to the roundings of float32. Where attention is a fused",
-            "kernel no hook sees its pattern; ex.probe and ex.watch read its entropy from queries and keys.",
+            "size adds at its peak to a process that has made one before. Every value was compared with a",
+            "computation in float64, to the roundings of float32. Where attention is a fused kernel no hook sees its",
+            "pattern; ex.probe and ex.watch read its entropy from queries and keys.",
             "",
             table(result["rows"], result["sizes"]),
             "",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.kit import Row, deviations, lines, tolerance
+from benchmarks.peers.kit import Row, deviations, tolerance
 from benchmarks.peers.model import SIZES, reference, subject
 from benchmarks.peers.worker import Failed, Worker
 
@@ -27,9 +27,7 @@ def measured(rows: Sequence[Row], sizes: Sequence[str], rounds: int = ROUNDS) ->
     try:
         for name in list(workers):
             try:
-                records[name]["version"] = workers[name].ask("begin")
-                if records[name]["function"] == "prepare":
-                    records[name]["lines"] = lines(records[name]["module"])
+                records[name]["version"] = workers[name].ask("version")
             except Failed as reason:
                 records[name]["failed"] = str(reason)
                 workers.pop(name).close()
@@ -69,7 +67,7 @@ def at(size: str, workers: dict[str, Worker], rounds: int) -> dict[str, Found]:
             try:
                 if "ratios" not in found.get(worker.row.over, {}):
                     raise Failed(f"{worker.row.over}, which it is compared with, was not measured")
-                beside, seconds = workers[worker.row.over].ask("time"), worker.ask("time")
+                beside, seconds = workers[worker.row.over].ask("seconds"), worker.ask("seconds")
             except Failed as reason:
                 found[name] = {"failed": str(reason)}
                 continue

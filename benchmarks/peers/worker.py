@@ -7,19 +7,19 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import signal
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from importlib.metadata import version
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.peers.install import failure
 from benchmarks.peers.kit import Row
 from benchmarks.peers.model import SIZES, Values, subject
 
@@ -34,82 +34,43 @@ class Failed(Exception):  # noqa: N818 - an answer like any other
 
 
 class Worker:
-    """The parent's end: `ask` does something in the row's process."""
+    """The process of a row, which does one thing after the other."""
 
     def __init__(self, row: Row) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.row, (self.connection, other) = row, context.Pipe()
-        self.process = context.Process(target=serve, args=(other, row), daemon=True)
-        self.process.start()
-        other.close()
+        self.row = row
+        self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin, (row,))
+        self.process = self.pool.submit(os.getpid)
 
-    def ask(self, *request: Any) -> Any:
-        """The answer; `Failed` says why there is none."""
+    def ask(self, method: str, *given: Any) -> Any:
+        """What a method of `Reader` returns in the process.
+
+        Raises:
+            Failed: it raised something, took too long, or the process ended.
+        """
         try:
-            self.connection.send(request)
-            return self.answer()
-        except (BrokenPipeError, ConnectionResetError, EOFError):
-            raise Failed(f"its process ended with {self.process.exitcode}") from None
-
-    def answer(self) -> Any:
-        """The next message."""
-        if not self.connection.poll(PATIENCE):
-            self.process.kill()
-            raise Failed(f"no answer in {PATIENCE:.0f} s")
-        found = self.connection.recv()
-        if isinstance(found, Failed):
-            raise found
-        return found
+            return self.pool.submit(answered, method, *given).result(PATIENCE)
+        except BrokenProcessPool:
+            raise Failed("its process ended") from None
+        except TimeoutError:
+            os.kill(self.process.result(), signal.SIGKILL)
+            raise Failed(f"no answer in {PATIENCE:.0f} s") from None
 
     def close(self) -> None:
         """Ends the process."""
-        with suppress(OSError):
-            self.connection.send(None)
-        self.process.join(5)
-        self.process.kill()
+        self.pool.shutdown()
 
 
-def serve(connection: Connection, row: Row) -> None:
-    """Answers until it is told None."""
-    null = os.open(os.devnull, os.O_WRONLY)  # what peers print is not ours to show
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    answers: dict[str, Callable[..., Any]] = {
-        "begin": lambda: begun(row),
-        "read": lambda size: state.read(size),
-        "time": lambda: state.seconds(),
-    }
-    state = State(row)
-    for name, *arguments in iter(connection.recv, None):
-        try:
-            connection.send(answers[name](*arguments))
-        except Failed as reason:
-            connection.send(reason)
-        except Exception as error:  # noqa: BLE001 - reported in the table, whatever it is
-            first = next(iter(str(error).strip().splitlines()), "")
-            connection.send(Failed(f"{type(error).__name__}: {first}"))
-
-
-def begun(row: Row) -> str:
-    """The version, once it is imported."""
-    try:
-        import_module(f"benchmarks.peers.rows.{row.module}")
-    except ImportError as error:
-        why = failure(row.distribution)
-        raise Failed(
-            f"does not install with torch {torch.__version__}: {why}" if why else str(error)
-        ) from error
-    return version(row.distribution) if row.distribution else ""
-
-
-class State:
-    """The child's end: a row at a size."""
+class Reader:
+    """A row in its process, at one size after the other."""
 
     def __init__(self, row: Row) -> None:
-        self.row, self.run, self.pass_seconds = row, dict, LEAST
-        self.run: Callable[[], Values]
+        self.row, self.pass_seconds = row, LEAST
+        self.run: Callable[[], Values] = dict
+
+    def version(self) -> str:
+        """The version of the row's package, once the row is imported."""
+        import_module(f"benchmarks.peers.rows.{self.row.module}")
+        return version(self.row.distribution) if self.row.distribution else ""
 
     def read(self, size: str) -> tuple[Values, float | None]:
         """Prepares it at a size: what it reads, and the MB that a pass adds to the process, at
@@ -130,6 +91,33 @@ class State:
         for _ in range(count):
             self.run()
         return (time.perf_counter() - start) / count
+
+
+readers: list[Reader] = []
+"""Of this process, where it is a row's."""
+
+
+def begin(row: Row) -> None:
+    """Begins a row's process. What peers print is not shown."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    readers.append(Reader(row))
+
+
+def answered(method: str, *given: Any) -> Any:
+    """What a method of this process's reader returns.
+
+    Raises:
+        Failed: it raised something, which another process might not be able to import.
+    """
+    try:
+        return getattr(readers[0], method)(*given)
+    except Exception as error:  # noqa: BLE001 - reported in the table, whatever it is
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise Failed(f"{type(error).__name__}: {first}") from None
 
 
 def memory(run: Callable[[], object]) -> float | None:

@@ -8,7 +8,7 @@ apply each of the former and measure again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -135,86 +135,64 @@ def diagnose(profile: Profile) -> Findings:
         'Healthy: signal grows 19 ×, gradient grows 12 × (limits 1,000 and 100,000 ×).'
     """
     must_be(Profile, "profile", profile)
-    # a config makes all its layers by one rule, so that what one of them has of its own is chance
-    # or design
-    foreign = profile.config is None
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
-        if (nothing := faults.zero_model(profile)) is not None:
-            return Findings([replace(nothing, numbers=signal.quantities(profile))])
-        causes, others = (
-            [
-                finding
-                for rule in rules
-                if (finding := rule(profile)) is not None and not _follows(profile, rule, finding)
-            ]
-            for rules in (CAUSES if foreign else (), RULES + (NOTES if foreign else ()))
-        )
-        if any(finding.severity == "bad" for finding in others):
-            causes = [replace(finding, severity="bad") for finding in causes]
-        others = _after_causes(profile, others)
+        numbers = signal.quantities(profile)
+        nothing = faults.zero_model(profile)
+        if nothing is not None:
+            return Findings([replace(nothing, numbers=numbers)])
+        causes: dict[Rule, Finding] = {}
+        notes: dict[Rule, Finding] = {}
+        others = _apply(profile, RULES)
+        # a config makes all its layers by one rule, so that what one of them has of its own is
+        # chance or design
+        if profile.config is None:
+            causes = _apply(profile, CAUSES)
+            others |= _apply(profile, NOTES)
+            notes = _apply(profile, LAST)
+        as_serious = any(finding.severity == "bad" for finding in others.values())
+        for cause, finding in causes.items():
+            if as_serious:
+                causes[cause] = replace(finding, severity="bad")
+            for rule in EXPLAINED.get(cause, ()):
+                if rule in others:
+                    others[rule] = replace(others[rule], remedy="", code="")
+                notes.pop(rule, None)
         once: dict[str, Finding] = {}
-        for finding in causes + others:
+        for finding in (*causes.values(), *others.values()):
             once.setdefault(finding.meaning, finding)  # two rules may see one cause
         ordered = sorted(once.values(), key=lambda finding: ORDER.index(finding.severity))
         first, *rest = ordered or [signal.healthy(profile)]
-        notes = [
-            finding
-            for rule in LAST
-            if foreign
-            and (finding := rule(profile)) is not None
-            and not _follows(profile, rule, finding)
-        ]
-        notes = _after_causes(profile, notes)
-        return Findings([replace(first, numbers=signal.quantities(profile)), *rest, *notes])
+        return Findings([replace(first, numbers=numbers), *rest, *notes.values()])
 
 
-def _after_causes(profile: Profile, others: list[Finding]) -> list[Finding]:
-    """Findings beside the causes, where a cause that all layers share takes the remedy of what
-    follows from it."""
-    if profile.config is not None:
-        return others
-    rules = [
-        rule for cause, rules in EXPLAINED.items() if cause(profile) is not None for rule in rules
-    ]
-    follow = {finding.meaning for rule in rules if (finding := rule(profile)) is not None}
-    unlike = agreement.unlike_twin(profile) if agreement.unlike_twin in rules else None
-    return [
-        replace(finding, remedy="", code="") if finding.meaning in follow else finding
-        for finding in others
-        if unlike is None or finding.meaning != unlike.meaning
-    ]
-
-
-def _explains_learning(profile: Profile) -> bool:
-    """Whether a fault that was read explains what learns late or not at all."""
-    if faults.held(profile, *faults.ORIGINS, "weight_not_finite"):
-        return True
-    if not any(fault(profile) for fault in faults.FAULTS):
-        return False
-    late = {
-        layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers
-    }
-    return bool(late) and late <= faults.explained(profile) | faults.zero_matrices(profile).keys()
+def _apply(profile: Profile, rules: Sequence[Rule]) -> dict[Rule, Finding]:
+    """The finding of each rule that applies, without those that follow from a fault that was
+    read."""
+    findings: dict[Rule, Finding] = {}
+    for rule in rules:
+        finding = rule(profile)
+        if finding is not None and not _follows(profile, rule, finding):
+            findings[rule] = finding
+    return findings
 
 
 def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
     """Whether a finding is about a layer whose code is known to differ, or follows from a fault
     that was read."""
-    layers: set[int] = set()
+    not_finite = faults.held(profile, *faults.NOT_FINITE)
     if rule in (*learning.CAUSES, learning.stepwise):
-        return _explains_learning(profile)
+        return bool(not_finite) or _explains_learning(profile)
+    if rule in CONSEQUENCES and not_finite:
+        return True
+    if rule is weights.copies and faults.held(profile, "constant"):
+        return True
+    unreadable = not_finite or faults.held(profile, "zero_input")
+    if rule in (signal.nothing_learns, agreement.unlike_twin) and unreadable:
+        return True
+    layers: set[int] = set()
     if rule in INFERRED:
         layers |= {layer for layer, _, _ in profile.differences}
-    if rule in CONSEQUENCES:
-        layers |= faults.explained(profile)
-        if faults.held(profile, *faults.ORIGINS, "weight_not_finite"):
-            return True
-        if rule is weights.copies and faults.held(profile, "constant"):
-            return True
-    unreadable = faults.held(profile, "zero_input", "weight_not_finite", *faults.ORIGINS)
-    if unreadable and rule in (signal.nothing_learns, agreement.unlike_twin):
-        return True
-    if rule is signal.nothing_learns:
+    if rule in CONSEQUENCES or rule is signal.nothing_learns:
         layers |= faults.explained(profile)
     words = finding.meaning + finding.evidence
     return any(
@@ -222,3 +200,13 @@ def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
         for word in ("layer", "Layer", "them")
         for layer in layers
     )
+
+
+def _explains_learning(profile: Profile) -> bool:
+    """Whether faults that were read explain all that learns late or not at all."""
+    if not any(fault(profile) for fault in faults.FAULTS):
+        return False
+    late = {
+        layer for part in profile.learning.of("second", "later", *STUCK) for layer in part.layers
+    }
+    return bool(late) and late <= faults.explained(profile) | faults.zero_matrices(profile).keys()

@@ -71,57 +71,80 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
     nothing. Where it stops half-way, the words say which layers were compared. What is fixed by
     definition does not count as agreement. Of a statistic by position one layer is compared, from
     1; 0 is the last."""
-    row, seeds = STATISTICS[statistic], 1
-    parts: list[Array] = [np.empty((6, 0))]
-    missing: list[float] = []
-    for key, theory in predicted.values.items():
-        # Beside the stream, branches are part of the record but not of the line that is drawn.
-        if (
-            key[0] != statistic
-            or key not in measured.values
-            or (row.on_stream and key[1] in BRANCHES)
-        ):
-            continue
-        draws, (expected, *_) = (
-            part[:, index_of(layer, part.shape[1])]
-            if row.by_position
-            else row.mean(part, tuple(range(2, part.ndim)))
-            if part.ndim > 2
-            else part
-            for part in (measured.values[key], theory)
-        )
-        free, scatters = ~_fixed(predicted, key, layer), ~_exact(predicted, key, layer)
-        depth = np.arange(1.0, len(free) + 1) if row.by_position else predicted.depth(key[1])
-        covered = np.isfinite(expected) & ~np.isin(
-            np.arange(1, len(expected) + 1), measured.absent.get(key, ())
-        )
-        error, standard = (
-            _error(row.mean(draws), expected, row.bounded),
-            _standard(row, draws, expected),
-        )
-        standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
-        compared = np.array(
-            [error, standard, _at_least(row, draws, expected, standard), depth, free, scatters]
-        )
-        seeds = len(draws)
-        parts.append(compared[:, covered])
-        missing += depth[~covered].tolist()
-    error, standard, least, depth, free, scatters = np.concatenate(parts, axis=1)
-    if not len(error) or (not free.any() and (error <= CLOSE[row.bounded]).all()):
-        nothing = text("agreement", "fixed") if len(error) and not missing else ""
+    row, note = STATISTICS[statistic], predicted.notes.get(statistic, "")
+    # Beside the stream, branches are part of the record but not of the line that is drawn.
+    keys = [
+        key
+        for key in predicted.values
+        if key[0] == statistic
+        and key in measured.values
+        and not (row.on_stream and key[1] in BRANCHES)
+    ]
+    sites = [_compared(measured, predicted, key, layer) for key in keys]
+    if not any(site.covered.any() for site in sites):
+        return Agreement(_uncovered(note), "", math.nan)
+    covered = np.concatenate([site.covered for site in sites])
+    missing = np.concatenate([site.depth for site in sites])[~covered].tolist()
+    known = _Compared(*(np.concatenate(part)[covered] for part in zip(*sites, strict=True)))
+    if not known.free.any() and (known.error <= CLOSE[row.bounded]).all():
         # its reason stands in the caption where a part of it is drawn
-        note = predicted.notes.get(statistic, "")
-        return Agreement(
-            nothing or _uncovered(note.partition(":")[0] if len(error) else note), "", float("nan")
-        )
+        words = _uncovered(note.partition(":")[0]) if missing else text("agreement", "fixed")
+        return Agreement(words, "", math.nan)
     # neither near the mean nor far from it says anything of the line
     if predicted.carried_by_few(statistic):
-        return Agreement(text("agreement", "few_carry"), "", float(error.max()))
-    count = int(scatters.sum()) or len(error)
+        return Agreement(text("agreement", "few_carry"), "", float(known.error.max()))
+    seeds, count = len(measured.values[keys[0]]), int(known.scatters.sum()) or len(known.error)
     limit = most_errors(seeds, count)
-    words, tone = _judged(error, standard, least, depth, limit, row)
-    words = _where(words, (depth[free > 0] if free.any() else depth).tolist(), missing)
-    return Agreement(words, tone, float(error.max()), _rule(row.bounded, seeds, count, limit))
+    words, tone = _judged(known, limit, row)
+    depth = known.depth[known.free] if known.free.any() else known.depth
+    words = _where(words, depth.tolist(), missing)
+    return Agreement(words, tone, float(known.error.max()), _rule(row.bounded, seeds, count, limit))
+
+
+class _Compared(NamedTuple):
+    """A statistic at one site beside its prediction, each `[layer]`, or `[position]` of a
+    layer."""
+
+    error: Array
+    """Difference, or ratio less one: see `_error`."""
+    standard: Array
+    """The error in standard errors: see `_standard`."""
+    least: Array
+    """`standard`, if draws scattered as those of the expected size do: see `_at_least`."""
+    depth: Array
+    """In layers, or the position, from 1."""
+    free: NDArray[np.bool_]
+    """Whether it could differ: see `_fixed`."""
+    scatters: NDArray[np.bool_]
+    """Whether draws differ: see `_exact`."""
+    covered: NDArray[np.bool_]
+    """Whether theory has a value, and the measured model a layer there."""
+
+
+def _compared(measured: Profile, predicted: Profile, key: Key, layer: int) -> _Compared:
+    """A statistic at one site beside its prediction; `layer` is that of a statistic by position."""
+    row, values = STATISTICS[key[0]], []
+    for profile in (measured, predicted):
+        part = profile.values[key]
+        if row.by_position:
+            part = part[:, index_of(layer, part.shape[1])]
+        elif part.ndim > 2:
+            part = row.mean(part, tuple(range(2, part.ndim)))
+        values.append(part)
+    draws, expected = values[0], values[1][0]
+    absent = np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
+    scatters = ~_exact(predicted, key, layer)
+    standard = _standard(row, draws, expected)
+    standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
+    return _Compared(
+        _error(row.mean(draws), expected, row.bounded),
+        standard,
+        _at_least(row, draws, expected, standard),
+        np.arange(1.0, len(expected) + 1) if row.by_position else predicted.depth(key[1]),
+        ~_fixed(predicted, key, layer),
+        scatters,
+        np.isfinite(expected) & ~absent,
+    )
 
 
 def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
@@ -133,10 +156,15 @@ def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
 
 
 def _judged(
-    error: Array, standard: Array, least: Array, depth: Array, limit: float, row: Statistic
+    known: _Compared, limit: float, row: Statistic
 ) -> tuple[str, Literal["good", "warn", ""]]:
     """Words and tone: of the worst value that is off, else of the worst that may be, else of the
-    worst."""
+    worst.
+
+    Args:
+        limit: standard errors from which on a value is off.
+    """
+    error, standard, least, depth, *_ = known
     far = ~(error <= CLOSE[row.bounded])
     off, unclear = far & ((least > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
@@ -150,7 +178,9 @@ def _judged(
         key, tone = "unclear_seed" if math.isnan(standard[worst]) else "unclear", ""
     else:
         key, tone = "within_errors" if far.any() else "within", "good"
-    phrase = "at_token" if row.by_position else "at_layer" if depth[worst] else "at_input"
+    phrase = "at_layer" if depth[worst] else "at_input"
+    if row.by_position:
+        phrase = "at_token"
     place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))
     errors = text(
         "agreement",

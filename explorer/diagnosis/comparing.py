@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explorer.diagnosis.agreement import CHANCE, most_errors
 from explorer.diagnosis.finding import text
-from explorer.diagnosis.reading import comparable, numbered, stated
+from explorer.diagnosis.reading import comparable, place, stated
 from explorer.diagnosis.structure import FEEDS
 from explorer.display import Copied, draw, glance, must_be, shown, table
 from explorer.profile import FORWARD, SITE_WORDS, VOCABULARY, Array, Key, Profile, Statistic
@@ -100,8 +100,7 @@ class Comparison(Copied):
 
     def place(self, difference: Difference) -> str:
         """The layer of a difference in words, with the model's name for it."""
-        layer = numbered(self.second if self.second.layers else self.first, difference.layer)
-        return text("phrase", "layer" if difference.layer else "input", layer=layer)
+        return place(self.second if self.second.layers else self.first, difference.layer)
 
     def __str__(self) -> str:
         partings, count = self.partings, len(self.differences)
@@ -112,7 +111,9 @@ class Comparison(Copied):
             "tolerance": self.tolerance,
             "count": count,
         }
-        key = "parts" if partings else "nowhere" if row.distance else "same"
+        key = "nowhere" if row.distance else "same"
+        if partings:
+            key = "parts"
         return text("comparison", key, **known, parted=len(partings))
 
     __repr__ = __str__
@@ -194,24 +195,20 @@ def compare(
             raise ValueError(
                 f"{name} must be a number above 0, of at most {most:g}; got {shown(value)}"
             )
+    keys = [(name, site) for name, row in VOCABULARY.items() for site in row.sites]
     gaps = []
-    for name, site in (
-        (name, site)
-        for name, row in VOCABULARY.items()
-        if not row.by_position
-        for site in row.sites
-    ):
-        lengths = [
-            profile.values[name, site].shape[1]
-            for profile in pair
-            if (name, site) in profile.values
-        ]
-        if len({*lengths}) > 1:
+    for key in keys:
+        shared = key in first.values and key in second.values
+        if not shared or VOCABULARY[key[0]].by_position:
+            continue
+        lengths = [profile.values[key].shape[1] for profile in pair]
+        if lengths[0] != lengths[1]:
             raise ValueError(
-                f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of {name} "
-                f"at {site}"
+                f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of "
+                f"{key[0]} at {key[1]}"
             )
-        if len(lengths) == 2 and (gap := _Gap.of(*pair, (name, site))).known.any():
+        gap = _Gap.of(*pair, key)
+        if gap.known.any():
             gaps.append(gap)
     if not gaps:
         raise ValueError(
@@ -244,26 +241,22 @@ class _Gap(NamedTuple):
 
     @classmethod
     def of(cls, first: Profile, second: Profile, key: Key) -> _Gap:
-        row, draws, known = VOCABULARY[key[0]], [], np.array(True)
-        for profile in (first, second):
-            values = profile.values[key]
-            with np.errstate(all="ignore"):
-                draws.append(values if values.ndim == 2 else row.mean(values, 2))
-            known = known & ~np.isin(np.arange(1, values.shape[1] + 1), profile.absent.get(key, ()))
-            # the theory does not cover it
-            if profile.origin == "predicted" and key[0] in profile.notes:
-                known &= np.isfinite(draws[-1][0])
+        row, pair = VOCABULARY[key[0]], (first, second)
         with np.errstate(all="ignore"):
-            before, after = row.mean(draws[0]), row.mean(draws[1])
+            draws = [_heads_averaged(row, profile.values[key]) for profile in pair]
+            before, after = (row.mean(part) for part in draws)
             far = np.abs(after - before if row.bounded else np.log(after / before))
         same = (before == after) | (np.isnan(before) & np.isnan(after))
         distance = np.where(same, 0.0, np.where(np.isfinite(far), far, math.inf))
-        drawn = [
-            part
-            for profile, part in zip((first, second), draws, strict=True)
-            if profile.origin == "measured"
-        ]
-        return cls(key, (before, after), distance, *_scatter(row, drawn), known)
+        known = np.ones(len(distance), dtype=bool)
+        measured = []
+        for profile, part in zip(pair, draws, strict=True):
+            known &= ~np.isin(np.arange(1, len(known) + 1), profile.absent.get(key, ()))
+            if profile.origin == "measured":
+                measured.append(part)
+            elif profile.origin == "predicted" and key[0] in profile.notes:
+                known &= np.isfinite(part[0])  # the theory does not cover the others
+        return cls(key, (before, after), distance, *_scatter(row, measured), known)
 
     def difference(self, tolerance: float, chance: float) -> Difference:
         """The difference; `chance` is how often one value may be beyond its scatter."""
@@ -271,16 +264,19 @@ class _Gap(NamedTuple):
         most = most_errors(self.freedom * len(self.distance) + 1, 1, chance)
         limit = np.maximum(tolerance if row.bounded else math.log1p(tolerance), most * self.error)
         off = np.flatnonzero(self.known & (self.distance > limit))
-        index = (
-            int(off[-1 if row.backward else 0])
-            if len(off)
-            else int(np.argmax(np.where(self.known, self.distance, -1.0)))
-        )
+        index = int(np.argmax(np.where(self.known, self.distance, -1.0)))
+        if len(off):
+            index = int(off[-1] if row.backward else off[0])
         layer = index + (self.key[1] != "embed")
         first, second = (float(part[index]) for part in self.means)
         return Difference(
             *self.key, layer, bool(len(off)), first, second, float(self.distance[index])
         )
+
+
+def _heads_averaged(row: Statistic, values: Array) -> Array:
+    """`[seed, layer]` of values that may be by head."""
+    return values if values.ndim == 2 else row.mean(values, 2)
 
 
 def _scatter(row: Statistic, draws: Sequence[Array]) -> tuple[Array, int]:

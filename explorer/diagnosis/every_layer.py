@@ -8,9 +8,9 @@ import math
 import numpy as np
 
 from explorer.diagnosis.faults import held
-from explorer.diagnosis.finding import Finding, finding
+from explorer.diagnosis.finding import Finding, Severity, finding
 from explorer.diagnosis.learning import attention_learns
-from explorer.diagnosis.reading import LIKE, by_layer
+from explorer.diagnosis.reading import LIKE, by_layer, typical_sizes
 from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.weights import logit_gain
 from explorer.profile import Profile
@@ -61,25 +61,24 @@ def sees_target(profile: Profile) -> Finding | None:
             remedy=fix(profile, "shifted"),
             share=sees,
         )
-    certain = kind in CAUSAL
-    if not certain and mask != "none":
+    severity: Severity = "warning"
+    if kind in CAUSAL:
+        severity, evidence = "bad", "next_evidence"
+        key = str(mask) if mask in ("none", "reversed", "ahead") else "elsewhere"
+    elif mask != "none":
         return None
-    key = str(mask) if mask in ("none", "reversed", "ahead") else "elsewhere"
-    if key == "none" and not certain:
-        key = "none_class" if kind == "class" else "none_token"
-    evidence = {"none_class": "class_evidence", "none_token": "token_evidence"}.get(
-        key, "next_evidence"
-    )
-    attention = "elsewhere_evidence" if mask == "causal" else ""
-    cure = "hidden" if key == "elsewhere" else "causal"
+    elif kind == "class":
+        key, evidence = "none_class", "class_evidence"
+    else:
+        key, evidence = "none_token", "token_evidence"
     return finding(
-        "bad" if certain else "warning",
+        severity,
         "sees_target",
         key,
         evidence,
         "share",
-        attention,
-        remedy=fix(profile, cure),
+        "elsewhere_evidence" if mask == "causal" else "",
+        remedy=fix(profile, "hidden" if key == "elsewhere" else "causal"),
         share=sees,
         model=profile.model,
     )
@@ -160,11 +159,7 @@ def undivided(profile: Profile) -> Finding | None:
 def _drawn_smaller(profile: Profile, root: float) -> bool:
     """Whether W_Q and W_K are so much smaller than W_V that their product makes up for half of √d,
     or more."""
-    sizes = [
-        float(np.median(values))
-        for name in ("W_Q", "W_K", "W_V")
-        if len(values := by_layer(profile, "weight_variance", name))
-    ]
+    sizes = typical_sizes(profile, ("W_Q", "W_K", "W_V")).values()
     if len(sizes) < 3 or not min(sizes) > 0:
         return True
     queries, keys, mixed = sizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from explorer.diagnosis.finding import NO_REMEDY, Finding, Remedy, finding, text
-from explorer.diagnosis.reading import FEW, by_layer, layer_names, numbered, path
+from explorer.diagnosis.reading import FEW, by_layer, drawn_variance, layer_names, numbered, path
 from explorer.diagnosis.remedies import fix, listed
 from explorer.profile import MATRICES, SITE_WORDS, Fault, Profile
 
@@ -27,6 +27,8 @@ ORIGINS = (
 )
 """Kinds of faults that a value which is not finite begins with, beside weights that are not finite
 themselves."""
+NOT_FINITE = (*ORIGINS, "weight_not_finite")
+"""Kinds of faults after which no number of the profile can be read."""
 
 
 def held(profile: Profile, *kinds: str) -> list[Fault]:
@@ -147,29 +149,23 @@ def _starts_so(profile: Profile, fault: Fault) -> bool:
 def zero_weights(profile: Profile) -> Finding | None:
     """Matrices that are zero in a few layers; where that makes a branch exactly 0, `dead_branch`
     says so."""
-    zero = zero_matrices(profile)
-    whole = {layer for layer in zero if layer_is_zero(profile, layer)}
-    silent = {
-        (layer, name)
-        for site, names in LAST.items()
-        for name in names
-        for layer in zero
-        if layer not in whole and _nothing(profile, site, layer)
-    }
-    left = {
-        layer: [name for name in names if (layer, name) not in silent]
-        for layer, names in zero.items()
-    }
-    left = {layer: names for layer, names in left.items() if names}
+    left: dict[int, list[str]] = {}
+    for layer, names in zero_matrices(profile).items():
+        if not layer_is_zero(profile, layer):
+            sites = [site for site in LAST if _nothing(profile, site, layer)]
+            names = [name for name in names if not any(name in LAST[site] for site in sites)]
+        if names:
+            left[layer] = names
     if not left:
         return None
-    layer = min(left, key=lambda layer: (layer not in whole, layer))
+    whole = [layer for layer in left if layer_is_zero(profile, layer)]
+    layer = min(whole or left)
     names, others = left[layer], [other for other in left if other != layer]
-    key = "all" if layer in whole else "matrix" if len(names) == 1 else "matrices"
+    key = "matrix" if len(names) == 1 else "matrices"
+    if layer in whole:
+        key = "all"
     sizes = by_layer(profile, "weight_variance", names[0])
     usual = float(sum(sizes[sizes > 0]) / max(1, (sizes > 0).sum()))
-    fan_in = profile.shapes[names[0]][0] if names[0] in profile.shapes else 0
-    scale = f"{usual / fan_in:.3g}" if fan_in else f"{usual:.3g} / fan_in"
     words = text("zero_weights", "every") if layer in whole else listed(names)
     return finding(
         "warning",
@@ -182,7 +178,7 @@ def zero_weights(profile: Profile) -> Finding | None:
             "not_zero_weights",
             matrices=words,
             matrix=names[0],
-            scale=scale,
+            scale=drawn_variance(profile, names[0], usual),
             number=layer,
             block=path(profile, layer),
         ),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from explorer.diagnosis.finding import LONGEST, NO_REMEDY, VERDICTS, Finding, Remedy, Severity, text
-from explorer.diagnosis.reading import numbered, weight_gradients
+from explorer.diagnosis.reading import numbered, runs, weight_gradients
 from explorer.diagnosis.remedies import fix, listed
 from explorer.diagnosis.structure import unmoved_layers
 from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
@@ -38,11 +38,16 @@ def nothing(profile: Profile) -> Finding | None:
     if learning.of("first", "second", "later", "waiting") or not stuck:
         return None
     held = {state: parts for state in STUCK if (parts := learning.of(state))}
-    most = max(held, key=lambda state: sum(part.parameters for part in held[state]))
+    most = max(held, key=lambda state: _count(held[state]))
     sentences = [_evidence(profile, state, parts) for state, parts in held.items()]
     return Finding(
         "bad", text("nothing_learns", "nothing"), " ".join(sentences), *_remedy(profile, most)
     )
+
+
+def _count(parts: Iterable[Part]) -> int:
+    """Parameters of several parts."""
+    return sum(part.parameters for part in parts)
 
 
 def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Finding | None:
@@ -54,8 +59,8 @@ def stuck(state: State, severities: Sequence[Severity], profile: Profile) -> Fin
     severity = _severity(profile, state, parts)
     if not parts or severity not in severities or nothing(profile) is not None:
         return None
-    count = sum(part.parameters for part in parts)
-    every = sum(part.parameters for part in profile.learning.parts)
+    count = _count(parts)
+    every = _count(profile.learning.parts)
     meaning = text("stuck", state, names=names(profile, parts))
     if len(meaning.split()) > LONGEST:
         meaning = text("stuck", f"{state}_many", count=count, every=every)
@@ -94,7 +99,7 @@ def _told(profile: Profile, part: Part) -> bool:
 
 def _evidence(profile: Profile, state: State, parts: Sequence[Part]) -> str:
     """Which parameters, and what was seen of them."""
-    learning, count = profile.learning, sum(part.parameters for part in parts)
+    learning, count = profile.learning, _count(parts)
     trained = learning.steps and f"{state}_steps" in VERDICTS["stuck"]
     reason = f"{state}_steps" if trained else f"{state}_evidence"
     which = "which" if count > 1 else "which_one"
@@ -119,31 +124,28 @@ def stepwise(profile: Profile) -> Finding | None:
     """Parameters whose gradient is 0 at first by design: the first step moves some, the next ones
     the rest."""
     learning = profile.learning
-    first, second, later, waiting = (
-        learning.of(state) for state in ("first", "second", "later", "waiting")
-    )
+    states: tuple[State, ...] = ("first", "second", "later", "waiting")
+    phases = {state: parts for state in states if (parts := learning.of(state))}
     harm = [part for part in learning.of(*STUCK) if part.layers]
-    if profile.step or not first or not (second or later or waiting) or harm:
+    if profile.step or "first" not in phases or len(phases) == 1 or harm:
         return None
-    note = profile.notes.get("activation_gradient", "")
-    phases = {"first": first, "second": second, "later": later, "waiting": waiting}
-    which = "later" if later else "second" if second else "waiting"
+    first, note = phases["first"], profile.notes.get("activation_gradient", "")
+    which = next(state for state in ("later", "second", "waiting") if state in phases)
     if note.startswith(FIRST_STEP):
         meaning = text("nothing_learns", "later", note=f"{note[0].upper()}{note[1:]}")
     else:
         meaning = text("stepwise", which, names=_outline(first))
         if len(meaning.split()) > LONGEST:
-            every = sum(part.parameters for parts in phases.values() for part in parts)
+            every = sum(map(_count, phases.values()))
             meaning = text(
                 "stepwise",
                 f"{which}_many",
-                count=sum(part.parameters for part in first),
+                count=_count(first),
                 every=every,
             )
     evidence = [
         text("stepwise", f"{phase}_evidence", names=names(profile, parts))
         for phase, parts in phases.items()
-        if parts
     ]
     return Finding("good", meaning, " ".join([*evidence, *learning.facts]))
 
@@ -159,8 +161,10 @@ def trains(profile: Profile) -> Finding | None:
     learns = profile.learning.of("first", "second", "later", "waiting")
     if not frozen and not idle:
         return None
-    key = "idle" if not frozen else "trains" if learns else "frozen"
-    counts = [sum(part.parameters for part in parts) for parts in (frozen, profile.learning.parts)]
+    key = "trains" if learns else "frozen"
+    if not frozen:
+        key = "idle"
+    counts = [_count(parts) for parts in (frozen, profile.learning.parts)]
     evidence = [
         text("trains", f"{kind}_evidence", names=names(profile, parts))
         for kind, parts in (("trains", learns), ("frozen", frozen), ("idle", idle))
@@ -203,15 +207,9 @@ def layer_range(profile: Profile, layers: Sequence[int]) -> str:
     """Layers in words: "layer 3 (h.2)", "layers 1 to 4, 6 and 8 to 9"."""
     if len(layers) == 1:
         return text("phrase", "layer", layer=numbered(profile, layers[0]))
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and runs[-1][-1] == layer - 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
     ranges = [
-        text("phrase", "range", first=run[0], last=run[-1]) if len(run) > 1 else str(run[0])
-        for run in runs
+        text("phrase", "range", first=first, last=last) if last > first else str(first)
+        for first, last in runs(layers)
     ]
     return text("phrase", "layers", layers=listed(ranges))
 

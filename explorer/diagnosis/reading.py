@@ -58,6 +58,20 @@ def by_layer(profile: Profile, statistic: str, site: str) -> Array:
     return NONE if values is None else values.mean(axis=(0, *range(2, values.ndim)))
 
 
+def typical_sizes(profile: Profile, names: Iterable[str]) -> dict[str, float]:
+    """Median weight variance over layers of the matrices whose variance is known."""
+    sizes = {name: by_layer(profile, "weight_variance", name) for name in names}
+    return {name: float(np.median(values)) for name, values in sizes.items() if len(values)}
+
+
+def drawn_variance(profile: Profile, name: str, variance: float) -> str:
+    """The variance of a matrix's entries in a line of torch, from the weight variance, which is
+    fan_in times as large."""
+    if name not in profile.shapes:
+        return f"{variance:.3g} / fan_in"
+    return f"{variance / profile.shapes[name][0]:.3g}"
+
+
 def weight_gradients(profile: Profile) -> dict[str, Array]:
     """Norms of the gradient by each matrix, and by α, `[seed, layer]`."""
     return {
@@ -143,9 +157,27 @@ def numbered(profile: Profile, depth: float) -> str:
     )
 
 
+def place(profile: Profile, depth: float) -> str:
+    """A layer in words, "layer 17 (transformer.h.16)", or the input, which is layer 0."""
+    layer = math.ceil(depth)
+    return text("phrase", "layer" if layer else "input", layer=numbered(profile, layer))
+
+
 def layer_names(profile: Profile, layers: Iterable[int]) -> str:
     """Layers as a list: "layer 3 (h.2), layer 5 (h.4)"."""
-    return ", ".join(text("phrase", "layer", layer=numbered(profile, layer)) for layer in layers)
+    return ", ".join(place(profile, layer) for layer in layers)
+
+
+def runs(layers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last layer of each run of layers that follow one another; the layers are in
+    order."""
+    ends: list[tuple[int, int]] = []
+    for layer in layers:
+        if ends and layer == ends[-1][1] + 1:
+            ends[-1] = (ends[-1][0], layer)
+        else:
+            ends.append((layer, layer))
+    return ends
 
 
 def path(profile: Profile, layer: int) -> str:

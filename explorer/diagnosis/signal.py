@@ -33,6 +33,7 @@ from explorer.diagnosis.reading import (
     line,
     numbered,
     only_added,
+    place,
     start,
     weight_gradients,
 )
@@ -50,6 +51,7 @@ from explorer.profile import (
     WEIGHT_STATISTICS,
     Array,
     Breakdown,
+    Fault,
     Key,
     Profile,
 )
@@ -97,14 +99,10 @@ LEVEL = 1.05
 def not_finite(profile: Profile) -> Finding | None:
     """A value that is not finite: it is too large for the arithmetic."""
     signals = {
-        key: value for key, value in profile.values.items() if key[0] not in WEIGHT_STATISTICS
+        key: _defined(profile, key) for key in profile.values if key[0] not in WEIGHT_STATISTICS
     }
-    for key in signals:
-        signals[key] = _defined(profile, key)
     first = replace(profile, values=signals, pattern=None).first_nonfinite
-    fault = origin(profile)
-    if first is None and fault is None:
-        return None
+    cause = _cause(profile, grows=True)
     known: dict[str, object] = {"layer": "", "statistic": "", "site": ""}
     if first is not None:
         known = {
@@ -112,42 +110,48 @@ def not_finite(profile: Profile) -> Finding | None:
             "site": first.site_label,
             "layer": numbered(profile, first.layer),
         }
-    shown = "evidence" if first is not None else ""
-    cause = _cause(profile, grows=True)
-    if fault is None:
-        backward = first is not None and VOCABULARY[first.statistic].backward
-        squares = first is not None and not backward and _finite(profile, first)
-        meaning = (
-            "squares" if squares else "backward" if backward and not profile.config else "meaning"
-        )
-        remedy = NO_REMEDY if backward and not profile.config else fix(profile, cause, calm)
-        return finding("bad", "not_finite", meaning, shown, remedy=remedy, **known)
+    fault = origin(profile)
+    if fault is not None:
+        evidence = text("not_finite", "evidence", **known) if first is not None else ""
+        return _bad_operation(profile, fault, cause, evidence)
+    if first is None:
+        return None
+    meaning, remedy = "meaning", fix(profile, cause, calm)
+    if VOCABULARY[first.statistic].backward:
+        if profile.config is None:
+            meaning, remedy = "backward", NO_REMEDY
+    elif _finite(profile, first):
+        meaning = "squares"
+    return finding("bad", "not_finite", meaning, "evidence", remedy=remedy, **known)
+
+
+def _bad_operation(profile: Profile, fault: Fault, cause: str, evidence: str) -> Finding:
+    """The finding on the operation whose result is the first that is not finite.
+
+    Args:
+        cause: key of the cure of what makes the signal grow, where that was read.
+        evidence: sentence on the first statistic that is not finite; empty where all are.
+    """
     cures = {"empty_row": "visible", "divided_by_zero": "epsilon", "batch": "clean_batch"}
     remedy = fix(profile, cures.get(fault.kind, ""))
     if fault.kind == "overflow":
         remedy = overflow_remedy(profile, fault, cause)
-    where = (
-        "" if fault.layer else "_after" if f"{fault.kind}_after" in VERDICTS["not_finite"] else ""
-    )
-    at = known | {"layer": numbered(profile, fault.layer)}
-    meaning = text(
+    meaning = fault.kind
+    if not fault.layer and f"{meaning}_after" in VERDICTS["not_finite"]:
+        meaning = f"{meaning}_after"
+    result = finding(
+        "bad",
         "not_finite",
-        f"{fault.kind}{where}",
-        **at,
+        meaning,
+        f"{fault.kind}_evidence",
+        remedy=remedy,
+        layer=numbered(profile, fault.layer),
         place=fault.place,
         name=fault.name,
         end=fault.value,
         count=int(fault.value),
     )
-    more = text("not_finite", "evidence", **known) if shown else ""
-    why = text(
-        "not_finite",
-        f"{fault.kind}_evidence",
-        count=int(fault.value),
-        end=fault.value,
-        name=fault.name,
-    )
-    return Finding("bad", meaning, f"{why} {more}".strip(), *remedy)
+    return replace(result, evidence=f"{result.evidence} {evidence}".strip())
 
 
 def _finite(profile: Profile, first: Breakdown) -> bool:
@@ -240,10 +244,13 @@ class _Growth(NamedTuple):
     first: float
     last: float
     where: str
+    """Where depth begins, in words."""
     limit: float
+    """The largest healthy ratio."""
 
     @property
     def ratio(self) -> float:
+        """Last over first."""
         return float(np.divide(self.last, self.first))
 
 
@@ -251,14 +258,15 @@ def _growth(profile: Profile) -> _Growth:
     q, begin = line(profile, "second_moment"), start(profile)
     if not len(q.depth):
         return _Growth(np.nan, np.nan, "", GROWTH)
-    first = q.depth[np.searchsorted(q.depth, begin)] if begin or q.depth[0] else 0.0
-    where = (
-        text("phrase", "after_layer", layer=f"{first:g}") if first else text("phrase", "at_input")
-    )
+    where = text("phrase", "at_input")
+    if begin or q.depth[0]:
+        layer = q.depth[np.searchsorted(q.depth, begin)]
+        where = text("phrase", "after_layer", layer=f"{layer:g}")
     # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the
     # stack.
+    limit = max(GROWTH, 4.0 * (2 * q.depth[-1] + 1))
     last = math.nan if profile.carried_by_few("second_moment") else float(q.values[-1])
-    return _Growth(q.at(begin), last, where, max(GROWTH, 4.0 * (2 * q.depth[-1] + 1)))
+    return _Growth(q.at(begin), last, where, limit)
 
 
 def _largest_step(profile: Profile) -> dict[str, object]:
@@ -442,19 +450,16 @@ def token_difference(profile: Profile) -> Array:
 
 def _difference(profile: Profile) -> Line:
     """`token_difference` with its depths: the sites at which both of its factors are known."""
-    rho, q, begin = (
-        line(profile, "token_correlation"),
-        line(profile, "second_moment"),
-        start(profile),
-    )
-    depth, at, also = np.intersect1d(rho.depth, q.depth, return_indices=True)
-    apart = q.values[also] * (1 - rho.values[at])
+    rho, q = line(profile, "token_correlation"), line(profile, "second_moment")
+    depth, in_rho, in_q = np.intersect1d(rho.depth, q.depth, return_indices=True)
+    size, unlike = q.values[in_q], 1 - rho.values[in_rho]
     pooled = profile.notes.get("token_correlation", "").startswith(OTHER_TOKENS)
-    if pooled or _outgrown(profile) or not len(depth) or not np.isfinite(apart).all():
+    if pooled or _outgrown(profile) or not len(depth) or not np.isfinite(size * unlike).all():
         return Line(NONE, NONE)
-    if not 1 - rho.values[at][0] > RESOLVED:
+    if not unlike[0] > RESOLVED:
         return Line(NONE, NONE)
-    share = apart / (Line(depth, q.values[also]).at(begin) * (1 - rho.values[at][0]))
+    begin = start(profile)
+    share = size * unlike / (Line(depth, size).at(begin) * unlike[0])
     return Line(depth, np.where(depth < begin, 1.0, share))
 
 
@@ -537,9 +542,8 @@ def _cause(profile: Profile, *, grows: bool) -> str:
         return "unit_variance"
     if not grows and "no residual" in traits:
         return "residual"
-    return (
-        "pre_norm" if (grows and bare) or (not grows and "norm on the sum alone" in traits) else ""
-    )
+    needs_norm = bare if grows else "norm on the sum alone" in traits
+    return "pre_norm" if needs_norm else ""
 
 
 def _typical(profile: Profile) -> float:
@@ -591,7 +595,9 @@ def _normed(profile: Profile) -> str:
 def _fate(profile: Profile, *, warmed: bool = True) -> str:
     """Key of the sentence on how small models beyond a bound trained; none for a model that was
     trained itself."""
-    return "" if profile.step else "fate.warmed" if warmed else "fate.cold"
+    if profile.step:
+        return ""
+    return "fate.warmed" if warmed else "fate.cold"
 
 
 class Format(NamedTuple):
@@ -712,11 +718,7 @@ def outliers(profile: Profile) -> Finding | None:
         return None
     at = int(np.nanargmax(kurtosis.values))
     first = int(np.argmax(kurtosis.values > OUTLIERS))
-    layers = (math.ceil(kurtosis.depth[place]) for place in (at, first))
-    where, since = (
-        text("phrase", "layer" if layer else "input", layer=numbered(profile, layer))
-        for layer in layers
-    )
+    where, since = (place(profile, kurtosis.depth[index]) for index in (at, first))
     return finding(
         "warning",
         "outliers",

@@ -18,6 +18,7 @@ from explorer.diagnosis.reading import (
     numbered,
     of_kinds,
     path,
+    runs,
     stream_before,
     unlike,
     worst,
@@ -116,13 +117,7 @@ def several_kinds(profile: Profile) -> Finding | None:
 
 def _listed(layers: Sequence[int]) -> str:
     """Layers by their numbers, runs of them by their ends: "layers 1–3, 5"."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    parts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    parts = [f"{first}–{last}" if last > first else f"{first}" for first, last in runs(layers)]
     return text(
         "phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0]
     )
@@ -261,28 +256,19 @@ def _blurred(profile: Profile) -> Finding | None:
     """A layer that removes more of the tokens' difference than its siblings: a norm may hide a
     missing residual."""
     rho = line(profile, "token_correlation")
-    with_middle = ("token_correlation", "resid_mid") in profile.values
-    apart = 1 - rho.values
-    kept = apart[1:] / apart[:-1]
-    series = (
-        {"resid_mid": kept[::2], "resid_post": kept[1::2]} if with_middle else {"resid_post": kept}
-    )
     if not len(rho.depth) or rho.depth[0] != 0:
         return None
-    # the first layer reads tokens that nothing has mixed
-    odd_sites = {
-        site: less
-        for site, values in series.items()
-        if (
-            less := {
-                layer + 1: ratio
-                for layer, ratio in unlike({site: values[1:]}, kinds=profile.kinds[1:])
-                .get(site, {})
-                .items()
-                if ratio < 1 / FEW
-            }
-        )
-    }
+    kept = (1 - rho.values[1:]) / (1 - rho.values[:-1])
+    series = {"resid_post": kept}
+    if ("token_correlation", "resid_mid") in profile.values:
+        series = {"resid_mid": kept[::2], "resid_post": kept[1::2]}
+    odd_sites: dict[str, dict[int, float]] = {}
+    for site, values in series.items():
+        # the first layer reads tokens that nothing has mixed
+        ratios = unlike({site: values[1:]}, kinds=profile.kinds[1:]).get(site, {})
+        less = {layer + 1: ratio for layer, ratio in ratios.items() if ratio < 1 / FEW}
+        if less:
+            odd_sites[site] = less
     if not odd_sites:
         return None
     layer, odd = worst(odd_sites)

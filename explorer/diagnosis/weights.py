@@ -17,6 +17,7 @@ from explorer.diagnosis.reading import (
     NONE,
     beside,
     by_layer,
+    drawn_variance,
     head_width,
     layer_names,
     line,
@@ -24,6 +25,7 @@ from explorer.diagnosis.reading import (
     path,
     spread,
     stream_before,
+    typical_sizes,
     unlike,
     worst,
 )
@@ -56,32 +58,16 @@ def odd_weights(profile: Profile) -> Finding | None:
     layer, odd = worst(odd_by_matrix)
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
     theirs = beside(by_layer(profile, "weight_variance", name), layer, profile.kinds)
-    fan_in = profile.shapes[name][0] if name in profile.shapes else 0
-    scale = f"{theirs / fan_in:.3g}" if fan_in else f"{theirs:.3g} / fan_in"
+    scale = drawn_variance(profile, name, theirs)
+    sentences = [_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()]
+    sentences += list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
-    return Finding(
-        "warning",
-        text("odd_weights", "meaning", layer=numbered(profile, layer)),
-        " ".join(
-            [
-                *(_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()),
-                *(list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]),
-                *(
-                    [text("odd_weights", "others", layers=layer_names(profile, others))]
-                    if others
-                    else []
-                ),
-            ]
-        ),
-        *fix(
-            profile,
-            "drawn_alike",
-            matrix=name,
-            number=layer,
-            scale=scale,
-            block=path(profile, layer),
-        ),
-    )
+    if others:
+        sentences.append(text("odd_weights", "others", layers=layer_names(profile, others)))
+    block = path(profile, layer)
+    remedy = fix(profile, "drawn_alike", matrix=name, number=layer, scale=scale, block=block)
+    meaning = text("odd_weights", "meaning", layer=numbered(profile, layer))
+    return Finding("warning", meaning, " ".join(sentences), *remedy)
 
 
 def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:
@@ -161,11 +147,7 @@ def wrong_fan_in(profile: Profile) -> Finding | None:
     the same size as W_in is what a constant std gives, too: it is named only where the signal
     suffers, and the other matrices follow a rule."""
     shape = profile.shapes.get("W_in")
-    size = {
-        name: float(np.median(values))
-        for name in ("W_V", "W_O", "W_in", "W_out")
-        if len(values := by_layer(profile, "weight_variance", name))
-    }
+    size = typical_sizes(profile, ("W_V", "W_O", "W_in", "W_out"))
     if shape is None or len(size) < 4 or min(size.values()) <= 0 or shape[1] / shape[0] < LIKE:
         return None
     wide = shape[1] / shape[0]
@@ -213,32 +195,18 @@ def _suffers(profile: Profile) -> bool:
 def odd_logits(profile: Profile) -> Finding | None:
     """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
     width = head_width(profile)
-    odd_ratios = _wide(profile, width) | _odd(profile, "attn_scores")
+    odd = _wide(profile, width) | _odd(profile, "attn_scores")
     # the first layer may read a stream of another size than all others, if not one that is √d
     # larger
-    odd_ratios = {
-        layer: ratio
-        for layer, ratio in odd_ratios.items()
-        if layer > 1
-        or (width and _near(ratio**2, width) and not _near(ratio, _read(profile, "attn_scores", 1)))
-    }
-    if not odd_ratios:
+    if 1 in odd:
+        is_root = width and _near(odd[1] ** 2, width)
+        if not is_root or _near(odd[1], _read(profile, "attn_scores", 1)):
+            del odd[1]
+    if not odd:
         return None
-    layer, odd = worst({"attn_scores": odd_ratios})
-    ratio = odd["attn_scores"]
-    norm = _read(profile, "attn_scores", layer)
-    # where both would do, the block's MLP says whether it is the norm, else the nearer of the two
-    nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2 if width else True
-    mlp = by_layer(profile, "second_moment", "mlp_out")
-    bare = len(mlp) > 0 and _near(
-        float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds), _read(profile, "mlp_out", layer)
-    )
-    unread = _near(ratio, norm) and (nearer or bare)
-    cause, cure = "otherwise", "compared"
-    if width and _near(ratio**2, width) and not unread:
-        cause, cure = "undivided", "divided"
-    elif _near(ratio, norm):
-        cause, cure = "no_norm", "read_norm"
+    layer, _ = worst({"attn_scores": odd})
+    ratio, norm = odd[layer], _read(profile, "attn_scores", layer)
+    cause, cure = _logit_cause(profile, layer, ratio, width)
     return finding(
         "warning",
         "odd_logits",
@@ -251,6 +219,25 @@ def odd_logits(profile: Profile) -> Finding | None:
         root=math.sqrt(width),
         norm=norm,
     )
+
+
+def _logit_cause(profile: Profile, layer: int, ratio: float, width: int) -> tuple[str, str]:
+    """Keys of the cause of logits that are `ratio` times their siblings', and of its cure: the
+    division by √d or the norm was left out, or neither explains it.
+
+    Where both would, the norm is the cause if it is nearer, or if the block's MLP lacks it too."""
+    norm = _read(profile, "attn_scores", layer)
+    is_norm = _near(ratio, norm)
+    if width and _near(ratio**2, width):
+        mlp = by_layer(profile, "second_moment", "mlp_out")
+        is_nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2
+        bare_mlp = len(mlp) > 0 and _near(
+            float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds),
+            _read(profile, "mlp_out", layer),
+        )
+        if not (is_norm and (is_nearer or bare_mlp)):
+            return "undivided", "divided"
+    return ("no_norm", "read_norm") if is_norm else ("otherwise", "compared")
 
 
 def undivided(profile: Profile) -> Finding | None:
@@ -329,19 +316,20 @@ def _spread(profile: Profile) -> Array:
 
 def _wide(profile: Profile, width: int) -> dict[int, float]:
     """The one layer whose logits are √d wider than the others', by what its own weights and tokens
-    give."""
+    give, and the ratio; none where a missing norm explains it."""
     gain = logit_gain(profile)
     if not width or len(gain) < 3 or not np.all(gain > 0):
         return {}
-    ratio, least = gain / np.median(gain), spread(profile)
-    at = [
-        layer + 1
-        for layer in range(len(gain))
-        if _near(float(ratio[layer]) ** 2, width) and ratio[layer] > least
-    ]
-    if len(at) != 1 or _near(float(ratio[at[0] - 1]), _read(profile, "attn_scores", at[0])):
+    ratios, least = (gain / np.median(gain)).tolist(), spread(profile)
+    wide = {
+        layer: ratio
+        for layer, ratio in enumerate(ratios, start=1)
+        if ratio > least and _near(ratio**2, width)
+    }
+    if len(wide) != 1:
         return {}
-    return {at[0]: float(ratio[at[0] - 1])}
+    [(layer, ratio)] = wide.items()
+    return {} if _near(ratio, _read(profile, "attn_scores", layer)) else wide
 
 
 def _odd(profile: Profile, site: str) -> dict[int, float]:

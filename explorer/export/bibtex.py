@@ -31,41 +31,33 @@ def bibliography(*records: Choices, sources: Sequence[str] = (), year: int | Non
         sources: more of them, as rows have them.
         year: in which this tool was used.
     """
+    rows = [(source, "") for source in sources]
+    for record in records:
+        rows += cited(record)
     papers: dict[str, Paper] = {}
-    notes: dict[str, dict[str, None]] = {}
-    rows = [
-        *((source, "") for source in sources),
-        *(row for record in records for row in cited(record)),
-    ]
+    notes: dict[str, dict[str, None]] = {}  # each once, in turn
     for source, where in rows:
         for part in map(str.strip, source.split(";")):
+            note = f"{where}: {part}" if where else part
             for paper in papers_in(part):
-                papers.setdefault(paper.key, paper)
-                notes.setdefault(paper.key, {})[f"{where}: {part}" if where else part] = None
-    return "\n".join(
-        [
-            tool(year),
-            *(
-                entry(key, {**paper.fields, "note": escaped("; ".join(notes[key]))})
-                for key, paper in papers.items()
-            ),
-        ]
-    )
+                papers[paper.key] = paper
+                notes.setdefault(paper.key, {})[note] = None
+    entries = [tool(year)]
+    for key, paper in papers.items():
+        note = escaped("; ".join(notes[key]))
+        entries.append(entry(key, {**paper.fields, "note": note}))
+    return "\n".join(entries)
 
 
 def tool(year: int | None = None) -> str:
     """The entry of this tool, in the version that is installed."""
-    used = f", used in {year}" if year else ""
-    authors = f"{{{escaped(AUTHORS)}}}"  # in braces of its own, or BibTeX takes the last word for a family's name
-    return entry(
-        TOOL,
-        {
-            "author": authors,
-            "title": f"{{{escaped(TITLE)}}}",
-            **({"year": str(year)} if year else {}),
-            "note": f"Version {escaped(version(TOOL))}{used}",
-        },
-    )
+    # in braces of its own, or BibTeX takes the last word for a family's name
+    fields = {"author": f"{{{escaped(AUTHORS)}}}", "title": f"{{{escaped(TITLE)}}}"}
+    note = f"Version {escaped(version(TOOL))}"
+    if year:
+        fields["year"] = str(year)
+        note += f", used in {year}"
+    return entry(TOOL, {**fields, "note": note})
 
 
 def cited(record: Choices) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import inspect
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,38 +255,39 @@ def dressed(figure: go.Figure) -> tuple[str, go.Figure]:
     own = figure.layout.to_plotly_json()
     own.pop("template", None)
     title = own.pop("title", {}).get("text", "")
-    lines, looks = [trace for trace in figure.data if trace.type == "scatter"], dict[str, Look]()
+    lines = [trace for trace in figure.data if trace.type == "scatter"]
+    _color(lines)
+    axes = {name: _axis(figure, name[0], own.pop(name, {})) for name in ("xaxis", "yaxis")}
+    legend: dict[str, Any] = {}
+    if sum(bool(trace.name) for trace in figure.data) > 1:
+        margin = {"l": 62, "r": 14, "t": 34, "b": 42}
+        legend = {"showlegend": True, "legend": LEGEND, "margin": margin}
+    layout = sheet(**axes, description=_described(title, lines))
+    return title, go.Figure(figure.data, layout | legend | own)
+
+
+def _color(lines: Sequence[Any]) -> None:
+    """Gives lines their hues, and what plotly would choose otherwise, where they say nothing."""
+    looks: dict[str, Look] = {}
     for place, trace in enumerate(lines):
-        look = looks.setdefault(
-            trace.name.partition(",")[0] if trace.name else f"{place}", Look(len(looks))
-        )
-        marker = {"color": look.hue} if trace.marker.color is None else {}
+        name = trace.name.partition(",")[0] if trace.name else f"{place}"
+        look = looks.setdefault(name, Look(len(looks)))
         trace.update(
             mode=trace.mode or "lines",
             line_color=trace.line.color or look.hue,
-            marker=marker,
+            marker={"color": look.hue} if trace.marker.color is None else {},
             x=np.arange(len(trace.y)) if trace.x is None else trace.x,
         )
-    axes = {name: _axis(figure, name[0], own.pop(name, {})) for name in ("xaxis", "yaxis")}
-    words = " ".join(
-        [f"{title}."] * bool(title)
-        + [
-            ends(
-                trace.name or f"line {place}",
-                np.asarray(trace.x, dtype=float),
-                np.asarray(trace.y, dtype=float),
-            )
-            for place, trace in enumerate(lines, start=1)
-            if _is_numeric(trace.x) and _is_numeric(trace.y)
-        ]
-    )
-    named = sum(bool(trace.name) for trace in figure.data) > 1
-    legend = (
-        {"showlegend": True, "legend": LEGEND, "margin": {"l": 62, "r": 14, "t": 34, "b": 42}}
-        if named
-        else {}
-    )
-    return title, go.Figure(figure.data, sheet(**axes, description=words) | legend | own)
+
+
+def _described(title: str, lines: Sequence[Any]) -> str:
+    """The figure in words, for a screen reader: its title, and where each line begins and ends."""
+    sentences = [f"{title}."] if title else []
+    for place, trace in enumerate(lines, start=1):
+        if _is_numeric(trace.x) and _is_numeric(trace.y):
+            x, y = np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float)
+            sentences.append(ends(trace.name or f"line {place}", x, y))
+    return " ".join(sentences)
 
 
 def _axis(figure: go.Figure, letter: str, own: dict[str, Any]) -> dict[str, Any]:

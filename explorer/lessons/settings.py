@@ -104,17 +104,19 @@ def settings_of(function: Callable[..., Any], controls: Mapping[str, object]) ->
     fields: dict[str, Any] = {}
     for name in {**defaults, **controls}:
         default, hint = defaults.get(name, inspect.Parameter.empty), hints.get(name)
+        has_default = default is not inspect.Parameter.empty
         if (
-            name in controls
-            or hint is not None
-            or default is inspect.Parameter.empty
-            or isinstance(default, Slider)
+            name not in controls
+            and hint is None
+            and has_default
+            and not isinstance(default, Slider)
         ):
-            if hasattr(Choices, name) or name.startswith("_"):
-                raise ConfigError(
-                    f"a parameter of {title} must have a name that a record can have; got {shown(name)}"
-                )
-            fields[name] = _field(name, hint, default, controls.get(name, default))
+            continue  # it keeps its default
+        if hasattr(Choices, name) or name.startswith("_"):
+            raise ConfigError(
+                f"a parameter of {title} must have a name that a record can have; got {shown(name)}"
+            )
+        fields[name] = _field(name, hint, default, controls.get(name, default))
     record: type[Choices] = create_model(title, __base__=Choices, **fields)
     return record
 
@@ -123,49 +125,41 @@ def _field(name: str, hint: Any, default: Any, control: Any) -> tuple[type, Any]
     """Type and field of one setting: a slider's number, a switch, or one of some words."""
     label = name if len(name) < 3 else name.replace("_", " ").capitalize()
     if isinstance(control, Slider):
-        given = (
-            (int, float)
-            if isinstance(default, int | float) and not isinstance(default, bool)
-            else ()
-        )
-        row = replace(control, start=default) if control.start is None and given else control
-        if row.start is None:
-            raise ConfigError(
-                f"start of {name} must be given, as the parameter has no default; got none"
-            )
-        numbers = (row.low, row.high, row.start)
-        kind = (
-            hint
-            if hint in (int, float)
-            else int
-            if all(isinstance(at, int) for at in numbers)
-            else float
-        )
-        if kind is int and any(at != int(at) for at in numbers):
-            raise ConfigError(
-                f"the slider of {name} must have whole numbers, as its type is int; got {numbers}"
-            )
-        return kind, setting(
-            kind(row.start),
-            row.label or label,
-            "",
-            "",
-            row.low,
-            row.high,
-            log=row.log,
-            unit=row.unit,
-        )
+        is_number = isinstance(default, int | float) and not isinstance(default, bool)
+        if control.start is None and is_number:
+            control = replace(control, start=default)
+        return _number_field(name, label, hint, control)
     if isinstance(control, bool):
         return bool, setting(control, label, "", "")
     words = get_args(hint) if get_origin(hint) is Literal and isinstance(control, str) else control
-    start = control if isinstance(control, str) else default
     if isinstance(words, list | tuple) and words and all(isinstance(word, str) for word in words):
-        start = start if start in words else words[0]
-        return str, setting(
-            start, label, "", "", options={word: Option("", label=word) for word in words}
-        )
+        start = control if isinstance(control, str) else default
+        options = {word: Option("", label=word) for word in words}
+        return str, setting(start if start in words else words[0], label, "", "", options=options)
     got = "nothing" if control is inspect.Parameter.empty else shown(control)
     raise ConfigError(
         f"{name} must have a control: ex.slider(low, high, start) for a number, True or False for a "
         f"switch, a tuple of words or Literal[…] for a choice; got {got}"
     )
+
+
+def _number_field(name: str, label: str, hint: Any, control: Slider) -> tuple[type, Any]:
+    """Type and field of a number: of the type of its hint, else whole where all of its slider's
+    numbers are."""
+    if control.start is None:
+        raise ConfigError(
+            f"start of {name} must be given, as the parameter has no default; got none"
+        )
+    numbers = (control.low, control.high, control.start)
+    kind: type = float
+    if hint in (int, float):
+        kind = hint
+    elif all(isinstance(number, int) for number in numbers):
+        kind = int
+    if kind is int and any(number != int(number) for number in numbers):
+        raise ConfigError(
+            f"the slider of {name} must have whole numbers, as its type is int; got {numbers}"
+        )
+    start, label = kind(control.start), control.label or label
+    low, high, log, unit = control.low, control.high, control.log, control.unit
+    return kind, setting(start, label, "", "", low, high, log=log, unit=unit)

@@ -11,8 +11,9 @@ import pytest
 from explorer import Config, Profile, compare, diagnose, measure, preset
 from explorer.diagnosis.agreement import departs
 from explorer.diagnosis.finding import Finding, Findings
-from explorer.diagnosis.reading import stated
+from explorer.diagnosis.reading import drawn_variance, stated
 from explorer.diagnosis.signal import OUTLIERS, headroom, logit_growth, lost, outliers
+from explorer.diagnosis.weights import odd_logits
 from explorer.profile import Key
 from explorer.theory import predict
 
@@ -80,7 +81,29 @@ def test_logits_that_grow(healthy: Profile) -> None:
     spread = np.geomspace(0.3, 4.0, 12)
     for factor, told in ((1.0, True), (0.5, False)):  # √(2 ln 32) is 2.6
         grown["logit_std", "attn_scores"] = np.repeat((factor * spread)[None, :, None], 4, axis=2)
-        assert bool(logit_growth(replace(healthy, values=grown))) == told
+        found = logit_growth(replace(healthy, values=grown))
+        assert bool(found) == told
+        assert not found or "from 0.3 in layer 1 to 4 in the last" in found.evidence
+
+
+def test_entries_have_the_weight_variance_over_fan_in(healthy: Profile) -> None:
+    shaped = replace(healthy, shapes={"W_out": (256, 64)})
+    assert drawn_variance(shaped, "W_out", 2.0) == "0.00781"
+    assert drawn_variance(shaped, "W_in", 2.0) == "2 / fan_in"
+
+
+@pytest.mark.parametrize(
+    ("layer", "factor", "cause"),
+    [
+        (5, 2.7, "Layer 5 (h.4) may divide its logits otherwise than its siblings."),
+        (5, 4.0, "Layer 5 (h.4) does not divide its logits by √d."),
+        (1, 2.7, ""),  # the first layer may read a stream of another size
+    ],
+)
+def test_logits_of_one_layer(healthy: Profile, layer: int, factor: float, cause: str) -> None:
+    shaped = replace(healthy, shapes={"W_Q": (64, 64)})  # 4 heads of width 16
+    told = odd_logits(with_(shaped, one=(("logit_std", "attn_scores"), layer, factor)))
+    assert (told.meaning if told else "") == cause
 
 
 @pytest.mark.parametrize(

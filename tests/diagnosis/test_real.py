@@ -82,3 +82,5 @@ def test_torchs_encoder_is_made_of_copies() -> None:
     assert diagnose(profile(copied))[0].meaning == "All 6 layers start as copies of one another."
     apart = nn.ModuleList(nn.TransformerEncoderLayer(64, 4, 256) for _ in range(6))
     assert diagnose(profile(apart))[0].severity == "good"
+    apart[4].load_state_dict(apart[1].state_dict())
+    assert diagnose(profile(apart))[0].meaning == "2 of 6 layers start as copies of one another."

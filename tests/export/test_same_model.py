@@ -319,6 +319,11 @@ def test_it_says_which_design_it_is() -> None:
     assert eval(call, {"Config": Config}) == other  # noqa: S307 - what is tested
 
 
+def test_it_names_no_choice_that_makes_no_difference() -> None:
+    assert "\n    Divide by √d: " in torch_code(Config(n_layers=1))
+    assert "\n    Divide by √d: " not in torch_code(Config(n_layers=1, attention="none"))
+
+
 def test_what_is_no_config_is_refused() -> None:
     with pytest.raises(TypeError, match=r"config must be a Config; got 'llama3' of type str"):
         torch_code("llama3")  # type: ignore[arg-type]
@@ -334,6 +339,9 @@ def test_numbers_stand_beside_the_rule_that_they_come_from() -> None:
     assert "\nSCALE = [1.0, 1.0, 0.707106781187, 0.707106781187, 0.57735026919, " in text
     assert "Norm placement: x + F(N(x) / √l) in layer l" in text
     assert "numbers\nfor this depth and width" in text
+    text = torch_code(Config(n_layers=1, activation="gelu", activation_rescaled=False))
+    assert "F.gelu(x)\n" in text
+    assert "* 1.0" not in text
 
 
 def test_a_file_of_another_design_is_told_apart(tmp_path: Path) -> None:

@@ -86,3 +86,9 @@ def test_the_layer_of_a_chart_by_position(
         else left["measured"].stream(statistic)[1]
     )
     np.testing.assert_allclose(dots.y, drawn.mean(0), rtol=1e-5)
+
+
+def test_what_is_usual_is_not_written() -> None:
+    code = snippet.explore(ex.Config(**SIZE), {}, "attention_received")
+    assert "measured = ex.measure(design)\n" in code
+    assert 'measured.plot("attention_received", predicted).show()' in code
