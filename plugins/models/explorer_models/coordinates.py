@@ -255,7 +255,7 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out, op = func(*args, **kwargs or {}), func.overloadpacket.__name__
         if op in FUSED | SOFTMAX:
             named = named_arguments(func, args, kwargs or {})
-            for scores, _ in logits(named):
+            for scores in logits(named):
                 self.head = named["query"].shape[-1] if "query" in named else self.coordinates
                 keys = visible(scores)
                 self.take("attention logits", scores.masked_fill(~keys, 0), int(keys.sum()))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from explorer.config import Config
-from explorer_models.anatomy import Anatomy, axis_before, queries_keys_values
+from explorer_models.anatomy import Anatomy, axis_at, queries_keys_values
 from explorer_models.attention import GAP, hidden, masked, visible
 from explorer_models.nodes import FUSED, MATRIX, Node, pattern_of, walk
 from explorer_models.trace import Step, alpha, trace
@@ -454,19 +454,7 @@ def _turned(line: list[Step], operand: Node, axis: int) -> Angles | None:
     """The angles by which queries or keys, whose tokens lie along an axis, are turned on their
     line."""
     turn = next((step for step in line if step.kind == "turn" and not turns_unread(step)), None)
-    return None if turn is None else read_angles(turn, _axis_at(turn.node, operand, axis))
-
-
-def _axis_at(step: Node, operand: Node, axis: int) -> int | None:
-    """Axis of a tensor that became this one of queries or keys; None where it is not seen."""
-    node, axis = operand, axis % operand.tensor.ndim
-    while node is not step:
-        made = node.made_of()
-        before = axis_before(node, made[0], axis) if made else None
-        if before is None:
-            return None
-        node, axis = made[0], before
-    return axis
+    return None if turn is None else read_angles(turn, axis_at(turn.node, operand, axis))
 
 
 def _logits(
