@@ -171,14 +171,9 @@ def read_attention(attention: Node, batch: int) -> Rows | None:
         largest / rows,
     )
     whole = torch.cat(pattern)[None, None, None]
-    by_query = torch.cat([chunk.entropy for chunk in chunks])
-    by_key = torch.stack([chunk.received for chunk in chunks]).sum(dim=0) / rows.sum()
-    return Rows(
-        whole[..., :0],
-        whole,
-        *[mean[None, None, :, None] for mean in by_head],
-        *[by_query[None], by_key[None]],
-    )
+    by_token = [mean[None] for mean in _by_token_of(chunks)]
+    means = [mean[None, None, :, None] for mean in by_head]
+    return Rows(whole[..., :0], whole, *means, *by_token)
 
 
 class RowSums(NamedTuple):
@@ -236,6 +231,13 @@ def row_sums(scores: Tensor, pattern: Tensor | None = None) -> RowSums:
 def _by_head_of(chunks: Sequence[RowSums]) -> Tensor:
     """`RowSums.by_head` over the rows of all chunks."""
     return torch.stack([chunk.by_head for chunk in chunks]).sum(dim=0)
+
+
+def _by_token_of(chunks: Sequence[RowSums]) -> tuple[Tensor, Tensor]:
+    """Mean entropy of each query, and mean weight that each key receives, `[token]`, over the rows
+    of all chunks."""
+    received = torch.stack([chunk.received for chunk in chunks]).sum(dim=0)
+    return torch.cat([chunk.entropy for chunk in chunks]), received / _by_head_of(chunks)[0].sum()
 
 
 def _written_out(attention: Node, batch: int) -> Iterator[LogitsAndWeights]:
@@ -344,16 +346,14 @@ def reader(
 
 
 def by_position(chunks: Sequence[RowSums]) -> dict[str, Tensor]:
-    """Entropy of each query, and weight that each key receives, `[token]`.
+    """Entropy of each query, and weight that each key receives, by token position.
 
     Nothing where queries and keys are not the same tokens, as beside a sink's key.
     """
-    entropy = torch.cat([chunk.entropy for chunk in chunks])
-    received = torch.stack([chunk.received for chunk in chunks]).sum(dim=0)
+    entropy, received = _by_token_of(chunks)
     if len(entropy) != len(received):
         return {}
-    rows = sum(chunk.by_head[0].sum() for chunk in chunks)
-    return {"attention_entropy_by_position": entropy, "attention_received": received / rows}
+    return {"attention_entropy_by_position": entropy, "attention_received": received}
 
 
 def logits(named: Mapping[str, Any]) -> Iterator[Tensor]:

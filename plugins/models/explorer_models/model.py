@@ -389,14 +389,16 @@ def make(name: str) -> tuple[Any, ...]:
     try:
         factory = getattr(importlib.import_module(module), function, None)
     except Exception as error:
-        raise ValueError(f"factory must be importable; {module} is not: {_line(error)}") from error
+        raise ValueError(
+            f"factory must be importable; {module} is not: {named_error(error)}"
+        ) from error
     if not callable(factory):
         raise ValueError(f"factory must be a function; {module} has no {function}")
     try:
         made = factory()
     except Exception as error:
         raise ValueError(
-            f"factory must run without arguments; {name} raised {_line(error)}"
+            f"factory must run without arguments; {name} raised {named_error(error)}"
         ) from error
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
         raise ValueError(
@@ -405,6 +407,6 @@ def make(name: str) -> tuple[Any, ...]:
     return made
 
 
-def _line(error: Exception) -> str:
-    """An exception in one line."""
+def named_error(error: Exception) -> str:
+    """An exception in one line: its type and its message."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -33,6 +33,7 @@ from explorer_models.model import (
     is_compiled,
     kind_of,
     loss_of,
+    named_error,
     repeated,
     unwrapped,
 )
@@ -211,9 +212,7 @@ class Passes:
         try:
             self.later(states, gradients, {**still, **waiting}, stacks)
         except UNREADABLE as error:  # a batch that is a function may have no second pass
-            return states, (
-                text("learning", "no_second", error=f"{type(error).__name__}: {error}"),
-            )
+            return states, (text("learning", "no_second", error=named_error(error)),)
         return states, ()
 
     def cut(self, states: dict[str, State]) -> None:

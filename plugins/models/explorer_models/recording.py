@@ -24,7 +24,7 @@ from explorer_models.anatomy import read_block
 from explorer_models.facts import UNREADABLE
 from explorer_models.learning import any_number
 from explorer_models.matrices import matrices, vectors
-from explorer_models.model import Batch, Block, called
+from explorer_models.model import Batch, Block, called, named_error
 from explorer_models.nodes import (
     SUM,
     VIEW,
@@ -355,9 +355,7 @@ class Recording:
                 stack.take(block, anatomy)
                 self.graph.release()
         except UNREADABLE as error:
-            stack.refused = text(
-                "unread", "block", block=block.path, error=f"{type(error).__name__}: {error}"
-            )
+            stack.refused = text("unread", "block", block=block.path, error=named_error(error))
         self.between = True
         self.graph.begin(output)
         stack.tail = self.graph.order

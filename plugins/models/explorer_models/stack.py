@@ -24,7 +24,7 @@ from explorer_models.facts import UNREADABLE, Facts, read_facts
 from explorer_models.fields import Source
 from explorer_models.kinds import kinds
 from explorer_models.matrices import by_head, weight_values
-from explorer_models.model import Block
+from explorer_models.model import Block, named_error
 from explorer_models.nodes import Node, is_norm
 from explorer_models.texts import text
 from explorer_models.traits import traits_of
@@ -135,9 +135,7 @@ class Stack:
             try:
                 self.facts.append(read_facts(anatomy, block.module))
             except UNREADABLE as error:
-                self.facts.append(
-                    {("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)}
-                )
+                self.facts.append({("layer", "unread"): (("design", named_error(error)),)})
         self.faults += faults.of_block(anatomy, len(self.sites))
         self.normed = self.normed or any(map(is_norm, anatomy.order))
         self.norm_gains |= {
@@ -195,7 +193,7 @@ class Stack:
             queries, keys = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
             values = of_heads(queries[None], keys[None], facts["attn_scores", "divisor"])
         except UNREADABLE as error:
-            self.headless[len(self.facts)] = f"{type(error).__name__}: {error}"
+            self.headless[len(self.facts)] = named_error(error)
             return
         for key, value in values.items():
             self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
