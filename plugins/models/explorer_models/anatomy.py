@@ -458,7 +458,8 @@ def ends_with_norm(tail: Sequence[Node]) -> bool:
     """Whether the stream passes a norm before any matrix, after the last block.
 
     Args:
-        tail: nodes computed after the last block, in order."""
+        tail: nodes computed after the last block, in order.
+    """
     for node in tail:
         if (node.role == "stream" and is_norm(node)) or (
             node.op in POINTS and node.inputs[0].role == "stream"

@@ -55,8 +55,8 @@ NEEDED = (
 
 
 def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
-    """Gradients that grow as the learning rate falls: the last readings, beside the last with the
-    largest rate."""
+    """A finding that gradients grow because the learning rate falls: compares the last readings
+    with the last ones at the largest rate."""
     shapes = {
         site: value.shape
         for reading in readings
@@ -100,7 +100,7 @@ def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
 
 
 def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
-    """The finding of two parts of a run, with medians over the matrices.
+    """The finding of two times of a run, with medians over the matrices.
 
     A matrix follows the law where its gradient, orthogonal to it, grew only by what the matrix
     shrank, after steps and weight decay were in balance. Now they may be below it, for the norm
@@ -146,5 +146,5 @@ def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
 
 
 def _agree(ratio: Array) -> Present:
-    """Where two numbers are the same within `AGREES`."""
+    """Where a ratio of two numbers is 1, within `AGREES`."""
     return np.asarray(np.maximum(ratio, 1 / ratio) < AGREES)

@@ -19,7 +19,6 @@ from explorer.display import shown
 from explorer.measuring import measure
 from explorer.profile import SITE_WORDS, VOCABULARY, Array, Key, Profile
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import LAST
 from explorer_models.departures import departures, unseen
 from explorer_models.differences import Difference
 from explorer_models.fields import Majority
@@ -67,7 +66,8 @@ SHARED = {
 
 
 def expectation(name: str) -> Config | Profile:
-    """The design that a model is to have, or its profile, by the name of a preset or of a file.
+    """The design or the profile that a model is compared with, by the name of a preset or of a
+    file.
 
     Raises:
         ConfigError: there is neither, or the file holds something else.
@@ -86,7 +86,7 @@ def expectation(name: str) -> Config | Profile:
 
 
 class Verdict(NamedTuple):
-    """A model beside what it is to be; as text, lines for a log."""
+    """The comparison of a model with its expectation; as text, lines for a log."""
 
     name: str
     """Of the design, the file or the profile, as the command line has it."""
@@ -158,7 +158,7 @@ class Verdict(NamedTuple):
 def verdict(
     name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None
 ) -> Verdict:
-    """A model's profile beside what is expected of it.
+    """Compares a model with what is expected of it.
 
     Beside a profile, all that both have is compared, with the model's own loss, and the facts that
     all layers share. Beside a config, the model's facts are compared with the design's, and the
@@ -212,13 +212,14 @@ def verdict(
 
 
 def _measured(config: Config) -> Profile:
-    """A design's profile, in the places in which a model is held to it."""
+    """A design's profile, of many seeds, with the statistics and sites of `PLACES`."""
     profile = measure(config)
     return _compared(replace(profile, values={**profile.values, **_variances(config)}))
 
 
 def _compared(profile: Profile) -> Profile:
-    """A profile with the statistics and sites that are compared."""
+    """A profile with the statistics and sites of `PLACES` and the matrices' variances, and no
+    others."""
     kept = {
         key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"
     }
@@ -226,7 +227,7 @@ def _compared(profile: Profile) -> Profile:
 
 
 def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
-    """The facts of all layers that both profiles have, and that differ."""
+    """A sentence for each fact of all layers that differs in two profiles."""
     pairs = [
         (name, value, profile.facts.get(name))
         for name, value in expected.facts.items()
@@ -240,7 +241,14 @@ def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
 
 
 def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:
-    """A design with a model's size and batch."""
+    """A design with a model's size and batch.
+
+    Args:
+        expected: the design.
+        profile: of the model.
+        nearest: the model's twin, which has its sizes.
+        width: of the model, which may exceed the twin's limits.
+    """
     sizes: dict[str, Any] = {name: getattr(nearest, name) for name in SIZES}
     sizes |= {"n_layers": len(profile.layers), "d_model": width, "n_seeds": DRAWS, "loss": "linear"}
     if (name := matching(expected)) and PRESETS[name].by_width:
@@ -254,18 +262,14 @@ def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> C
 
 
 def _variances(config: Config) -> Mapping[Key, Array]:
-    """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries,
-    by χ²."""
+    """Draws of the variances of a design's matrices, `[seed, layer]`: each is the mean square of
+    fan_in · fan_out normal entries, which has a χ² distribution."""
     numbers, size = np.random.default_rng(0), (DRAWS, config.n_layers)
-    counts = {
-        name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()
-    }
-    last = {name: np.array(config.design.last[half::2]) for half, name in enumerate(LAST)}
-    return {
-        ("weight_variance", name): matrix.gain
-        * numbers.chisquare(counts[name], size)
-        / counts[name]
-        * last.get(name, 1.0)
-        for name, matrix in config.design.matrices.items()
-        if matrix.forward == 1
-    }
+    variances: dict[Key, Array] = {}
+    for name, matrix in config.design.matrices.items():
+        if matrix.forward == 1:
+            count = matrix.fan_in * matrix.fan_out
+            draws = matrix.gain * numbers.chisquare(count, size) / count
+            by_layer = np.array(config.design.factors_by_layer(name))
+            variances["weight_variance", name] = draws * by_layer
+    return variances

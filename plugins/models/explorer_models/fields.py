@@ -31,7 +31,8 @@ class Majority:
 
     Args:
         layers: the facts of each layer.
-        unread: a sentence for each thing that could not be read."""
+        unread: a sentence for each thing that could not be read.
+    """
 
     def __init__(self, layers: Sequence[Facts], unread: Sequence[str]) -> None:
         self.layers, self.unread = layers, list(unread)
@@ -241,7 +242,8 @@ def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
     """Fields of the norms: placement, kind, ε, and whether one follows the last block.
 
     Args:
-        final: whether a norm follows the last block; None where that is not known."""
+        final: whether a norm follows the last block; None where that is not known.
+    """
     name, wrong = placement_of(majority.layers)
     if len(wrong) > len(majority.layers):
         majority.differs.append(text("differs", "placement"))

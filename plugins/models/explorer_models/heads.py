@@ -376,7 +376,8 @@ def _mask(seen_keys: Tensor, lower: Tensor) -> str:
 
     Args:
         seen_keys: `[head, query, key]`.
-        lower: the same of a causal mask, `[query, key]`."""
+        lower: the same of a causal mask, `[query, key]`.
+    """
     kinds = {
         "none": torch.ones_like(lower),
         "causal": lower,

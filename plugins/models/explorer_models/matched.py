@@ -79,7 +79,8 @@ def fit(
         fields: of the config so far, at the model's own size.
         folded: factors on the variances of matrices, from the norms before them.
     Returns:
-        fields of the rules, and how many variances are free beside them, see `offsets`."""
+        fields of the rules, and how many variances are free beside them, see `offsets`.
+    """
     gained = gains(layers, folded)
     costs = [
         cost
@@ -176,7 +177,8 @@ def _costs(
         gained: what `gains` gives.
         fields: of the config so far.
         change: fields of the residual rule.
-        off: its own cost."""
+        off: its own cost.
+    """
     for name, row in SCALE_RULES.items():
         if row.shrinks_last and RESIDUALS[change["residual"]].shrinks_last:
             continue
@@ -201,7 +203,8 @@ def offsets(
     Returns:
         the root mean square misfit of the logarithms; and the factors on all matrices, on
             attention's,
-        and on the MLP's, which are 1 where they are not free."""
+        and on the MLP's, which are 1 where they are not free.
+    """
     matrices = config.design.matrices
     rest, zeros = {}, 0
     for name, value in gained.items():
@@ -209,14 +212,16 @@ def offsets(
         if value == -math.inf or made == 0:
             zeros += (value == -math.inf) != (made == 0)
         elif math.isfinite(made):
-            rest[name] = value - math.log(made)
-    mlp = {name: value for name, value in rest.items() if name in ("W_gate", "W_in", "W_out")}
-    own = [name for name in rest if name not in mlp]
-    init = float(np.mean(list(rest.values()))) if free == 1 and rest else 0.0
-    parts = [
-        float(np.mean([rest[name] for name in names])) if free == 2 and names else 0.0
-        for names in (own, list(mlp))
-    ]
-    left = [value - init - parts[name in mlp] for name, value in rest.items()]
+            by_layer = np.log(config.design.factors_by_layer(name))
+            rest[name] = value - math.log(made) - float(np.median(by_layer))
+    in_mlp = [name for name in rest if name in ("W_gate", "W_in", "W_out")]
+    in_attention = [name for name in rest if name not in in_mlp]
+
+    def mean(names: Sequence[str]) -> float:
+        return float(np.mean([rest[name] for name in names])) if names else 0.0
+
+    init = mean([*rest]) if free == 1 else 0.0
+    attention, mlp = (mean(names) if free == 2 else 0.0 for names in (in_attention, in_mlp))
+    left = [value - init - (mlp if name in in_mlp else attention) for name, value in rest.items()]
     misfit = math.sqrt(float(np.mean(np.square(left)))) if left else 0.0
-    return misfit + zeros, math.exp(init), math.exp(parts[0]), math.exp(parts[1])
+    return misfit + zeros, math.exp(init), math.exp(attention), math.exp(mlp)

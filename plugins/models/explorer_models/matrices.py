@@ -57,7 +57,8 @@ def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
     Args:
         batch: number of sequences, where heads lie within the batch.
     Raises:
-        ValueError: a head's queries or keys are not `d_head` rows of one matrix."""
+        ValueError: a head's queries or keys are not `d_head` rows of one matrix.
+    """
     operands = (queries_keys_values(anatomy.attention) or ())[:2]
     wholes = [
         part if part.ndim == 4 else part.reshape(batch, -1, *part.shape[1:])
@@ -102,7 +103,8 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
     bent.
 
     Args:
-        hidden: what the last matrices multiply."""
+        hidden: what the last matrices multiply.
+    """
     gates: list[Piece] = []
     values: list[Piece] = []
     for end in hidden:
@@ -126,7 +128,8 @@ def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
     Args:
         made: the products.
         part: a tensor made of them, where several such share one matrix: then only the rows that
-            reach it are given."""
+            reach it are given.
+    """
     pieces: list[Piece] = []
     for product in made:
         operand = next(
@@ -245,7 +248,8 @@ def weight_values(
 
     Args:
         matrices: name of the vocabulary to the pieces of each layer.
-        spectra: whether spectral norms and stable ranks are wanted, too."""
+        spectra: whether spectral norms and stable ranks are wanted, too.
+    """
     for name, layers in matrices.items():
         yield ("weight_variance", name), np.array([[_variance(pieces) for pieces in layers]])
         there = [bool(pieces) for pieces in layers]

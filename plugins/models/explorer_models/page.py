@@ -36,7 +36,7 @@ MOST_LAYERS = 1024
 
 
 class ProfileFile(FileEntry):
-    """The entry.
+    """The entry of a file with a profile.
 
     Args:
         show: called with a profile and its words; None for the example.
@@ -75,7 +75,7 @@ def readable(raw: bytes) -> Profile:
     """A profile from a file's bytes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no measured profile with a stream, or has too many layers.
     """
     try:
         profile = Profile.from_json(raw.decode())
@@ -98,14 +98,14 @@ open("profile.json", "w").write(ex.probe(model, batch).to_json())</code></pre>
 
 
 class Job(NamedTuple):
-    """A profile to be shown; none for the example, which is measured first."""
+    """A profile that is to be shown; None for the example, which is measured first."""
 
     profile: Profile | None
     words: str
 
 
 class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
-    """The panel.
+    """The panel of a person's own model.
 
     Args:
         example: measures a model that everybody has.
@@ -179,7 +179,7 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
 
 
 def _about(profile: Profile) -> str:
-    """One line on the model, its type and its twin; every name came from elsewhere and is
+    """One line on the model, its type and its twin. Names come from a stranger's file, and are
     escaped."""
     names = profile.layers
     blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""

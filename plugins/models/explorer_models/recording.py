@@ -45,7 +45,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         parameters: every parameter of the model, by the id of its tensor.
-        on_stream: called with each new node of the stream, once autograd knows its tensor."""
+        on_stream: called with each new node of the stream, once autograd knows its tensor.
+    """
 
     def __init__(
         self, parameters: Mapping[int, nn.Parameter], on_stream: Callable[[Node], None]
@@ -172,7 +173,8 @@ class Recording:
 
     Args:
         model: whose parameters are known by their tensors.
-        stacks: whose blocks are recorded; the first is the one that a person asked for."""
+        stacks: whose blocks are recorded; the first is the one that a person asked for.
+    """
 
     def __init__(self, model: nn.Module, stacks: Sequence[Stack]) -> None:
         self.stacks = stacks
