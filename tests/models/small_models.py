@@ -3,7 +3,7 @@ asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,16 @@ def llama(attention: str = "sdpa") -> nn.Module:
     torch.manual_seed(0)
     model: nn.Module = transformers.LlamaModel(config)
     return model
+
+
+def split(n_heads: int, *tensors: Tensor) -> Iterator[Tensor]:
+    """`[batch, head, token, d_head]` of queries, keys or values `[batch, token, d]`."""
+    return (x.unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in tensors)
+
+
+def joined(heads: Tensor) -> Tensor:
+    """`[batch, token, d]` of heads."""
+    return heads.transpose(1, 2).flatten(2)
 
 
 class Encoder(nn.Module):

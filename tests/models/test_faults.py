@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import joined, split
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,9 +34,7 @@ class Block(nn.Module):
         self.register_buffer("shift", torch.zeros(()))
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(HEADS, self.q(x), self.k(x), self.v(x))
         first = 0 if self.mistake in ("empty row", "empty row, written out") else 1
         hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(first)
         scores = (q @ k.mT / 4).masked_fill(hidden, -INF)
@@ -44,7 +43,7 @@ class Block(nn.Module):
             pattern = weights / weights.sum(-1, keepdim=True)
         else:
             pattern = scores.softmax(-1)
-        return self.o((pattern @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(pattern @ v))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         branch = self.attend(self.one(x))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from small_models import joined, split
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -57,11 +58,9 @@ class Block(nn.Module):
         return added if self.gate is None else self.gate * added
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(2, self.q(x), self.k(x), self.v(x))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(mixed))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.branch(x, self.norm_1, self.attend)
@@ -478,11 +477,9 @@ class Choosing(Block):
     def attend(self, x: Tensor) -> Tensor:
         chosen = self.indexer(x).squeeze(-1).topk(TOKENS // 2).indices  # [sequence, key]
         mask = torch.zeros(x.shape[:2], dtype=torch.bool).scatter(1, chosen, True)[:, None, None]
-        q, k, v = (
-            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(2, self.q(x), self.k(x), self.v(x))
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(mixed))  # type: ignore[no-any-return]
 
 
 def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:

@@ -147,21 +147,21 @@ def _kind(
     named = type(model).__name__.endswith(CAUSAL) or getattr(config, "is_decoder", False) is True
     if targets is None:
         return ("class", -1, 1) if named and alone else ("", -1, 1)
-    own = targets.reshape(tokens.places.shape)
+    goals_of_all = targets.reshape(tokens.places.shape)
     for axis in (-1, 0)[: tokens.places.ndim]:
-        places, goals = _by_sequence(tokens.places, axis), _by_sequence(own, axis)
+        places, goals = _by_sequence(tokens.places, axis), _by_sequence(goals_of_all, axis)
         shares = [_share(places, goals, shift) for shift in range(3)]
-        held = [shift for shift, share in enumerate(shares) if share >= MOST]
-        if len(held) == 1 and (alone or held == [1]):
-            return ("own", "next", "second")[held[0]], axis, held[0]
+        shifts = [shift for shift, share in enumerate(shares) if share >= MOST]
+        if len(shifts) == 1 and (alone or shifts == [1]):
+            return ("own", "next", "second")[shifts[0]], axis, shifts[0]
     places = tokens.places
-    asked = own >= 0
-    same = float((places == own)[asked].float().mean()) if bool(asked.any()) else 1.0
+    asked = goals_of_all >= 0
+    same = float((places == goals_of_all)[asked].float().mean()) if bool(asked.any()) else 1.0
     chance = 1 / max(1, classes)
     by_chance = same <= chance + CHANCE * math.sqrt(chance / max(1, int(asked.sum())))
     if not (alone and by_chance and float(asked.float().mean()) >= MOST):
         return "", -1, 1
-    moved = bool((places.sort(dim=-1).values == own.sort(dim=-1).values).all())
+    moved = bool((places.sort(dim=-1).values == goals_of_all.sort(dim=-1).values).all())
     if classes != tokens.rows or moved:
         return "", -1, 1
     return ("class" if named else "token"), -1, 1
@@ -205,10 +205,10 @@ def _gradient(logits: Tensor, tokens: Lookup, axis: int, row: int) -> Tensor:
     """Squared norm, by token of the first sequence, of the gradient of one row of its logits in
     a random direction: 0 of tokens on which the row does not depend."""
     index = _by_sequence(torch.arange(tokens.places.numel()).reshape(tokens.places.shape), axis)
-    own = logits.flatten(0, -2)[int(index[0, row])]
-    own = own if own.dtype == torch.float64 else own.float()
+    row_logits = logits.flatten(0, -2)[int(index[0, row])]
+    row_logits = row_logits if row_logits.dtype == torch.float64 else row_logits.float()
     numbers = torch.Generator().manual_seed(0)
-    value = (own * torch.randn(own.shape, generator=numbers).to(own)).sum()
+    value = (row_logits * torch.randn(row_logits.shape, generator=numbers).to(row_logits)).sum()
     (gradient,) = torch.autograd.grad(value, tokens.out, retain_graph=True, allow_unused=True)
     if gradient is None:
         return torch.zeros(index.shape[-1])

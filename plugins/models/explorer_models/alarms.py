@@ -71,16 +71,16 @@ def distances(course: Array) -> tuple[Array, Array]:
     Returns:
         both `[reading]`, nan where too few values come before.
     """
-    known = (course > 0) & np.isfinite(course)
+    valid = (course > 0) & np.isfinite(course)
     distance, factor = np.full((2, len(course)), np.nan)
-    values = np.log(course[known])
+    values = np.log(course[valid])
     if len(values) > LEAST:
         before = sliding_window_view(np.append(np.full(WINDOW, np.nan), values), WINDOW)[LEAST:-1]
         steps = np.diff(before)
         off = abs(steps - np.nanmedian(steps, axis=1, keepdims=True))
         scatter = 1.4826 * np.nanmedian(off, axis=1) / 2**0.5
         change = values[LEAST:] - np.median(before[:, -LATELY:], axis=1)
-        places = np.flatnonzero(known)[LEAST:]
+        places = np.flatnonzero(valid)[LEAST:]
         distance[places], factor[places] = change / np.maximum(scatter, SCATTER), np.exp(change)
     return distance, factor
 
@@ -97,9 +97,9 @@ def least(values: Array) -> tuple[Array, Array]:
     if not values.shape[1]:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
     distance, factor = np.array([distances(column) for column in values.T]).transpose(1, 0, 2)
-    place = np.where(np.isnan(distance), np.inf, distance).argmin(0)
+    matrix = np.where(np.isnan(distance), np.inf, distance).argmin(0)
     at = np.arange(len(values))
-    return distance[place, at], factor[place, at]
+    return distance[matrix, at], factor[matrix, at]
 
 
 def alarm(readings: Sequence[Reading], first: Breakdown | None) -> Finding | None:

@@ -87,6 +87,13 @@ class Anatomy:
     matrices: dict[str, list[Piece]] = field(default_factory=dict)
     vectors: dict[str, list[Piece]] = field(default_factory=dict)
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Name of the matrix to which a parameter belongs, by the parameter's id."""
+        return {
+            id(piece.parameter): name for name, pieces in self.matrices.items() for piece in pieces
+        }
+
 
 def attends(node: Node) -> bool:
     """Whether a node is the output of an attention: a fused call's, or a product of a softmax's

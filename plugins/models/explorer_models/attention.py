@@ -288,21 +288,19 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         being compiled."""
         return False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **kwargs or {})
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                self.read(named_arguments(func, args, kwargs or {}))
+                self.sum_rows(named_arguments(func, args, kwargs or {}))
         return out
 
-    def read(self, named: Mapping[str, Any]) -> None:
-        """Reads a fused call or a softmax, by its arguments' names."""
+    def sum_rows(self, named: Mapping[str, Any]) -> None:
+        """Hands over the sums of a fused call or of a softmax.
+
+        Args:
+            named: the operator's arguments by their names.
+        """
         chunks, tops = [], []
         for scores in logits(named):
             sums = row_sums(scores)
@@ -322,13 +320,7 @@ class Calls(TorchFunctionMode):
         super().__init__()
         self.reader = reader
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         attends = any(fragment in name for fragment in CALLS)
         with self.reader if attends else nullcontext():

@@ -321,13 +321,13 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         sizes = [len(weight) for weight in weights] if len(weights) > 1 else [out.shape[-1]]
         if sum(sizes) != out.shape[-1] or (self.passed and weights[0] not in self.inner):
             return
-        for weight, part in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
+        for weight, output in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
             name = plain(self.names[weight]).removesuffix(".weight")
             self.last = f"{name} (matrix)" if name in POOLED else name
             self.kinds[self.last] = (
                 "embedding" if weight not in self.inner and (gathered or self.layers) else "matrix"
             )
-            self.take(self.last, part)
+            self.take(self.last, output)
             if self.step == 0:
                 self.made.setdefault(address(out), []).append(
                     (self.last, self.calls[self.last] - 1, out.numel())
@@ -357,8 +357,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.uneven.add(quantity)
             return
         squares, squared_changes = (
-            torch.linalg.vector_norm(part, dtype=wide_on(x.device)).square()
-            for part in (x, x - first)
+            torch.linalg.vector_norm(numbers, dtype=wide_on(x.device)).square()
+            for numbers in (x, x - first)
         )
         entries = x.numel() if count is None else count
         self.sums[quantity].append((max(1, entries), squares, squared_changes))
@@ -521,10 +521,12 @@ def _made(
     )
     recipe_given = _is_recipe(optimizer)
     if isinstance(made, Config):
-        own = recipe_given or optimizer is None
-        trainee = _trainer("a Config").make(made.replace(seed=seed), optimizer if own else None)
+        by_default = recipe_given or optimizer is None
+        trainee = _trainer("a Config").make(
+            made.replace(seed=seed), optimizer if by_default else None
+        )
         made = (trainee.model, trainee.run, trainee.loss)
-        optimizer = trainee.optimize if own else optimizer
+        optimizer = trainee.optimize if by_default else optimizer
     elif recipe_given:
         raise TypeError(
             "optimizer must be a function of the model where the model is no Config's; got a Recipe"

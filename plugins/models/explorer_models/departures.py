@@ -16,7 +16,7 @@ from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS, SITES
 from explorer_models.facts import Facts
 from explorer_models.fields import EXACT, Majority
-from explorer_models.matched import norms_of
+from explorer_models.matched import norms_of, read_branches
 from explorer_models.texts import text
 from explorer_models.twin import Twin
 
@@ -97,11 +97,11 @@ def departures(
             fields[field] = own
     remarks: tuple[str, ...] = ()
     if "activation" in nearest.read_fields and model.activation != design.activation:
-        words = text("departs", "activation", value=model.activation, usual=design.activation)
+        sentence = text("departs", "activation", value=model.activation, usual=design.activation)
         if _alike(model.activation, design.activation):
-            remarks = (words,)
+            remarks = (sentence,)
         else:
-            facts.append(words)
+            facts.append(sentence)
             fields["activation"] = model.activation
     return Departures(tuple(facts), fields, remarks)
 
@@ -165,24 +165,17 @@ def _norms(layers: Sequence[Facts], model: Config, design: Config) -> Part:
     """Norms that most layers have and the design has not, or the other way round."""
     place = PLACEMENTS[design.norm_placement].sublayer
     missing, extra = Counter[str](), Counter[str]()
-    for index, facts in enumerate(layers):
-        for half, site in enumerate(BRANCHES):
-            if (site, "branch") not in facts:
-                continue
-            own, usual = norms_of(facts, site), place(2 * index + half, len(layers)).norms
-            missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - own)
-            extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in own - usual)
-    many = [
-        (key, words, count)
-        for key, places in (("no_norm", missing), ("extra_norm", extra))
-        for words, count in places.items()
+    for index, half, facts in read_branches(layers):
+        norms, usual = norms_of(facts, BRANCHES[half]), place(2 * index + half, len(layers)).norms
+        missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - norms)
+        extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in norms - usual)
+    sentences = [
+        text("departs", key, place=norm, count=count, layers=len(layers))
+        for key, counts in (("no_norm", missing), ("extra_norm", extra))
+        for norm, count in counts.items()
         if 2 * count > len(layers)
     ]
-    said = [
-        text("departs", key, place=words, count=count, layers=len(layers))
-        for key, words, count in many
-    ]
-    return said, {"norm_placement": model.norm_placement} if said else {}
+    return sentences, {"norm_placement": model.norm_placement} if sentences else {}
 
 
 def _final(nearest: Twin, design: Config) -> Part:

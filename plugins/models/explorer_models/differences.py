@@ -90,8 +90,8 @@ def _shared(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Differe
                 shared.setdefault((index, owner), []).append(name)
     if _rare(sorted({index for index, _ in shared}), members):
         for (index, owner), names in shared.items():
-            words = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
-            yield index + 1, _site(names[0]), words
+            sentence = text("matrices", "shared", matrices=", ".join(names), owner=owner + 1)
+            yield index + 1, _site(names[0]), sentence
 
 
 def _ranks(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Difference]:

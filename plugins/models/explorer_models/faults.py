@@ -121,31 +121,24 @@ def _place(anatomy: Anatomy, node: Node, index: int) -> str:
         node: the norm, or the product with its gains.
         index: its number in `anatomy.order`.
     """
-    places = {id(part): at for at, part in enumerate(anatomy.order)}
-    attention = anatomy.attention
-    attends = -1 if attention is None else places.get(id(attention), -1)
+    numbers = {id(computed): number for number, computed in enumerate(anatomy.order)}
+    attends = numbers.get(id(anatomy.attention), -1)
     if node.role == "deep":
         if index < attends:
             return "the norm on queries or keys"
-        branch = next(
-            (
-                site
-                for site in BRANCHES
-                if site in anatomy.sites and index <= places.get(id(anatomy.sites[site]), -1)
-            ),
-            "mlp_out",
+        later = (
+            site
+            for site in BRANCHES
+            if site in anatomy.sites and index <= numbers.get(id(anatomy.sites[site]), -1)
         )
+        branch = next(later, "mlp_out")
         return "the norm after attention" if branch == "attn_out" else "the norm after the MLP"
-    ends = {
-        id(anatomy.sites[site]): words
-        for site, words in (
-            ("resid_mid", "the norm on the sum after attention"),
-            ("resid_post", "the norm on the sum after the MLP"),
-        )
-        if site in anatomy.sites
-    }
-    if id(node) in ends:
-        return ends[id(node)]
+    for site, place in (
+        ("resid_post", "the norm on the sum after the MLP"),
+        ("resid_mid", "the norm on the sum after attention"),
+    ):
+        if anatomy.sites.get(site) is node:
+            return place
     return "the norm before attention" if index < attends else "the norm before the MLP"
 
 
@@ -165,12 +158,14 @@ def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
     for name, pieces in anatomy.matrices.items():
         finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
         # an expert that no token was sent to has no numbers
-        parts = [part for part in finite if part.numel()]
-        values = {float(part.flatten()[0]) for part in parts}
-        alike = all(
-            min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts
+        matrices = [matrix for matrix in finite if matrix.numel()]
+        firsts = [matrix.flatten()[0] for matrix in matrices]
+        constant = all(
+            min(matrix.shape[-2:]) > 1 and bool((matrix == first).all())
+            for matrix, first in zip(matrices, firsts, strict=True)
         )
-        if parts and alike and len(values) == 1 and any(values):
+        values = {float(first) for first in firsts}
+        if constant and len(values) == 1 and any(values):
             yield Fault("constant", layer, name, values.pop())
 
 
@@ -180,29 +175,27 @@ def _dead(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
         return
     for last in anatomy.sites["mlp_out"].matrix:
         hidden = next(iter(last.made_of("deep")), None)
-        before = [product for part in (hidden,) if part is not None for product in part.matrix]
+        if hidden is None or not hidden.matrix or bool(hidden.tensor.any()):
+            continue
         zero = any(
             operand.parameter is not None and not bool(operand.tensor.any())
-            for product in before
+            for product in hidden.matrix
             for operand in product.inputs
             if operand.tensor.ndim > 1
         )
-        if hidden is not None and before and not zero and not bool(hidden.tensor.any()):
+        if not zero:
             yield Fault("dead_units", layer, "mlp_out", float(hidden.tensor.shape[-1]))
 
 
 def _doubled(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
     """Branches that are added to themselves in place of the stream, as in `x = branch + branch`."""
-    before = {
-        id(anatomy.source),
-        *(id(term.after) for term in anatomy.sums if term.before is not None),
-    }
+    streams = [anatomy.source, *(term.after for term in anatomy.sums if term.before is not None)]
     for node in anatomy.order:
         same = node.op in SUM and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
         if not same or node.tensor.shape != anatomy.source.tensor.shape:
             continue
-        nearest = walk(node, lambda part: [] if id(part) in before else part.inputs, nearest=True)
-        made = next((part.op for part in nearest if part.op in FUSED | SOFTMAX | BENT), "")
+        nearest = walk(node, lambda maker: [] if maker in streams else maker.inputs, nearest=True)
+        made = next((maker.op for maker in nearest if maker.op in FUSED | SOFTMAX | BENT), "")
         if made:  # a stream that is doubled comes from no branch
             yield Fault("doubled", layer, "mlp_out" if made in BENT else "attn_out", 0.0)
 
@@ -243,32 +236,27 @@ def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) ->
         layer: of the block, from 1; 0 for what follows the layers.
         anatomy: of the block, which has words for a place.
     """
-    if any(
-        operand.parameter is not None and not bool(operand.tensor.isfinite().all())
-        for node in order
-        for operand in node.inputs
-    ):
-        return None  # `of_parameters` names it
+    operands = (
+        operand for node in order for operand in node.inputs if operand.parameter is not None
+    )
+    if not all(bool(operand.tensor.isfinite().all()) for operand in operands):
+        return None
     node = next((node for node in order if _breaks(node)), None)
     if node is None:
         return None
-    floating = [operand for operand in node.inputs if operand.tensor.is_floating_point()]
+    given = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
     place = _words(node, anatomy)
-    if rows := sum(_empty_rows(operand.tensor) for operand in floating):
+    if rows := sum(map(_empty_rows, given)):
         return Fault("empty_row", layer, place, float(rows))
-    if any(bool(operand.tensor.isnan().any()) for operand in floating):
+    if any(bool(tensor.isnan().any()) for tensor in given):
         # a mask, a buffer, or what comes from another block
         return Fault("leaf", layer, place, 0.0)
-    if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
+    if "div" in node.op and len(given) > 1 and not bool(given[1].all()):
         return Fault("divided_by_zero", layer, place, 0.0)
     end = torch.finfo(node.tensor.dtype).max
-    given = [operand.tensor.detach() for operand in floating if operand.tensor.numel()]
-    squared = any(float(tensor.abs().max()) > end**0.5 for tensor in given)
-    if (
-        bool(node.tensor.isinf().any())
-        or node.op in MATRIX
-        or (node.op in NORM | REDUCTION and squared)
-    ):
+    peaks = [float(tensor.detach().abs().max()) for tensor in given if tensor.numel()]
+    squares_overflow = node.op in NORM | REDUCTION and max(peaks, default=0.0) > end**0.5
+    if bool(node.tensor.isinf().any()) or node.op in MATRIX or squares_overflow:
         return Fault("overflow", layer, place, end, str(node.tensor.dtype).removeprefix("torch."))
     return Fault("undefined", layer, place, 0.0, node.op)
 
@@ -283,40 +271,38 @@ def _breaks(node: Node) -> bool:
         return False
     if bool(tensor.isnan().any()):
         return True
-    inputs = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
-    return node.op not in HIDING and all(bool(part.isfinite().all()) for part in inputs)
+    operands = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
+    finite = all(bool(operand.isfinite().all()) for operand in operands)
+    return finite and node.op not in HIDING
 
 
 def _empty_rows(tensor: Tensor) -> int:
     """How many rows of logits hide every key."""
-    return (
-        int((tensor == -torch.inf).all(dim=-1).sum())
-        if tensor.ndim > 1 and tensor.shape[-1] > 1
-        else 0
-    )
+    if tensor.ndim < 2 or tensor.shape[-1] < 2:
+        return 0
+    return int((tensor == -torch.inf).all(dim=-1).sum())
 
 
 def _words(node: Node, anatomy: Anatomy | None) -> str:
     """The place of a number in words: a matrix's output, a site, or a branch."""
     if anatomy is None:
         return "what follows the layers"
-    owners = {
-        id(piece.parameter): name for name, pieces in anatomy.matrices.items() for piece in pieces
-    }
+    names = anatomy.names
     for operand in node.inputs:
-        if node.op in MATRIX and operand.parameter is not None and id(operand.parameter) in owners:
-            return f"the output of {owners[id(operand.parameter)]}"
-    for site, part in anatomy.sites.items():
-        if part is node:
+        if node.op in MATRIX and id(operand.parameter) in names:
+            return f"the output of {names[id(operand.parameter)]}"
+    for site, end in anatomy.sites.items():
+        if end is node:
             return f"the {SITE_WORDS[site]}"
+    number = anatomy.order.index(node)
     if node.op in NORM:
-        return _place(anatomy, node, anatomy.order.index(node))
+        return _place(anatomy, node, number)
     heads = queries_keys_values(anatomy.attention)
     if heads is not None and node.op in MATRIX and list(heads[:2]) == node.inputs[-2:]:
         return "the attention logits"
-    places = {id(part): at for at, part in enumerate(anatomy.order)}
-    ends = places.get(id(anatomy.sites.get("attn_out")), -1)
-    return "attention" if places[id(node)] <= ends else "the MLP"
+    branch = anatomy.sites.get("attn_out")
+    inside = branch in anatomy.order and number <= anatomy.order.index(branch)
+    return "attention" if inside else "the MLP"
 
 
 def of_pass(
@@ -367,12 +353,9 @@ def of_parameters(
     parameters = {
         name: weight for name, weight in model.named_parameters() if weight.is_floating_point()
     }
-    places = {
-        id(piece.parameter): name
-        for anatomy in anatomies
-        for name, pieces in anatomy.matrices.items()
-        for piece in pieces
-    }
+    places: dict[int, str] = {}
+    for anatomy in anatomies:
+        places |= anatomy.names
     places |= {key: f"the gains of {norm}" for key, (_, norm) in norm_gains.items()}
     faults = _zeros(parameters, anatomies)
     for name, parameter in parameters.items():

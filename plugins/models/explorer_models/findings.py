@@ -182,9 +182,9 @@ def _gradients(before: Reading, after: Reading) -> Jump | None:
     """The matrix whose gradient changed most, relative to the other matrices."""
     pairs = [
         (key[1], layer + 1, float(was), float(now))
-        for key, held in _by_layer(before, "parameter_gradient")
-        if (value := after.values.get(key)) is not None and value.shape == held.shape
-        for layer, (was, now) in enumerate(zip(held, value, strict=True))
+        for key, previous in _by_layer(before, "parameter_gradient")
+        if (value := after.values.get(key)) is not None and value.shape == previous.shape
+        for layer, (was, now) in enumerate(zip(previous, value, strict=True))
         if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)
     ]
     if len(pairs) < 3 or _settling(before, after):
@@ -300,14 +300,14 @@ def _close_to_end(reading: Reading) -> bool:
 def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
     """A head whose logits are large, and have grown since the first reading."""
     key = ("largest_logit", "attn_scores")
-    held = [
+    finite = [
         reading
         for reading in readings
         if key in reading.values and np.isfinite(reading.values[key]).any()
     ]
-    if len(held) < 2:
+    if len(finite) < 2:
         return None
-    last, before = held[-1].values[key], held[0].values[key]
+    last, before = finite[-1].values[key], finite[0].values[key]
     layer, head = map(int, np.unravel_index(int(np.nanargmax(last)), last.shape))
     if not (last[layer, head] > LARGE_LOGIT and last[layer, head] > before[layer, head]):
         return None
@@ -317,9 +317,9 @@ def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding |
         "evidence",
         layer=numbered(layer + 1, layers),
         head=head,
-        first=held[0].step,
+        first=finite[0].step,
         before=before[layer, head],
-        last=held[-1].step,
+        last=finite[-1].step,
         now=last[layer, head],
         limit=LARGE_LOGIT,
     )

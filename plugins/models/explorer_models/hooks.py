@@ -11,6 +11,8 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import InitVar, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from explorer_models.nodes import first_floating, tensors_in
 # When a training step ends: torch tells before and after every optimizer's step, whoever calls it.
 
 
+@dataclass(eq=False)
 class Steps:
     """Follows the optimizers of a model. Where it has several, a step ends when all of its
     parameters were stepped.
@@ -40,31 +43,26 @@ class Steps:
         ended: called when a step has ended.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizers: list[Optimizer],
-        before: Callable[[Optimizer, set[int], float], None],
-        after: Callable[[], None],
-        ended: Callable[[], None],
-    ) -> None:
-        self.model, self.optimizers = model, optimizers
-        self.before, self.after, self.ended = before, after, ended
+    model: nn.Module
+    optimizers: list[Optimizer]
+    before: Callable[[Optimizer, set[int], float], None]
+    after: Callable[[], None]
+    ended: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.owned: weakref.WeakKeyDictionary[Optimizer, set[int]] = weakref.WeakKeyDictionary()
+        """`id` of each of the model's parameters that an optimizer steps."""
         self.needed: set[int] = set()
+        """`id` of each parameter that must be stepped before a step ends."""
         self.stepped: list[Optimizer] = []
+        """Optimizers that have stepped in this step."""
         STEPS.add(self)
         if not STEP_HOOKS:
-            STEP_HOOKS.append(
-                register_optimizer_step_pre_hook(
-                    lambda optimizer, *_: _tell(optimizer, Steps.begins)
-                )
-            )
-            STEP_HOOKS.append(
-                register_optimizer_step_post_hook(
-                    lambda optimizer, *_: _tell(optimizer, Steps.is_done)
-                )
-            )
+            for register, event in (
+                (register_optimizer_step_pre_hook, Steps.begins),
+                (register_optimizer_step_post_hook, Steps.is_done),
+            ):
+                STEP_HOOKS.append(register(partial(_tell, event)))
 
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer steps parameters of the model, and is one that is followed."""
@@ -113,7 +111,7 @@ STEP_HOOKS: list[RemovableHandle] = []
 off when a model is let go: that may happen while torch goes through them."""
 
 
-def _tell(optimizer: Optimizer, event: Callable[[Steps, Optimizer], None]) -> None:
+def _tell(event: Callable[[Steps, Optimizer], None], optimizer: Optimizer, *_: object) -> None:
     """Calls a method of each `Steps` whose model an optimizer steps."""
     for steps in [*STEPS]:
         if steps.owns(optimizer):
@@ -142,6 +140,7 @@ class Hook:
         )
 
 
+@dataclass(eq=False)
 class Passes:
     """Hooks on a model and its blocks that hand over what passes.
 
@@ -157,27 +156,25 @@ class Passes:
             left after it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        blocks: list[nn.Module],
-        evaluation: bool,
-        begin: Callable[[], None],
-        value: Take,
-        returned: Take,
-        around: Callable[[int], AbstractContextManager[Any]],
-    ) -> None:
-        self.evaluation, self.begin, self.value, self.returned, self.around = (
-            evaluation,
-            begin,
-            value,
-            returned,
-            around,
-        )
-        self.inside, self.counted, self.quiet = False, False, False
+    model: InitVar[nn.Module]
+    blocks: InitVar[list[nn.Module]]
+    evaluation: bool
+    begin: Callable[[], None]
+    value: Take
+    returned: Take
+    around: Callable[[int], AbstractContextManager[Any]]
+
+    def __post_init__(self, model: nn.Module, blocks: list[nn.Module]) -> None:
+        self.inside = False
+        """Whether the root runs."""
+        self.counted = False
+        """Whether the pass that runs counts."""
+        self.quiet = False
+        """Whether no pass counts, as while a block is run again."""
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
         self.entered: dict[int, AbstractContextManager[Any]] = {}
+        """Contexts of the blocks that run."""
         self.graded = False
         """Whether the pass that runs began with gradients."""
         self.without: set[int] = set()

@@ -46,12 +46,18 @@ def of_kind(kinds: Sequence[str], name: str) -> list[int]:
 
 
 def _words(facts: Facts, window: bool, bare: bool) -> str:
-    """A kind in words: attention or another mixer, then what only this kind has."""
-    parts = ["attends" if facts.get(("layer", "attends")) else "other"]
-    parts += (
-        ["window"] * window + ["bare"] * bare + ["experts"] * bool(facts.get(("layer", "experts")))
-    )
-    return ", ".join(text("kind", part) for part in parts)
+    """A kind in words: attention or another mixer, then what only this kind has.
+
+    Args:
+        window: whether a mask hides more keys than in other layers.
+        bare: whether there are no positions by design.
+    """
+    keys = ["attends" if facts.get(("layer", "attends")) else "other"]
+    experts = facts.get(("layer", "experts"))
+    for key, present in (("window", window), ("bare", bare), ("experts", experts)):
+        if present:
+            keys.append(key)
+    return ", ".join(text("kind", key) for key in keys)
 
 
 def _windows(layers: Sequence[Facts]) -> list[bool]:

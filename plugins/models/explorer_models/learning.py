@@ -80,7 +80,7 @@ def grouped(
         Part(state, name, tuple(sorted(layers)), len(matrices), any(matrices))
         for (state, name, _), (layers, matrices) in gathered.items()
     ]
-    return tuple(sorted(parts, key=lambda part: bool(part.layers)))
+    return tuple(sorted(parts, key=lambda entry: bool(entry.layers)))
 
 
 def _is_matrix(parameter: nn.Parameter, state: State) -> bool:
@@ -159,12 +159,12 @@ def first_states(
         used: `id` of each parameter that an operation read; None where that was not seen.
     """
     states: dict[str, State] = {}
-    held = {
+    reached = {
         name: gradients[id(parameter)]
         for name, parameter in named.items()
         if id(parameter) in gradients
     }
-    moves = dict(zip(held, any_number(list(held.values())), strict=True))
+    moves = dict(zip(reached, any_number(list(reached.values())), strict=True))
     for name, parameter in named.items():
         if id(parameter) in frozen:
             states[name] = "frozen"
@@ -178,13 +178,13 @@ def first_states(
 @contextmanager
 def numbers_of(moved: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
     """A context in which parameters have other numbers; their own come back whatever happens."""
-    held = {parameter: parameter.data for parameter in moved}
+    originals = {parameter: parameter.data for parameter in moved}
     try:
         for parameter, numbers in moved.items():
             parameter.data = numbers
         yield
     finally:
-        for parameter, numbers in held.items():
+        for parameter, numbers in originals.items():
             parameter.data = numbers
 
 
@@ -298,11 +298,11 @@ class Course:
         """Looks at the gradients of some parameters, by name, or of all."""
         named = dict(self.model.named_parameters()) if named is None else named
         self._open = True
-        held = {
+        gradients = {
             name: parameter.grad for name, parameter in named.items() if parameter.grad is not None
         }
-        self.reached |= held.keys()
-        unknown = {name: gradient for name, gradient in held.items() if name not in self.since}
+        self.reached |= gradients.keys()
+        unknown = {name: gradient for name, gradient in gradients.items() if name not in self.since}
         for name, moves in zip(unknown, any_number(list(unknown.values())), strict=True):
             if moves:
                 self.since[name] = self.steps
@@ -310,7 +310,7 @@ class Course:
     def after(self) -> None:
         """After an optimizer's step: compares the parameters with their copies."""
         named = dict(self.model.named_parameters())
-        kept = {name: held for name, held in self._kept.items() if name in named}
+        kept = {name: entry for name, entry in self._kept.items() if name in named}
         changes = [
             local(named[name]).reshape(-1)[::stride] - old for name, (stride, old) in kept.items()
         ]
@@ -335,16 +335,16 @@ class Course:
         each parameter was reached, changed, and held by an optimizer; and the negative of the
         first step with a gradient."""
         rows = [
-            [float(name in held) for name in names]
-            for held in (self.reached, self.changed, self.held)
+            [float(name in group) for name in names]
+            for group in (self.reached, self.changed, self.held)
         ]
         first = [-float(self.since.get(name, np.inf)) for name in names]
         return torch.tensor([*rows, first], dtype=torch.float64).flatten()
 
     def merge(self, names: Sequence[str], flags: Array) -> None:
         """Takes the maxima of `flags` over all processes."""
-        reached, changed, held, first = flags.reshape(4, -1)
-        for every, row in ((self.reached, reached), (self.changed, changed), (self.held, held)):
+        reached, changed, owned, first = flags.reshape(4, -1)
+        for every, row in ((self.reached, reached), (self.changed, changed), (self.held, owned)):
             every |= {name for name, flag in zip(names, row, strict=True) if flag > 0}
         self.since |= {
             name: int(-step) for name, step in zip(names, first, strict=True) if np.isfinite(step)

@@ -73,7 +73,7 @@ def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
         z.abs().max(),
         total.square().mean(),
     )
-    numbers = torch.stack([part.cpu().double() for part in parts])
+    numbers = torch.stack([number.cpu().double() for number in parts])
     return (
         dict(zip(LOGITS, numbers.tolist(), strict=True)) if bool(numbers.isfinite().all()) else {}
     )

@@ -46,7 +46,7 @@ def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Pla
     best: tuple[float, str, list[tuple[int, str, Placement]]] = (math.inf, "", [])
     for name, row in PLACEMENTS.items():
         wrong, scales = [], 0.0
-        for index, half, facts in _branches(layers):
+        for index, half, facts in read_branches(layers):
             site, made = BRANCHES[half], row.sublayer(2 * index + half, len(layers))
             if norms_of(facts, site) != made.norms:
                 wrong.append((index + 1, site, made))
@@ -61,7 +61,7 @@ def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Pla
     return best[1:]
 
 
-def _branches(layers: Sequence[Facts]) -> Iterator[tuple[int, int, Facts]]:
+def read_branches(layers: Sequence[Facts]) -> Iterator[tuple[int, int, Facts]]:
     """Every branch that was read: its layer from 0, its number in `BRANCHES`, the layer's facts."""
     for index, facts in enumerate(layers):
         for half, site in enumerate(BRANCHES):

@@ -260,28 +260,29 @@ def weight_values(
         if spectra:
             values = np.array([_spectrum(pieces) for pieces in layers]).T
             yield from (
-                ((row, name), part[None]) for row, part in zip(SPECTRA, values, strict=True)
+                ((row, name), row_values[None])
+                for row, row_values in zip(SPECTRA, values, strict=True)
             )
 
 
 def _spectrum(pieces: Sequence[Piece]) -> tuple[float, float]:
     """Spectral norm over √(fan_out / fan_in), and stable rank; of several matrices, such as
     experts, those of the one with the largest norm."""
-    parts = [part for piece in pieces for part in piece.numbers()[None].flatten(0, -3)]
+    parts = [weights for piece in pieces for weights in piece.numbers()[None].flatten(0, -3)]
     largest, ranks = spectra_of(parts)
     sizes = [
-        size * (part.shape[1] / part.shape[0]) ** 0.5
-        for size, part in zip(largest, parts, strict=True)
+        size * (weights.shape[1] / weights.shape[0]) ** 0.5
+        for size, weights in zip(largest, parts, strict=True)
     ]
     return max(zip(sizes, ranks, strict=True), default=(np.nan, np.nan))
 
 
 def _variance(pieces: Sequence[Piece]) -> float:
     """fan_in times the mean square, a mean over all pieces; nan without pieces."""
-    parts = [piece.numbers().float() for piece in pieces]
+    every = [piece.numbers().float() for piece in pieces]
     return (
-        sum(float(part.square().mean()) * part.shape[-1] for part in parts) / len(parts)
-        if parts
+        sum(float(weights.square().mean()) * weights.shape[-1] for weights in every) / len(every)
+        if every
         else np.nan
     )
 
@@ -319,10 +320,10 @@ def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
         parts = [piece.numbers() for piece in pieces]
         if not parts:
             continue
-        yield (name, "shape"), (parts[0].shape[-1], sum(part.shape[-2] for part in parts))
+        yield (name, "shape"), (parts[0].shape[-1], sum(matrix.shape[-2] for matrix in parts))
         yield (
             (name, "variance"),
-            float(torch.stack([part.float().square().mean() for part in parts]).mean()),
+            float(torch.stack([matrix.float().square().mean() for matrix in parts]).mean()),
         )
         yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
         flat = parts[0].flatten()[:SHAPED].double()
@@ -352,8 +353,8 @@ def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
 def _drawn(matrix: Tensor) -> bool:
     """Whether a matrix has more than two different numbers. Constants and identities have not,
     and are equal without being shared."""
-    part = matrix.flatten()[:SAMPLED]
-    return bool(part.isfinite().all()) and len(torch.unique(part)) > 2
+    sample = matrix.flatten()[:SAMPLED]
+    return bool(sample.isfinite().all()) and len(torch.unique(sample)) > 2
 
 
 def _rank(matrix: Tensor) -> float:
@@ -365,12 +366,12 @@ def _rank(matrix: Tensor) -> float:
         torch.linspace(0, size - 1, min(size, CORNER), device=first.device).long()
         for size in first.shape
     )
-    part = first[rows][:, columns].double()
-    gram = part @ part.mT
+    sample = first[rows][:, columns].double()
+    gram = sample @ sample.mT
     total = float(gram.trace())
     return (
         total**2 / float(gram.square().sum())
-        if total > 0 and min(part.shape) >= CORNER // 4
+        if total > 0 and min(sample.shape) >= CORNER // 4
         else math.nan
     )
 

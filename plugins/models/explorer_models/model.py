@@ -193,8 +193,8 @@ def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
 def is_compiled(module: nn.Module) -> bool:
     """Whether a module, or one within it, runs as compiled code."""
     return any(
-        part._compiled_call_impl is not None or hasattr(part, "_orig_mod")
-        for part in module.modules()
+        inner._compiled_call_impl is not None or hasattr(inner, "_orig_mod")
+        for inner in module.modules()
     )
 
 
@@ -249,10 +249,10 @@ def called(model: nn.Module, batch: Batch) -> Any:
             "batch must be a tensor, a tuple or a mapping of arguments, or a function of the model; got "
             f"{shown(batch)} of type {type(batch).__name__}"
         )
-    held = tensors_in((dict(batch) if isinstance(batch, Mapping) else batch,))
-    if not held or any(tensor.numel() == 0 for tensor in held):
+    tensors = tensors_in((dict(batch) if isinstance(batch, Mapping) else batch,))
+    if not tensors or any(tensor.numel() == 0 for tensor in tensors):
         raise ValueError(
-            f"batch must hold at least one token; got {[tuple(x.shape) for x in held] or 'no tensor'}"
+            f"batch must hold at least one token; got {[tuple(x.shape) for x in tensors] or 'no tensor'}"
         )
     if isinstance(batch, Mapping):
         return model(**batch)

@@ -37,7 +37,7 @@ from explorer_models.model import (
     unwrapped,
 )
 from explorer_models.nodes import Node, first_floating
-from explorer_models.recording import Recording, backward
+from explorer_models.recording import Graph, Recording, backward
 from explorer_models.shared import shared
 from explorer_models.stack import Stack, follow, stacks_sentence
 from explorer_models.texts import text
@@ -123,13 +123,15 @@ def untouched(model: nn.Module) -> Iterator[Wishes]:
 
 @torch.no_grad()
 def _put_back(
-    buffers: dict[str, Tensor | None], held: dict[str, Tensor | None], numbers: dict[str, Tensor]
+    buffers: dict[str, Tensor | None],
+    originals: dict[str, Tensor | None],
+    numbers: dict[str, Tensor],
 ) -> None:
     """Restores a module's buffers and their numbers."""
     buffers.clear()
-    buffers.update(held)
+    buffers.update(originals)
     for name, number in numbers.items():
-        if (buffer := held[name]) is not None:
+        if (buffer := originals[name]) is not None:
             buffer.copy_(number)
 
 
@@ -187,8 +189,8 @@ class Passes:
         and the scale of its loss."""
         value, scale = loss_of(called(self.model, self.batch), self.loss)
         values = torch.autograd.grad(value, list(parameters), allow_unused=True)
-        held = zip(parameters, values, strict=True)
-        return {id(parameter): value for parameter, value in held if value is not None}, scale
+        pairs = zip(parameters, values, strict=True)
+        return {id(parameter): value for parameter, value in pairs if value is not None}, scale
 
     def states(
         self, gradients: dict[int, Tensor], used: set[int] | None, stacks: Sequence[Stack]
@@ -299,9 +301,9 @@ class Passes:
 
     def nonzero(self, names: Sequence[str], gradients: dict[int, Tensor]) -> list[str]:
         """The parameters whose gradient is not exactly 0."""
-        held = [name for name in names if id(self.parameters[name]) in gradients]
-        flags = any_number([gradients[id(self.parameters[name])] for name in held])
-        return [name for name, flag in zip(held, flags, strict=True) if flag]
+        reached = [name for name in names if id(self.parameters[name]) in gradients]
+        flags = any_number([gradients[id(self.parameters[name])] for name in reached])
+        return [name for name, flag in zip(reached, flags, strict=True) if flag]
 
 
 # Statistics at sites that a person names, for a model whose structure is not understood.
@@ -449,32 +451,13 @@ def probed(
     """The longest stack's profile, and the stack; arguments as for `probe`."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    recording: Recording | None = None
     with untouched(model) as wishes, ExitStack() as cleanup:
-        used: set[int] | None = None
-        if isinstance(blocks, Mapping):
-            sites = Sites(model, blocks)
-            output, stacks, refused = sites.run(model, batch), [sites.stack], []
-        else:
-            stacks = _stacks(model, batch, blocks)
-            for stack in stacks:
-                stack.spectra = spectra
-            recording = Recording(model, stacks)
-            cleanup.callback(recording.restore)
-            output = recording.run(model, batch)
-            used = recording.graph.used
-            refused = [stack.refused for stack in stacks if stack.refused]
-            stacks = [stack for stack in stacks if stack.sites and not stack.refused]
-            if not stacks:
-                raise ValueError(
-                    "; ".join(refused) or "blocks must be run by the model; none of those found was"
-                )
+        output, stacks, refused, graph = _forward(model, batch, blocks, spectra, cleanup)
         value, scale = loss_of(output, loss)
-        asked, projected = of_output(output, loss, value), scale != 1.0
-        layers = shared(stacks[0].facts, stacks[0].blocks)
-        known = layers | (
-            sees_target(model, recording.graph.lookups, asked, layers) if recording else {}
-        )
+        asked = of_output(output, loss, value)
+        facts = shared(stacks[0].facts, stacks[0].blocks)
+        if graph is not None:
+            facts |= sees_target(model, graph.lookups, asked, facts)
         gradients = backward(value, stacks, model)
         for stack in stacks:
             stack.faults = [
@@ -482,24 +465,67 @@ def probed(
                 *with_names(stack.faults, model, stack.norm_gains),
             ]
             stack.faults += of_pass(stack.faults, stack.values, batch, value)
-        del output, value
-        for stack in stacks:
             stack.by_weight = stack.of_weights(scale)
-        rounds = wishes.checkpoints.count
-        states, facts = Passes(model, batch, loss, wishes).states(gradients, used, stacks)
+        del output, value
+        n_checkpoints = wishes.checkpoints.count
+        used = None if graph is None else graph.used
+        states, unseen = Passes(model, batch, loss, wishes).states(gradients, used, stacks)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [stack.profile(name, seconds) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, others)
-    learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
     return replace(
         profile,
         remarks=(*profile.remarks, *refused),
         logits=asked.numbers,
-        learning=learning,
-        facts=known,
-        notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
+        learning=Learning(grouped(model, stacks[0].runs, states), 0, scale != 1.0, unseen),
+        facts=facts,
+        notes=_with_wishes(profile.notes, model, wishes.frozen, n_checkpoints),
         coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage),
     ), stacks[0]
+
+
+class Forward(NamedTuple):
+    """One pass forward of a model."""
+
+    output: Any
+    stacks: list[Stack]
+    """Of the blocks that were read."""
+    refused: list[str]
+    """Why other stacks were not read."""
+    graph: Graph | None
+    """The mode that has seen all operations; None where a person named modules as sites."""
+
+
+def _forward(
+    model: nn.Module,
+    batch: Batch,
+    blocks: str | Sequence[str] | Mapping[str, str] | None,
+    spectra: bool,
+    cleanup: ExitStack,
+) -> Forward:
+    """Runs a model, and reads its blocks; arguments as for `probe`.
+
+    Args:
+        cleanup: undoes what the pass has done to the batch, when it is closed.
+    Raises:
+        ValueError: no block could be read.
+    """
+    if isinstance(blocks, Mapping):
+        sites = Sites(model, blocks)
+        return Forward(sites.run(model, batch), [sites.stack], [], None)
+    stacks = _stacks(model, batch, blocks)
+    for stack in stacks:
+        stack.spectra = spectra
+    recording = Recording(model, stacks)
+    cleanup.callback(recording.restore)
+    output = recording.run(model, batch)
+    refused = [stack.refused for stack in stacks if stack.refused]
+    read_stacks = [stack for stack in stacks if stack.sites and not stack.refused]
+    if not read_stacks:
+        raise ValueError(
+            "; ".join(refused) or "blocks must be run by the model; none of those found was"
+        )
+    return Forward(output, read_stacks, refused, recording.graph)
 
 
 def _with_wishes(

@@ -61,8 +61,8 @@ class Reading(NamedTuple):
         """Tidy: one number a row; columns step, layer, site, head, position, statistic, value."""
         columns = _columns(tuple((key, value.shape) for key, value in self.values.items()))
         values, present = (
-            np.concatenate([np.empty(0, kind), *(held[key].ravel() for key in self.values)])
-            for held, kind in ((self.values, float), (self.present, bool))
+            np.concatenate([np.empty(0, kind), *(arrays[key].ravel() for key in self.values)])
+            for arrays, kind in ((self.values, float), (self.present, bool))
         )
         return columns.assign(step=self.step, value=values)[present].reset_index(drop=True)[COLUMNS]
 

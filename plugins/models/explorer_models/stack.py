@@ -101,8 +101,8 @@ class Stack:
     def runs(self) -> list[Block]:
         """The blocks in the order in which they ran; one that is called several times comes as
         often."""
-        known = {block.path: block for block in self.blocks}
-        return [known[path] for path in self.layers]
+        by_path = {block.path: block for block in self.blocks}
+        return [by_path[path] for path in self.layers]
 
     def take(self, block: Block, anatomy: Anatomy) -> None:
         """Reads a block that has just run, whose tensors are freed afterwards."""
@@ -419,11 +419,11 @@ class Stack:
         layers."""
         where: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, facts in zip(self.layers, self.facts, strict=False):  # named sites have no facts
-            for part in facts.get(("layer", "unread"), ()):
-                where[part].append(path)
+            for name in facts.get(("layer", "unread"), ()):
+                where[name].append(path)
         return tuple(
-            text("unread", part, block=paths[0], more=len(paths) - 1, error=why)
-            for (part, why), paths in where.items()
+            text("unread", name, block=paths[0], more=len(paths) - 1, error=why)
+            for (name, why), paths in where.items()
         )
 
     def shapes(self) -> dict[str, tuple[int, int]]:

@@ -171,8 +171,8 @@ def local(x: Tensor) -> Tensor:
 
         whole = [Replicate() if placement.is_partial() else placement for placement in placements]
         sharded = sharded.redistribute(placements=whole)
-    part: Tensor = sharded.to_local() if placements else sharded
-    return part
+    shard: Tensor = sharded.to_local() if placements else sharded
+    return shard
 
 
 def shards(x: Any) -> Iterator[tuple[int, int]]:

@@ -111,8 +111,8 @@ def twin_of(
     gaps = list(_gaps(measured, predict(config)))
     if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
         majority.parts.insert(0, text("parts", "unread", count=count, layers=len(layers)))
-    apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
-    distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
+    gap = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
+    distance = math.hypot(_distance(layers, config, gained), math.sqrt(gap))
     return Twin(
         config,
         distance,
@@ -258,10 +258,10 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
                 (values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan
             )
         gap = values - made if row.bounded else logs
-        known = np.isfinite(gap)
-        if 2 * known.sum() <= len(gap):
+        finite = np.isfinite(gap)
+        if 2 * finite.sum() <= len(gap):
             continue
-        size = float(np.median(gap[known]))
+        size = float(np.median(gap[finite]))
         # its gap grows from one end to the other, where it is 0
         if key[1] in STREAM and not row.bounded:
             steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
@@ -269,7 +269,7 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
         bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD
         bound *= math.sqrt(max(1.0, WIDTH / width))
         if abs(size) > bound:
-            off = np.abs(np.where(known, gap, 0.0))
+            off = np.abs(np.where(finite, gap, 0.0))
             layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
             yield size, _sentence(key, measured, layer, float(values[layer]), float(made[layer]))
 

@@ -89,11 +89,11 @@ class Weights:
             for name, weight in block.module.named_parameters()
             if weight.ndim > 1
         ]
-        known = {id(matrix.weight) for matrix in inner}
+        inside = {id(matrix.weight) for matrix in inner}
         return inner + [
             Matrix(plain(name), None, weight)
             for name, weight in self.model.named_parameters()
-            if weight.ndim > 1 and id(weight) not in known
+            if weight.ndim > 1 and id(weight) not in inside
         ]
 
     @cached_property
@@ -139,9 +139,9 @@ class Weights:
         weights = [self.matrices[index].weight for index in self.kept]
         torch._foreach_sub_(old, [local(weight) for weight in weights])  # −ΔW
         numbers = zip(self.kept, weights, squares(old), size, products(old, weights), strict=True)
-        for index, weight, moved, held, along in numbers:
+        for index, weight, moved, squared, along in numbers:
             share = 1 / copies(weight)
-            self.numbers[index][2:5] = [moved * share, held * share, 1.0]
+            self.numbers[index][2:5] = [moved * share, squared * share, 1.0]
             # of the weights before: the products are of those after
             self.numbers[index][7] = -(along + moved) * share
             if self.spectra and self.matrices[index].has_spectrum:
@@ -355,9 +355,9 @@ def spread(heads: Sums, share: int, n_shares: int) -> Sums:
     return Sums(parts, largest)
 
 
-def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
+def _add(totals: dict[int, Sums], place: int, sums: Sums) -> Tensor:
     """Adds sums to those of a place; returns the largest |x|."""
-    held[place] = held[place] + sums if place in held else sums
+    totals[place] = totals[place] + sums if place in totals else sums
     return sums.largest
 
 
