@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from explorer.diagnosis import Finding
+
 WORDS, TOKENS, WIDTH, HEADS, LAYERS = 32, 12, 16, 4, 3
 
 
@@ -82,6 +84,13 @@ class Encoder(nn.Module):
     def forward(self, input_ids: Tensor) -> Tensor:
         out: Tensor = self.encoder(self.embedding(input_ids))
         return out
+
+
+def check(finding: Finding, severity: str, *facts: str) -> None:
+    """Asserts how serious a finding is, and which names, layers and numbers its meaning has."""
+    assert finding.severity == severity, finding
+    for fact in facts:
+        assert fact in finding.meaning, finding
 
 
 def batch(step: int, size: int = 4) -> Tensor:

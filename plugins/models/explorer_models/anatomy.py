@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,9 @@ from explorer_models.nodes import (
     pattern_of,
     walk,
 )
+
+Fact = tuple[tuple[str, str], Any]
+"""Site (or "layer") and name of a property of a block, and its value; see `facts`."""
 
 
 class Piece(NamedTuple):

@@ -35,6 +35,7 @@ from explorer_models.model import (
     called,
     find_stacks,
     is_compiled,
+    is_made,
     loss_of,
     output_of,
     unwrapped,
@@ -531,7 +532,7 @@ def _made(
         raise TypeError(
             "optimizer must be a function of the model where the model is no Config's; got a Recipe"
         )
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+    if not is_made(made):
         raise TypeError(
             "factory must return (model, batch), (model, batch, loss) or a Config; it returned "
             f"{shown(made)} of type {type(made).__name__}"

@@ -18,7 +18,7 @@ from explorer.profile import BRANCHES
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import NORMS
-from explorer_models.anatomy import Anatomy, Sum, attends, branches_by_site
+from explorer_models.anatomy import Anatomy, Fact, Sum, attends, branches_by_site
 from explorer_models.heads import of_heads
 from explorer_models.matrices import of_matrices
 from explorer_models.model import named_error
@@ -149,7 +149,7 @@ ROUNDED = 0.1
 precision."""
 
 
-def of_sublayers(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_sublayers(anatomy: Anatomy) -> Iterator[Fact]:
     """Facts of each branch: norms, multipliers, the activation; and whether both branches read the
     same stream."""
     afters = {id(term.after) for term in anatomy.sums}

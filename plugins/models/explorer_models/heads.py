@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from explorer.config import Config
-from explorer_models.anatomy import Anatomy, axis_at, queries_keys_values
+from explorer_models.anatomy import Anatomy, Fact, axis_at, queries_keys_values
 from explorer_models.attention import GAP, hidden, masked, visible
 from explorer_models.nodes import FUSED, MATRIX, Node, pattern_of, walk
 from explorer_models.trace import Step, alpha, size, trace
@@ -394,7 +394,7 @@ def _mask(seen_keys: Tensor, lower: Tensor) -> str:
 # The facts.
 
 
-def of_heads(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_heads(anatomy: Anatomy) -> Iterator[Fact]:
     """Facts of a block's attention; none where its logits are not seen."""
     operands = queries_keys_values(anatomy.attention)
     if anatomy.attention is None or operands is None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from explorer.measuring.spectra import spectra as spectra_of
 from explorer.profile import Array, Key
 from explorer_models.anatomy import (
     Anatomy,
+    Fact,
     Piece,
     bare,
     branches_by_site,
@@ -313,7 +313,7 @@ SHAPED = 2**16
 """Entries of a matrix by which its distribution is recognized."""
 
 
-def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
+def of_matrices(anatomy: Anatomy) -> Iterator[Fact]:
     """Facts of each matrix: shape, mean square, kurtosis, rank, and the mean square of its bias;
     and whether queries and keys have one matrix."""
     for name, pieces in anatomy.matrices.items():

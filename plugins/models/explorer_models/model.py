@@ -395,11 +395,16 @@ def make(name: str) -> tuple[Any, ...]:
         raise ValueError(
             f"factory must run without arguments; {name} raised {named_error(error)}"
         ) from error
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+    if not is_made(made):
         raise ValueError(
             f"factory must return (model, batch) or (model, batch, loss); {name} returned {shown(made)}"
         )
-    return made
+    return tuple(made)
+
+
+def is_made(made: object) -> bool:
+    """Whether this is (model, batch) or (model, batch, loss), which factories return."""
+    return isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)
 
 
 def named_error(error: Exception) -> str:
