@@ -156,7 +156,7 @@ def read_attention(attention: Node, batch: int) -> Rows | None:
         logits_and_weights = _written_out(attention, batch)
     chunks, pattern = [], []
     for scores, weights in logits_and_weights:
-        sums = row_sums(scores, weights)
+        sums = row_sums(scores.masked_fill(~visible(scores), -math.inf), weights)
         chunks.append(sums._replace(weights=sums.weights[:0]))
         pattern.append(sums.weights[0, 0])
     if not chunks:
@@ -185,31 +185,39 @@ class RowSums(NamedTuple):
     entropy: Tensor
     """`[query]`, H, the mean over batch and heads."""
     received: Tensor
-    """`[key]`, the weights that a key gets from all rows."""
+    """`[key]`, the weights that a key gets from all rows; of no meaning where they are not
+    wanted."""
     weights: Tensor
     """`[batch, head, query, key]`, after the softmax."""
 
 
-def row_sums(scores: Tensor, pattern: Tensor | None = None) -> RowSums:
+def row_sums(
+    scores: Tensor,
+    pattern: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+    by_key: bool = True,
+) -> RowSums:
     """The sums over some rows of logits.
 
     A row that sees no key counts in none of them, and one that sees a single key has no variance.
     What is not a number stays so.
 
     Args:
-        scores: logits `[batch, head, query, key]`, very low where a key is hidden.
+        scores: logits `[batch, head, query, key]`, −∞ where a key is hidden.
         pattern: weights after the softmax, where they were computed; after dropout, for one.
+        dtype: of the terms of the sums.
+        by_key: whether to sum what each key receives, which takes as long as the rest.
     """
     wide = wide_on(scores.device)
     scores = scores.detach().float()
-    seen_keys = visible(scores)
+    seen_keys = ~scores.isneginf()
     count = seen_keys.sum(dim=-1)
     # faster than exp of the logarithms: e to the power of −∞ takes processors twenty times as long
-    shares = scores.masked_fill(~seen_keys, -math.inf).softmax(dim=-1)
+    shares = scores.softmax(dim=-1)
     weights = shares if pattern is None else pattern.detach().float()
     # H = Σ p ln(1/p), with ln(1/p) = (highest − score) − ln(largest p)
-    gaps = (scores.amax(dim=-1, keepdim=True) - scores).where(seen_keys, 0).to(wide)
-    entropy = (gaps * shares).sum(dim=-1) - shares.amax(dim=-1).to(wide).log()
+    gaps = (scores.amax(dim=-1, keepdim=True) - scores).where(seen_keys, 0).to(dtype)
+    entropy = (gaps * shares).sum(dim=-1) - shares.amax(dim=-1).to(dtype).log()
     variance = gaps.square().sum(dim=-1) / count - (gaps.sum(dim=-1) / count).square()
     some, several = count > 0, count > 1
     numbers = (
@@ -220,10 +228,13 @@ def row_sums(scores: Tensor, pattern: Tensor | None = None) -> RowSums:
         weights.amax(dim=-1).to(wide).where(some, 0),
         variance.where(several, 0),
     )
+    received = weights[0, 0, 0]
+    if by_key:
+        received = weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=wide)
     return RowSums(
-        torch.stack([number.sum(dim=(0, 2)) for number in numbers]),
-        numbers[1].sum(dim=(0, 1)) / numbers[0].sum(dim=(0, 1)),
-        weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=wide),
+        torch.stack([number.to(wide).sum(dim=(0, 2)) for number in numbers]),
+        numbers[1].to(wide).sum(dim=(0, 1)) / numbers[0].sum(dim=(0, 1)),
+        received,
         weights,
     )
 
@@ -303,7 +314,7 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         chunks, tops = [], []
         for scores in logits(named):
-            sums = row_sums(scores)
+            sums = row_sums(scores, dtype=torch.float32, by_key=self.by_token is not None)
             chunks.append(sums._replace(weights=scores[:0]))  # no large weights are kept
             tops.append(scores.amax(dim=(0, 2, 3)).to(sums.by_head))
         if not chunks:
