@@ -42,6 +42,8 @@ def add_commands(add: Add) -> None:
 
 
 def _probe(choices: argparse.Namespace) -> int:
+    """Runs the command; returns its exit code, 1 where the model departs from the expected
+    design."""
     from explorer_models.expecting import expectation, verdict
     from explorer_models.model import make, named_error
     from explorer_models.probe import probe
@@ -72,5 +74,6 @@ def _probe(choices: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
+    """Writes a file; ConfigError with the reason where that cannot be done."""
     with opening(path, "file must be one that can be written"):
         path.write_text(text, encoding="utf-8")

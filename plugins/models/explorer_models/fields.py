@@ -144,97 +144,96 @@ def sizes(majority: Majority) -> dict[str, Any]:
 
 
 def attention(majority: Majority) -> dict[str, Any]:
-    """Fields of attention: heads, divisor, cap, mask, positions, QK-norm, gates, sink, and what
-    is carried from the layer before."""
+    """Fields of attention: heads, divisor, cap, mask, positions, QK-norm, gates, sink, and what is
+    carried from the layer before."""
     if not majority.usual("layer", "attends"):
         if "attn_out" in majority.usual("layer", "branches", ()):
             majority.parts.append(text("parts", "no_attention"))
         return {"attention": "none"}
-    if majority.usual("attn_scores", "d_head") is None:
+    d_head = majority.usual("attn_scores", "d_head")
+    if d_head is None:
         majority.unread.append(text("unread", "logits"))
         return {}
-    facts = {
-        name: majority.usual("attn_scores", name)
-        for name in (
-            "d_head",
-            "n_heads",
-            "cap",
-            "normed",
-            "mask",
-            "position",
-            "turn",
-            "sink",
-            "mixes_values",
-            "inherits",
-        )
+    heads = max(1, majority.usual("attn_scores", "n_heads"))
+    fields: dict[str, Any] = {
+        "n_heads": heads,
+        "logit_cap": majority.usual("attn_scores", "cap"),
+        "sink": majority.usual("attn_scores", "sink"),
     }
-    width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
-    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
-    if facts["d_head"] * heads != width:
-        fields["head_size"] = facts["d_head"]
+    if d_head * heads != majority.usual("layer", "width"):
+        fields["head_size"] = d_head
     shape = majority.usual("W_K", "shape")
-    keys = shape[1] // facts["d_head"] if shape else heads
-    if shape and 0 < keys < heads:
-        fields["n_kv_heads"] = keys
-    fields |= _logits(majority, facts["d_head"])
-    fields |= _places(majority, facts)
-    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside
-    # it
-    if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
-        fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
-        gain = majority.middle("attn_scores", "gain")
-        gain *= fields.get("qk_gain", 1.0)
-        fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
-    gates = majority.usual("attn_out", "gates", 0)
-    fields["attention_gate"] = {
-        0: "none",
-        heads: "head",
-        heads * facts["d_head"]: "coordinate",
-    }.get(gates, "none")
-    if majority.layers[-1].get(("attn_scores", "mixes_values")):
+    key_heads = shape[1] // d_head if shape else heads
+    if 0 < key_heads < heads:
+        fields["n_kv_heads"] = key_heads
+    fields |= _logits(majority, d_head)
+    fields |= _places(majority)
+    fields |= _qk_norm(majority, heads, fields.get("qk_gain", 1.0))
+    gates = {0: "none", heads: "head", heads * d_head: "coordinate"}
+    fields["attention_gate"] = gates.get(majority.usual("attn_out", "gates", 0), "none")
+    last = majority.layers[-1]  # the first layer has nothing that it could carry on
+    if last.get(("attn_scores", "mixes_values")):
         fields["value_residual"] = True
-    if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
+    if (inherited := last.get(("attn_scores", "inherits"), "none")) != "none":
         fields["residual_attention"] = inherited
     return fields
 
 
-def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
-    """The field of the divisor: the row that divides the logits so, else the nearest one, with a
-    sentence."""
-    scale = majority.middle("attn_scores", "divisor")
-    for name, row in DIVISORS.items():
-        if "ssmax_scale" not in row.uses and abs(scale / row.of(d_head) - 1) <= EXACT:
-            return {"attention_scale": name}
-    if any(majority.usual("attn_scores", "normed", ("",))):
-        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
-    majority.differs.append(text("differs", "divisor", divisor=scale, d_head=d_head))
+def _qk_norm(majority: Majority, heads: int, factor: float) -> dict[str, Any]:
+    """Fields of norms on queries and keys; none where values are normed too, which is a placement
+    of the norms.
+
+    Args:
+        heads: number of them.
+        factor: on queries and keys, which `_logits` has found beside their norms.
+    """
+    queries, keys, values = majority.usual("attn_scores", "normed")
+    if not queries or not keys or values:
+        return {}
+    gain = majority.middle("attn_scores", "gain") * factor
     return {
-        "attention_scale": min(
-            (abs(math.log(abs(scale) / row.of(d_head))), name)
-            for name, row in DIVISORS.items()
-            if not row.uses
-        )[1]
+        "qk_norm": True,
+        "qk_norm_over": queries if heads > 1 else "head",
+        "qk_gain": gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0,
     }
 
 
-def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
+    """The field of the divisor: the row that divides the logits so, else the nearest one, with a
+    sentence. Beside norms on queries and keys, any other divisor is a factor on them."""
+    divisor = majority.middle("attn_scores", "divisor")
+    for name, row in DIVISORS.items():
+        if "ssmax_scale" not in row.uses and abs(divisor / row.of(d_head) - 1) <= EXACT:
+            return {"attention_scale": name}
+    if any(majority.usual("attn_scores", "normed", ("",))):
+        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / divisor}
+    majority.differs.append(text("differs", "divisor", divisor=divisor, d_head=d_head))
+    distances = {
+        name: abs(math.log(abs(divisor) / row.of(d_head)))
+        for name, row in DIVISORS.items()
+        if not row.uses
+    }
+    return {"attention_scale": min(distances, key=lambda name: (distances[name], name))}
+
+
+def _places(majority: Majority) -> dict[str, Any]:
     """Fields of mask and positions."""
-    fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
-    if facts["mask"] is None:
+    mask, position, turn = (
+        majority.usual("attn_scores", name) for name in ("mask", "position", "turn")
+    )
+    fields: dict[str, Any] = {"causal": mask == "causal"}
+    if mask is None:
         majority.unread.append(text("unread", "mask"))
-    elif facts["mask"] not in ("causal", "none"):
+    elif mask not in ("causal", "none"):
         majority.differs.append(text("differs", "mask"))
-    turn = facts["turn"]
-    if facts["position"] == "another":
+    if position == "another":
         majority.differs.append(text("differs", "positions"))
-    elif facts["position"] == "rotary" and turn is not None:
-        fields |= {
-            "position": "rotary",
-            "rope_base": min(max(turn.base, 1.0), 1e8),
-            "rope_fraction": turn.share,
-        }
-    elif facts["position"] == "alibi":
-        fields |= {"position": "alibi"}
+    elif position == "rotary" and turn is not None:
+        fields["position"] = "rotary"
+        fields["rope_base"] = min(max(turn.base, 1.0), 1e8)
+        fields["rope_fraction"] = turn.share
+    elif position == "alibi":
+        fields["position"] = "alibi"
     return fields
 
 

@@ -67,6 +67,7 @@ class ProfileFile(FileEntry):
         self._use(None, EXAMPLE)
 
     def _use(self, profile: Profile | None, words: str) -> None:
+        """Shows a profile under its name; None and the example's name for the example."""
         self.use(words, own=profile is not None)
         self._show(profile, words)
 
@@ -140,17 +141,21 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._ask(None, EXAMPLE)
 
     def _ask(self, profile: Profile | None, words: str) -> None:
+        """Asks the panel's worker for a profile and its prediction."""
         self._enter(
             Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0
         )
         self.worker.submit(Job(profile, words))
 
     def _work(self, job: Job, _: Stop, __: Progress) -> tuple[Profile, Profile | None]:
+        """In the worker's thread: the measured profile, and theory's of its twin, None without
+        one."""
         measured = self._example() if job.profile is None else job.profile
         twin = measured.twin or measured.config
         return measured, None if twin is None else self._predict(twin)
 
     def _receive(self, job: Job, result: tuple[Profile, Profile | None]) -> None:
+        """Shows a profile: findings, a line on the model, and the charts."""
         measured, predicted = result
         self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
         self.about.value = _about(measured)
@@ -158,9 +163,15 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
 
     def _fail(self, _: Job, message: str) -> None:
+        """Shows why a profile could not be had."""
         self._enter(Phase.FAILED, message)
 
     def _draw(self, profiles: Sequence[Profile]) -> None:
+        """Draws every chart that the profile has numbers for.
+
+        Args:
+            profiles: the prediction, where there is one, and the measured profile last.
+        """
         measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None
         for row in ROWS:
             chart = self.charts[row.name]

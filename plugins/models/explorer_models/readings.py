@@ -329,12 +329,14 @@ def _sink(given: object) -> Sink | None:
 
 
 def _tensorboard() -> Sink:
+    """The sink "tensorboard": a new SummaryWriter, which the watch closes."""
     needs("tensorboard", "TensorBoard")
     writer = import_module("torch.utils.tensorboard").SummaryWriter()
     return tensorboard(writer, writer.close)
 
 
 def _wandb() -> Sink:
+    """The sink "wandb": the run that wandb.init() has begun."""
     run = needs("wandb", "Weights & Biases").run
     if run is None:
         raise ValueError(

@@ -245,26 +245,27 @@ def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
     """The sites at which a model is further from its twin than chance explains: the gap, and a
     sentence.
 
-    The gap is ln(measured / expected) of the median layer. In the stream, where gaps add up, it
-    is that of all layers if each added as much as the median layer; of a correlation it is
-    measured − expected. One layer unlike its siblings makes no gap: `diagnose` names it."""
+    The gap is ln(measured / expected) of the median layer. In the stream, where gaps add up, it is
+    that of all layers if each added as much as the median layer; of a correlation it is measured −
+    expected. One layer unlike its siblings makes no gap: `diagnose` names it.
+    """
     width = expected.config.d_model if expected.config else WIDTH
     for key in COMPARED:
         row, values, made = STATISTICS[key[0]], by_layer(measured, *key), by_layer(expected, *key)
         if len(values) != len(made):
             continue
         with np.errstate(all="ignore"):
-            logs = np.where(
-                (values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan
-            )
+            positive = (values > 0) & (made > 0) & np.isfinite(made)
+            logs = np.where(positive, np.log(values / made), np.nan)
         gap = values - made if row.bounded else logs
         finite = np.isfinite(gap)
         if 2 * finite.sum() <= len(gap):
             continue
         size = float(np.median(gap[finite]))
-        # its gap grows from one end to the other, where it is 0
         if key[1] in STREAM and not row.bounded:
-            steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
+            # 0 at the end where the signal, or the gradient, comes in
+            whole = np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap])
+            steps = np.diff(whole)
             size = float(np.median(steps[np.isfinite(steps)])) * len(gap)
         bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD
         bound *= math.sqrt(max(1.0, WIDTH / width))
