@@ -3,7 +3,9 @@ a processor."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,3 +18,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(count)
+
+
+@pytest.fixture
+def mine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which holds the test file's `CODE` as the module `mine`."""
+    (tmp_path / "mine.py").write_text(request.module.CODE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    return tmp_path

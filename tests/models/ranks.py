@@ -1,7 +1,7 @@
 """One of two processes that train together; `test_processes` starts both and compares what they
 read.
 
-RANK=… WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=… python tests/watching/ranks.py FOLDER
+RANK=… WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=… python tests/models/ranks.py FOLDER
 """
 
 from __future__ import annotations

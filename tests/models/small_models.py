@@ -3,10 +3,12 @@ asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
+
+from explorer.diagnosis import Finding
 
 WORDS, TOKENS, WIDTH, HEADS, LAYERS = 32, 12, 16, 4, 3
 
@@ -59,6 +61,16 @@ def llama(attention: str = "sdpa") -> nn.Module:
     return model
 
 
+def split(n_heads: int, *tensors: Tensor) -> Iterator[Tensor]:
+    """`[batch, head, token, d_head]` of queries, keys or values `[batch, token, d]`."""
+    return (x.unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in tensors)
+
+
+def joined(heads: Tensor) -> Tensor:
+    """`[batch, token, d]` of heads."""
+    return heads.transpose(1, 2).flatten(2)
+
+
 class Encoder(nn.Module):
     """torch's own encoder over an embedding."""
 
@@ -72,6 +84,13 @@ class Encoder(nn.Module):
     def forward(self, input_ids: Tensor) -> Tensor:
         out: Tensor = self.encoder(self.embedding(input_ids))
         return out
+
+
+def check(finding: Finding, severity: str, *facts: str) -> None:
+    """Asserts how serious a finding is, and which names, layers and numbers its meaning has."""
+    assert finding.severity == severity, finding
+    for fact in facts:
+        assert fact in finding.meaning, finding
 
 
 def batch(step: int, size: int = 4) -> Tensor:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from small_models import joined, split
 from torch import Tensor, nn
 
 import explorer as ex
@@ -47,11 +48,8 @@ class Joint(nn.Module):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         if not self.apart:
             both = torch.cat([image, text], 1)
-            q, k, v = (
-                part(both).unflatten(-1, (2, -1)).transpose(1, 2)
-                for part in (self.q, self.k, self.v)
-            )
-            added = self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+            q, k, v = split(2, self.q(both), self.k(both), self.v(both))
+            added = self.o(joined(F.scaled_dot_product_attention(q, k, v)))
             image, text = image + added[:, : image.shape[1]], text + added[:, image.shape[1] :]
         image, text = image + self.image(image), text + self.text(text)
         return (image, text) if self.order == "image, text" else (text, image)

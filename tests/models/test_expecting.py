@@ -4,7 +4,6 @@ mistake is named."""
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -422,16 +421,6 @@ good, wide, no_norm = here.llama, here.wide_output, here.no_norm
 narrow = lambda: here.llama(hidden_size=4, num_attention_heads=1)
 deep = lambda: here.llama(num_hidden_layers=5)
 """
-
-
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the module, which is the current one."""
-    (tmp_path / "mine.py").write_text(CODE, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    return tmp_path
 
 
 def test_exit_codes_and_text(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import check, joined, split
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,9 +34,7 @@ class Block(nn.Module):
         self.register_buffer("shift", torch.zeros(()))
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(HEADS, self.q(x), self.k(x), self.v(x))
         first = 0 if self.mistake in ("empty row", "empty row, written out") else 1
         hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(first)
         scores = (q @ k.mT / 4).masked_fill(hidden, -INF)
@@ -44,7 +43,7 @@ class Block(nn.Module):
             pattern = weights / weights.sum(-1, keepdim=True)
         else:
             pattern = scores.softmax(-1)
-        return self.o((pattern @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(pattern @ v))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         branch = self.attend(self.one(x))
@@ -309,7 +308,7 @@ def test_the_first_value_that_is_not_finite_may_be_outside_the_layers() -> None:
     found, _ = told(
         lambda model: (model.words.weight.data.zero_(), model.places.weight.data.zero_())
     )
-    assert found[0].meaning == "The input of layer 1 is 0 for every token."
+    check(found[0], "bad", "input of layer 1", "0 for every token")
     assert not any("finite" in one.meaning or "learns" in one.meaning for one in found)
     blocks = nn.Sequential(*GPT().blocks)
     x = torch.randn(2, TOKENS, WIDTH)
@@ -325,7 +324,7 @@ def test_a_branch_that_is_added_to_itself_is_named() -> None:
     """BitNet's x = x + x, where x is the branch: the norms are there, and no further one would
     help."""
     found, _ = told(mistaken("doubled", *range(N)))
-    assert found[0].meaning == "All layers add the attention output to itself, not to the stream."
+    check(found[0], "bad", "All layers", "attention output to itself")
     assert found[0].remedy == "Add the branch to its input"
     assert not any(one.remedy for one in found[1:])  # what follows from it
     assert not any("norm before each branch" in one.remedy for one in found)
@@ -333,7 +332,7 @@ def test_a_branch_that_is_added_to_itself_is_named() -> None:
 
 def test_a_gain_of_0_after_the_last_layer_is_named() -> None:
     found, _ = told(set_to(0.0, "norm.weight"))
-    assert found[0].meaning == "The norm after the last layer has gain 0."
+    check(found[0], "warning", "norm after the last layer", "gain 0")
     assert 'model.get_parameter("norm.weight")' in found[0].code
 
 
@@ -431,6 +430,4 @@ def test_gains_that_start_at_0_after_branches_are_a_design() -> None:
     one[2].norm.weight.data.zero_()
     x = torch.randn(2, TOKENS, WIDTH)
     assert not any("gain 0" in found.meaning for found in diagnose(ex.probe(model, x)))
-    assert (
-        diagnose(ex.probe(one, x))[0].meaning == "Layer 3 (2): the norm after the MLP has gain 0."
-    )
+    check(diagnose(ex.probe(one, x))[0], "warning", "Layer 3 (2)", "norm after the MLP", "gain 0")

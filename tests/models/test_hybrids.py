@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from small_models import joined, split
 from torch import Tensor, nn
 
 import explorer as ex
@@ -37,10 +38,8 @@ class Block(nn.Module):
     def mix(self, x: Tensor) -> Tensor:
         if not self.attends:
             return self.o(self.v(x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None])  # type: ignore[no-any-return]
-        q, k, v = (
-            part(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
-        return self.o(((q @ k.mT / 8**0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        q, k, v = split(HEADS, self.q(x), self.k(x), self.v(x))
+        return self.o(joined((q @ k.mT / 8**0.5).softmax(-1) @ v))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.mix(self.one(x))

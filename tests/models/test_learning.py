@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from small_models import check, joined, split
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -57,11 +58,9 @@ class Block(nn.Module):
         return added if self.gate is None else self.gate * added
 
     def attend(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(2, self.q(x), self.k(x), self.v(x))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(mixed))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.branch(x, self.norm_1, self.attend)
@@ -253,15 +252,14 @@ def test_parameters_that_no_optimizer_holds() -> None:
         if not name.startswith(("blocks.1", "blocks.2", "embedding"))
     ]
     first = watched(model, parameters=some)[0]
-    assert first.severity == "bad"
-    assert first.meaning == "No optimizer holds embedding; all of layers 2 to 3."
+    check(first, "bad", "optimizer", "embedding", "layers 2 to 3")
     assert "in 2 steps" in first.evidence
     assert "add_param_group" in first.code
     head = Model()
     (only,) = watched(
         head, parameters=[one for one in head.parameters() if one is not head.head.bias]
     )[:1]
-    assert (only.severity, only.meaning) == ("warning", "No optimizer holds head.bias.")
+    check(only, "warning", "optimizer", "head.bias")
 
 
 @pytest.mark.parametrize("kind", ["rate", "rounding"])
@@ -274,11 +272,10 @@ def test_steps_that_change_nothing(kind: str) -> None:
         parameters=[{"params": rest}, {"params": list(model.blocks[3].parameters()), "lr": rate}],
     )
     first = watch.diagnose()[0]
-    assert first.severity == "bad"
     if kind == "rate":
-        assert first.meaning == "The learning rate of all of layer 4 (blocks.3) is 0."
+        check(first, "bad", "rate", "layer 4 (blocks.3)", "is 0")
     else:
-        assert first.meaning == "Steps do not change 6 of the 69 parameters."
+        check(first, "bad", "do not change 6 of the 69 parameters")
         assert (
             "q.weight, k.weight, v.weight, o.weight, up.weight and down.weight in layer 4"
             in first.evidence
@@ -308,16 +305,12 @@ def test_a_reentrant_checkpoint_behind_frozen_embeddings() -> None:
     model = Model(reentrant=True)
     model.embedding.requires_grad_(False)
     profile, findings = probed(model)
-    first = findings[0]
-    assert first.severity == "bad"
-    assert first.meaning == f"A reentrant checkpoint gives all of layers 1 to {LAYERS} no gradient."
-    assert "use_reentrant=False" in first.code
+    check(findings[0], "bad", "reentrant checkpoint", f"layers 1 to {LAYERS}", "no gradient")
+    assert "use_reentrant=False" in findings[0].code
     assert "gradient checkpoints were gone around" in profile.notes["parameter_gradient"]
     assert "requires_grad was set for the pass" in profile.notes["parameter_gradient"]
     assert not any(one.meaning.startswith("Healthy") for one in findings)
-    said = watched(model)
-    assert said[0].severity == "bad"
-    assert said[0].meaning == f"Run under torch.no_grad(): all of layers 1 to {LAYERS}."
+    check(watched(model)[0], "bad", "torch.no_grad()", f"layers 1 to {LAYERS}")
     for other in (True, False):
         plain = Model(reentrant=other)
         plain.embedding.requires_grad_(other)
@@ -343,10 +336,7 @@ def test_a_reentrant_checkpoint_of_numbers_that_no_parameter_made() -> None:
             return x
 
     first = ex.diagnose(ex.probe(Numbers(), torch.randn(2, TOKENS, WIDTH)))[0]
-    assert (first.severity, first.meaning) == (
-        "bad",
-        "A reentrant checkpoint gives all of layer 1 (blocks.0) no gradient.",
-    )
+    check(first, "bad", "reentrant checkpoint", "layer 1 (blocks.0)", "no gradient")
 
 
 def test_adapters_whose_factors_are_both_zero() -> None:
@@ -358,23 +348,15 @@ def test_adapters_whose_factors_are_both_zero() -> None:
     assert first.remedy == "Start one factor of each product at random"
     assert not profile.learning.of("first")
     beside = adapted(Model(), zeros=True, frozen=False)
-    first = probed(beside)[1][0]
-    assert (first.severity, first.meaning) == (
-        "bad",
-        "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.",
-    )
-    first = watched(beside)[0]
-    assert (first.severity, first.meaning) == (
-        "bad",
-        "Zeros wait for one another: q.lora_A and q.lora_B in layers 1 to 4.",
-    )
+    for findings in (probed(beside)[1], watched(beside)):
+        check(findings[0], "bad", "Zeros", "q.lora_A and q.lora_B in layers 1 to 4")
 
 
 def test_frozen_parameters_are_a_note_and_what_trains_is_said() -> None:
     for findings in (probed(adapted(Model()))[1], watched(adapted(Model()))):
         assert all(one.severity == "good" for one in findings), words(findings)
         (note,) = (one for one in findings if "Frozen" in one.meaning)
-        assert note.meaning == "Frozen: 69 of 77 parameters; the others train."
+        check(note, "good", "69 of 77")
         assert "q.lora_A and q.lora_B in layers 1 to 4" in note.evidence
         assert "embedding, norm and head" in note.evidence
 
@@ -385,10 +367,8 @@ def test_a_stream_that_is_detached_from_the_first_step_on(layer: int) -> None:
     model.detached = layer
     profile, findings = probed(model)
     lost = "embedding" if not layer else "embedding; all of layers 1 to 2"
-    for said in (findings, watched(model)):
-        first = said[0]
-        assert first.meaning == f"No path leads from the loss to {lost}."
-        assert first.severity == ("bad" if layer else "warning")
+    for each in (findings, watched(model)):
+        check(each[0], "bad" if layer else "warning", "No path", lost)
     if layer:
         assert ("activation_gradient", "resid_post") not in profile
         assert "Healthy: " not in words(findings)
@@ -398,12 +378,8 @@ def test_a_branch_that_is_detached_in_all_layers() -> None:
     model = Model()
     for block in model.blocks:
         block.cut = True
-    assert probed(model)[1][0].severity == "bad"
-    first = watched(model)[0]
-    assert (first.severity, first.meaning) == (
-        "bad",
-        f"No path leads from the loss to all of layers 1 to {LAYERS}.",
-    )
+    check(probed(model)[1][0], "bad")
+    check(watched(model)[0], "bad", "No path", f"layers 1 to {LAYERS}")
 
 
 def test_modules_that_are_not_used() -> None:
@@ -414,16 +390,9 @@ def test_modules_that_are_not_used() -> None:
             for block in self.blocks:
                 block.spare = nn.Linear(WIDTH, WIDTH)
 
-    first = probed(Spare())[1][0]
-    assert (first.severity, first.meaning) == (
-        "warning",
-        "No operation reads pooler; spare in layers 1 to 4.",
-    )
-    first = watched(Spare())[0]
-    assert (first.severity, first.meaning) == (
-        "warning",
-        "No call runs pooler; spare in layers 1 to 4.",
-    )
+    unused = "pooler; spare in layers 1 to 4"
+    check(probed(Spare())[1][0], "warning", "No operation reads", unused)
+    check(watched(Spare())[0], "warning", "No call runs", unused)
     note = ex.diagnose(ex.probe(Spare(), IDS))
     assert any("another loss may reach them" in one.evidence for one in note)
 
@@ -478,11 +447,9 @@ class Choosing(Block):
     def attend(self, x: Tensor) -> Tensor:
         chosen = self.indexer(x).squeeze(-1).topk(TOKENS // 2).indices  # [sequence, key]
         mask = torch.zeros(x.shape[:2], dtype=torch.bool).scatter(1, chosen, True)[:, None, None]
-        q, k, v = (
-            part(x).unflatten(-1, (2, -1)).transpose(1, 2) for part in (self.q, self.k, self.v)
-        )
+        q, k, v = split(2, self.q(x), self.k(x), self.v(x))
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.o(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.o(joined(mixed))  # type: ignore[no-any-return]
 
 
 def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:

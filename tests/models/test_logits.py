@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from small_models import joined, split
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,12 +34,8 @@ class Block(nn.Module):
         self.c_fc, self.mlp_proj = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (4, -1)).transpose(1, 2)
-            for part in self.c_attn(self.ln_1(x)).split(WIDTH, 2)
-        )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        x = x + self.c_proj(mixed)
+        q, k, v = split(4, *self.c_attn(self.ln_1(x)).split(WIDTH, 2))
+        x = x + self.c_proj(joined(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
         out: Tensor = x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x))))
         return out
 

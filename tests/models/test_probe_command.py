@@ -47,21 +47,11 @@ def broken():
 """
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the module, which is the current one."""
-    (tmp_path / "mine.py").write_text(CODE, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    return tmp_path
-
-
-def test_json_on_standard_output(here: Path) -> None:
+def test_json_on_standard_output(mine: Path) -> None:
     """As a shell sees it: exit code, standard output, standard error."""
     done = subprocess.run(
         [sys.executable, "-m", "explorer", "probe", "mine:make"],
-        cwd=here,
+        cwd=mine,
         capture_output=True,
         text=True,
         check=False,
@@ -74,15 +64,15 @@ def test_json_on_standard_output(here: Path) -> None:
     assert profile["second_moment", "resid_post"].shape == (1, 3)
 
 
-def test_json_in_a_file(here: Path) -> None:
+def test_json_in_a_file(mine: Path) -> None:
     assert main(["probe", "mine:with_loss", "--json", "profile.json"]) == 0
-    profile = Profile.from_json((here / "profile.json").read_text(encoding="utf-8"))
+    profile = Profile.from_json((mine / "profile.json").read_text(encoding="utf-8"))
     np.testing.assert_allclose(profile["second_moment", "resid_post"], 1, rtol=1e-3)  # post-norm
 
 
-def test_a_page(here: Path) -> None:
+def test_a_page(mine: Path) -> None:
     assert main(["probe", "mine:make", "--html", "page.html"]) == 0
-    html = (here / "page.html").read_text(encoding="utf-8")
+    html = (mine / "page.html").read_text(encoding="utf-8")
     assert html.count("plotly.js v") == 1
     # of a readout by layer, which only our model shows
     unread = {
@@ -129,7 +119,7 @@ def test_a_page(here: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(
-    here: Path, arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+    mine: Path, arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["probe", *arguments])
     out, err = capsys.readouterr()

@@ -197,9 +197,10 @@ def test_rotary_positions_as_complex_numbers(base: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("n_layers", [2, 4])
+def test_half_precision(dtype: torch.dtype, n_layers: int) -> None:
     torch.manual_seed(0)
-    model, inputs, _ = llama(4)
+    model, inputs, _ = llama(n_layers)
     exact, rounded = twin(model, inputs), twin(model.to(dtype), inputs)
     assert not differing(rounded.config, exact.config)
 

@@ -83,11 +83,15 @@ class Block(nn.Module):
         self.up, self.gate, self.down = nn.Linear(D, 128), nn.Linear(D, 128), nn.Linear(128, D)
         self.place, self.bend = place, bend
 
+    def form(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention from queries, keys and values `[batch, head, token, d_head]`."""
+        return (q @ k.mT / 4).softmax(-1) @ v
+
     def attend(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
         if self.place == "branch_output":
             q, k = self.q(q), self.k(k)
-        return self.out(((q @ k.mT / 4).softmax(-1) @ v).transpose(1, 2).reshape(2, 16, D))
+        return self.out(self.form(q, k, v).transpose(1, 2).reshape(2, 16, D))
 
     def mlp(self, x: Tensor) -> Tensor:
         return self.down(self.bend(self.up(x)))
@@ -406,17 +410,11 @@ SUMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 class Headed(Block):
-    """Attention by a function of queries, keys and values `[batch, head, token, d_head]`."""
+    """Attention by another function."""
 
-    def __init__(
-        self, form: Callable[[Tensor, Tensor, Tensor], Tensor], place: str = "pre"
-    ) -> None:
-        super().__init__(place)
-        self.form = form
-
-    def attend(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(x).view(2, 16, 3, 4, 16).permute(2, 0, 3, 1, 4)
-        return self.out(self.form(q, k, v).transpose(1, 2).reshape(2, 16, D))
+    def __init__(self, form: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.form = form  # type: ignore[method-assign]
 
 
 def test_a_product_is_one_however_it_is_written() -> None:

@@ -26,11 +26,11 @@ TABLES = {
 }
 """Operations that take rows of a table, and their arguments: the table, and which rows."""
 LEAK = 1e-4
-"""Share of a row's gradient that later tokens have where it depends on them: an average over 30,000
-tokens with GPT-2's initialization leaves 1e-3; a mask leaves exactly 0, and a convolution by
-Fourier transforms a rounding of 1e-6."""
+"""Share of a row's gradient that later tokens have where the row depends on them: an average
+over 30,000 tokens with GPT-2's initialization leaves 1e-3; a mask leaves exactly 0, and a
+convolution by Fourier transforms a rounding of 1e-6."""
 MOST = 0.9
-"""Share of the rows from which on a rule of the targets holds."""
+"""Share of the rows for which a rule of the targets must hold."""
 CHANCE = 5.0
 """Standard errors beyond chance from which on targets are the tokens at their own places more often
 than by chance."""
@@ -52,7 +52,7 @@ class Lookup(NamedTuple):
 def lookup(
     op: str, named: Mapping[str, object], out: Tensor, parameters: Mapping[int, nn.Parameter]
 ) -> Lookup | None:
-    """Rows that an operation looked up in a table of parameters; None of any other operation.
+    """Rows that an operation took from a table of parameters; None of any other operation.
 
     Args:
         op: its name.
@@ -77,8 +77,8 @@ def lookup(
 def sees_target(
     model: nn.Module, lookups: Sequence[Lookup], asked: Asked, facts: Mapping[str, float | str]
 ) -> dict[str, float | str]:
-    """Facts of `Profile.facts` on a model that predicts tokens; empty where nothing says that it
-    does.
+    """Facts of `Profile.facts` on a model that predicts tokens: the kind of its target, and how
+    much of a row's gradient later tokens have. Empty where nothing shows that it predicts tokens.
 
     Args:
         model: whose class and config may say that it predicts the next token.
@@ -90,15 +90,15 @@ def sees_target(
     if logits is None:
         return {}
     rows = math.prod(logits.shape[:-1])
-    known = [
-        part
-        for part in lookups
-        if part.places.numel() == rows > 1 and part.out.requires_grad and _text(part)
+    texts = [
+        table
+        for table in lookups
+        if table.places.numel() == rows > 1 and table.out.requires_grad and _text(table)
     ]
-    if not known:
+    if not texts:
         return {}
-    tokens = known[-1]  # of a decoder, which comes after its encoder
-    alone = all(torch.equal(part.places.flatten(), tokens.places.flatten()) for part in known)
+    tokens = texts[-1]  # of a decoder, which comes after its encoder
+    alone = all(torch.equal(table.places.flatten(), tokens.places.flatten()) for table in texts)
     kind, axis, shift = _kind(model, tokens, targets, logits.shape[-1], alone)
     if not kind or (kind == "own" and facts.get("mask") != "causal"):
         return {}
@@ -111,57 +111,65 @@ def sees_target(
     total = float(sizes.sum())
     if not (math.isfinite(total) and total > 0):
         return {}
-    later = math.sqrt(float(sizes[row + (kind != "own") :].sum()) / total)
+    first_later = row if kind == "own" else row + 1
+    later = math.sqrt(float(sizes[first_later:].sum()) / total)
     return {"target": kind, "ahead": later if later > LEAK else 0.0}
 
 
-def _text(part: Lookup) -> bool:
-    """Whether the rows that were taken may be those of tokens: positions are a sequence of
-    neighbors, or all alike."""
-    steps = (
-        part.places.flatten(0, -2).diff(dim=-1)
-        if part.places.ndim > 1
-        else part.places[None].diff(dim=-1)
-    )
+def _text(table: Lookup) -> bool:
+    """Whether the rows that were taken may be those of tokens. Rows of positions are neighbors, or
+    all alike."""
+    places = table.places if table.places.ndim > 1 else table.places[None]
+    steps = places.flatten(0, -2).diff(dim=-1)
     return not bool((steps == 1).all()) and not bool((steps == 0).all())
 
 
 def _kind(
     model: nn.Module, tokens: Lookup, targets: Tensor | None, classes: int, alone: bool
 ) -> tuple[str, int, int]:
-    """Evidence that a model predicts tokens, the axis of the tokens, and how many tokens ahead its
-    target is.
+    """The evidence that a model predicts tokens, and its target.
 
-    Kinds of evidence: next, own, second (the targets are the next tokens, the same ones, those
-    after the next); class (its name or its config says so); token (at each position a token of the
-    same vocabulary, neither the position's own nor one of a rearrangement)."""
+    Args:
+        tokens: that go into the model.
+        targets: the class that each row is asked for; None without a cross-entropy.
+        classes: number of them.
+        alone: whether these tokens are the model's only ones.
+    Returns:
+        the kind of evidence, empty without any: next, own, second (the targets are the next
+            tokens, the
+        same ones, those after the next), class (its name or its config says so), token (at each
+            position
+        a token of the same vocabulary, neither the position's own nor one of a rearrangement);
+            the axis
+        of the tokens; and how many tokens ahead the target is.
+    """
     config = getattr(model, "config", None)
     named = type(model).__name__.endswith(CAUSAL) or getattr(config, "is_decoder", False) is True
     if targets is None:
         return ("class", -1, 1) if named and alone else ("", -1, 1)
-    own = targets.reshape(tokens.places.shape)
+    goals_of_all = targets.reshape(tokens.places.shape)
     for axis in (-1, 0)[: tokens.places.ndim]:
-        places, goals = _by_sequence(tokens.places, axis), _by_sequence(own, axis)
+        places, goals = _by_sequence(tokens.places, axis), _by_sequence(goals_of_all, axis)
         shares = [_share(places, goals, shift) for shift in range(3)]
-        held = [shift for shift, share in enumerate(shares) if share >= MOST]
-        if len(held) == 1 and (alone or held == [1]):
-            return ("own", "next", "second")[held[0]], axis, held[0]
+        shifts = [shift for shift, share in enumerate(shares) if share >= MOST]
+        if len(shifts) == 1 and (alone or shifts == [1]):
+            return ("own", "next", "second")[shifts[0]], axis, shifts[0]
     places = tokens.places
-    asked = own >= 0
-    same = float((places == own)[asked].float().mean()) if bool(asked.any()) else 1.0
+    asked = goals_of_all >= 0
+    same = float((places == goals_of_all)[asked].float().mean()) if bool(asked.any()) else 1.0
     chance = 1 / max(1, classes)
     by_chance = same <= chance + CHANCE * math.sqrt(chance / max(1, int(asked.sum())))
     if not (alone and by_chance and float(asked.float().mean()) >= MOST):
         return "", -1, 1
-    moved = bool((places.sort(dim=-1).values == own.sort(dim=-1).values).all())
+    moved = bool((places.sort(dim=-1).values == goals_of_all.sort(dim=-1).values).all())
     if classes != tokens.rows or moved:
         return "", -1, 1
     return ("class" if named else "token"), -1, 1
 
 
 def _share(places: Tensor, goals: Tensor, shift: int) -> float:
-    """Share of the targets `[sequence, token]` that are the tokens so many places later; nan of too
-    few."""
+    """Share of the targets `[sequence, token]` that are the tokens `shift` positions later; nan
+    of too few."""
     n = places.shape[-1]
     if n <= shift:
         return math.nan
@@ -173,14 +181,20 @@ def _share(places: Tensor, goals: Tensor, shift: int) -> float:
 
 
 def _by_sequence(places: Tensor, axis: int) -> Tensor:
-    """`[sequence, token]` of what has its tokens along an axis."""
+    """`[sequence, token]` of a tensor that has its tokens along an axis."""
     moved = places.movedim(axis, -1)
     return moved.reshape(-1, moved.shape[-1])
 
 
 def _row(n: int, shift: int, goals: Tensor | None) -> int | None:
-    """The middle one of the first sequence's rows that are asked, and have their target among the
-    tokens."""
+    """The row of the first sequence whose dependence on later tokens is tested: the middle one
+    of those that have a target among the tokens; None without one.
+
+    Args:
+        n: number of tokens.
+        shift: by which the target is ahead.
+        goals: targets of the sequence, −1 of a row that is not asked.
+    """
     rows = list(range(n - max(1, shift)))
     if goals is not None:
         rows = [row for row, asked in zip(rows, (goals >= 0).tolist(), strict=False) if asked]
@@ -188,13 +202,13 @@ def _row(n: int, shift: int, goals: Tensor | None) -> int | None:
 
 
 def _gradient(logits: Tensor, tokens: Lookup, axis: int, row: int) -> Tensor:
-    """Squared norm, by token of the first sequence, of the gradient of one row of its logits in a
-    random direction."""
+    """Squared norm, by token of the first sequence, of the gradient of one row of its logits in
+    a random direction: 0 of tokens on which the row does not depend."""
     index = _by_sequence(torch.arange(tokens.places.numel()).reshape(tokens.places.shape), axis)
-    own = logits.flatten(0, -2)[int(index[0, row])]
-    own = own if own.dtype == torch.float64 else own.float()
+    row_logits = logits.flatten(0, -2)[int(index[0, row])]
+    row_logits = row_logits if row_logits.dtype == torch.float64 else row_logits.float()
     numbers = torch.Generator().manual_seed(0)
-    value = (own * torch.randn(own.shape, generator=numbers).to(own)).sum()
+    value = (row_logits * torch.randn(row_logits.shape, generator=numbers).to(row_logits)).sum()
     (gradient,) = torch.autograd.grad(value, tokens.out, retain_graph=True, allow_unused=True)
     if gradient is None:
         return torch.zeros(index.shape[-1])

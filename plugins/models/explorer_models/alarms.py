@@ -33,8 +33,8 @@ step that follows."""
 
 
 def course(readings: Sequence[Reading], signal: str) -> Array:
-    """A signal's values, `[reading, place]`: one place of the loss, else every matrix; nan where
-    one was not read."""
+    """A signal's values, `[reading, place]`: the loss has one place, other signals have one for
+    every matrix; nan where a value was not read."""
     if signal == "loss":
         return np.array([[reading.logits.get("loss", np.nan)] for reading in readings])
     shapes = {
@@ -67,20 +67,20 @@ def distances(course: Array) -> tuple[Array, Array]:
     """Distance of each value from those before it, in scatters, and its factor over their median.
 
     Args:
-        course: `[reading]`, positive; what is not, or is not finite, is left aside.
+        course: `[reading]`; values that are not positive or not finite are passed over.
     Returns:
-        both `[reading]`, nan where too few values are before.
+        both `[reading]`, nan where too few values come before.
     """
-    known = (course > 0) & np.isfinite(course)
+    valid = (course > 0) & np.isfinite(course)
     distance, factor = np.full((2, len(course)), np.nan)
-    values = np.log(course[known])
+    values = np.log(course[valid])
     if len(values) > LEAST:
         before = sliding_window_view(np.append(np.full(WINDOW, np.nan), values), WINDOW)[LEAST:-1]
         steps = np.diff(before)
         off = abs(steps - np.nanmedian(steps, axis=1, keepdims=True))
         scatter = 1.4826 * np.nanmedian(off, axis=1) / 2**0.5
         change = values[LEAST:] - np.median(before[:, -LATELY:], axis=1)
-        places = np.flatnonzero(known)[LEAST:]
+        places = np.flatnonzero(valid)[LEAST:]
         distance[places], factor[places] = change / np.maximum(scatter, SCATTER), np.exp(change)
     return distance, factor
 
@@ -97,16 +97,17 @@ def least(values: Array) -> tuple[Array, Array]:
     if not values.shape[1]:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
     distance, factor = np.array([distances(column) for column in values.T]).transpose(1, 0, 2)
-    place = np.where(np.isnan(distance), np.inf, distance).argmin(0)
+    matrix = np.where(np.isnan(distance), np.inf, distance).argmin(0)
     at = np.arange(len(values))
-    return distance[place, at], factor[place, at]
+    return distance[matrix, at], factor[matrix, at]
 
 
 def alarm(readings: Sequence[Reading], first: Breakdown | None) -> Finding | None:
-    """The latest reading at which a signal leaves its course, after a window without an alarm.
+    """The last reading at which a signal leaves its course, after a window of readings without
+    an alarm.
 
     Args:
-        first: the first value that was not finite, which explains all that follows.
+        first: the first value that was not finite; readings from there on are its consequence.
     """
     readings = [reading for reading in readings if first is None or reading.step < first.step]
     if len(readings) <= LEAST:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from explorer.profile import BRANCHES
 from explorer.schemes import placement
 from explorer_models.nodes import (
     FACTOR,
@@ -26,6 +28,9 @@ from explorer_models.nodes import (
     pattern_of,
     walk,
 )
+
+Fact = tuple[tuple[str, str], Any]
+"""Site (or "layer") and name of a property of a block, and its value; see `facts`."""
 
 
 class Piece(NamedTuple):
@@ -57,8 +62,8 @@ class Piece(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """The stream before and after a branch is added, and the branch; without a residual it is the
-    branch alone."""
+    """One residual addition: the stream before it, the branch, and the stream after it. Without a
+    residual the branch is the stream after it, and there is none before."""
 
     before: Node | None
     branch: Node
@@ -67,60 +72,83 @@ class Sum(NamedTuple):
 
 @dataclass
 class Anatomy:
-    """One pass through one block."""
+    """The parts of one block in one pass: attention, residual additions, sites, matrices."""
 
     order: list[Node]
-    """Every node of the block, in turn, while it is read."""
+    """Every node of the block, in the order of its computation; empty once its numbers are
+    gone."""
     source: Node
+    """The stream as it goes into the block."""
     output: Node
     attention: Node | None
     """Output of the first attention, before its last matrix."""
     sums: list[Sum]
+    """The residual additions, in order."""
     softmax: str = "keys"
     """Axis over which the attention's weights sum to 1; any but "keys" is a mistake."""
     sites: dict[str, Node] = field(default_factory=dict)
     matrices: dict[str, list[Piece]] = field(default_factory=dict)
     vectors: dict[str, list[Piece]] = field(default_factory=dict)
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Name of the matrix to which a parameter belongs, by the parameter's id."""
+        return {
+            id(piece.parameter): name for name, pieces in self.matrices.items() for piece in pieces
+        }
+
 
 def attends(node: Node) -> bool:
-    """Whether it is the output of attention: a fused call's, or a pattern times values."""
+    """Whether a node is the output of an attention: a fused call's, or a product of a softmax's
+    weights with values."""
     if node.op in FUSED:
-        return node.tensor.ndim == 4  # not the logarithms of sums, which it puts out beside
+        return node.tensor.ndim == 4  # a fused call puts out the log-sums of its rows, too
     return node.op == "bmm" and node.role == "deep" and pattern_of(node) is not None
 
 
-def own(attention: Node) -> bool:
-    """Whether queries and keys both come from the stream; those of cross attention, or of a softmax
-    over other things, do not."""
-    if attention.op not in FUSED and not _over_keys(attention):
-        return False
-    return _from_stream(attention)
+def is_self_attention(attention: Node) -> bool:
+    """Whether queries and keys of an attention both come from the stream, and its softmax is over
+    the keys; false of cross attention."""
+    over_keys = attention.op in FUSED or _over_keys(attention)
+    return over_keys and _from_stream(attention)
 
 
 def _from_stream(attention: Node) -> bool:
-    """Whether queries and keys are both made of the stream."""
+    """Whether queries and keys of an attention are both made of the stream."""
     heads = queries_keys_values(attention)
     return heads is not None and all(node.role in ("deep", "stream") for node in heads[:2])
 
 
 def _over_keys(attention: Node) -> bool:
-    """Whether the softmax is over the axis that the product with the values adds up."""
+    """Whether the softmax is over the keys: the axis that the product with the values sums up."""
     soft = pattern_of(attention)
-    return (
-        soft is not None and _axis_in(soft, attention, -1) == soft.named["dim"] % soft.tensor.ndim
-    )
+    if soft is None:
+        return False
+    return bool(_axis_in(soft, attention, -1) == soft.named["dim"] % soft.tensor.ndim)
 
 
 def _axis_in(soft: Node, attention: Node, axis: int) -> int | None:
-    """Axis of a softmax that became this one of the weights as the product with the values has
-    them; None without."""
-    node = attention.inputs[0]
-    at: int | None = axis % node.tensor.ndim
-    while node is not soft and at is not None:
-        before = node.made_of()[0]
-        at, node = axis_before(node, before, at), before
-    return at
+    """Number that an axis of the attention weights had in the softmax; None where it was none.
+
+    Args:
+        axis: of the weights as the product with the values has them, from the end.
+    """
+    return axis_at(soft, attention.inputs[0], axis)
+
+
+def axis_at(source: Node, node: Node, axis: int) -> int | None:
+    """Number that an axis of a tensor had in an earlier tensor of which it is made; None where it
+    was none, or the way between was lost.
+
+    Args:
+        axis: of the tensor, may be counted from the end.
+    """
+    number: int | None = axis % node.tensor.ndim
+    while node is not source and number is not None:
+        made = node.made_of()
+        number = axis_before(node, made[0], number) if made else None
+        node = made[0] if made else node
+    return number
 
 
 SUMS_TO_1 = 1e-2
@@ -128,27 +156,21 @@ SUMS_TO_1 = 1e-2
 
 
 def wrong_axis(attention: Node) -> str:
-    """Axis over which weights of queries by keys sum to 1 by mistake: queries, heads or sequences;
-    empty elsewhere.
+    """Axis over which attention weights sum to 1 by mistake: "queries", "heads" or "sequences";
+    empty where there is no mistake.
 
     Weights that are divided by their sum over the keys afterwards, as those of slot attention, are
     no mistake."""
     soft = pattern_of(attention)
-    if (
-        attention.op in FUSED
-        or soft is None
-        or not _from_stream(attention)
-        or _over_keys(attention)
-    ):
+    if attention.op in FUSED or soft is None:
+        return ""
+    if not _from_stream(attention) or _over_keys(attention):
         return ""
     weights, dim = attention.inputs[0].tensor.detach().float(), soft.named["dim"] % soft.tensor.ndim
-    if (
-        weights.shape[-1] != weights.shape[-2]
-        or soft.tensor.shape[dim] < 2
-        or _all_1(weights.sum(dim=-1))
-    ):
+    if weights.shape[-1] != weights.shape[-2] or soft.tensor.shape[dim] < 2:
         return ""
-    if not _all_1(soft.tensor.detach().float().sum(dim=dim)):
+    sums_to_1 = _all_1(soft.tensor.detach().float().sum(dim=dim))
+    if not sums_to_1 or _all_1(weights.sum(dim=-1)):
         return ""
     if _axis_in(soft, attention, -2) == dim:
         return "queries"
@@ -156,12 +178,19 @@ def wrong_axis(attention: Node) -> str:
 
 
 def _all_1(sums: Tensor) -> bool:
+    """Whether all sums of weights are 1."""
     return bool(((sums - 1).abs() < SUMS_TO_1).all())
 
 
 def axis_before(node: Node, before: Node, axis: int) -> int | None:
-    """Where an axis was before an operation that may have turned or joined axes; None where it was
-    no axis."""
+    """Number of an axis before an operation that may have turned or joined axes; None where two
+    axes were joined to it.
+
+    Args:
+        node: the tensor after the operation.
+        before: the tensor before it.
+        axis: of the tensor after, from 0.
+    """
     order = list(range(before.tensor.ndim))
     if node.op == "permute":
         return int(node.named["dims"][axis]) % len(order)
@@ -171,51 +200,49 @@ def axis_before(node: Node, before: Node, axis: int) -> int | None:
         return order[axis]
     if len(order) == node.tensor.ndim and "view" not in node.op and "reshape" not in node.op:
         return axis
-    after = node.tensor.shape[axis:]
+    # an axis is the same where it and all after it have the same sizes
+    size, rest = node.tensor.shape[axis], math.prod(node.tensor.shape[axis:])
+    shape = before.tensor.shape
     return next(
-        (
-            at
-            for at in order
-            if before.tensor.shape[at] == after[0]
-            and math.prod(before.tensor.shape[at:]) == math.prod(after)
-        ),
-        None,
+        (old for old in order if shape[old] == size and math.prod(shape[old:]) == rest), None
     )
 
 
 def queries_keys_values(attention: Node | None) -> tuple[Node, Node, Node] | None:
-    """Queries, keys and values of an attention; None without one, and where the product of its
-    logits is not seen."""
+    """Queries, keys and values of an attention; None of None, and where the product of queries and
+    keys is not found."""
     if attention is None:
         return None
     if attention.op in FUSED:
-        q, k, v = attention.inputs[:3]
-        return q, k, v
+        queries, keys, values = attention.inputs[:3]
+        return queries, keys, values
     node = pattern_of(attention)
     while node is not None and node.op not in MATRIX:
         node = next(iter(node.made_of("deep")), None)
-    return (
-        None
-        if node is None or len(node.inputs) < 2
-        else (node.inputs[-2], node.inputs[-1], attention.inputs[1])
-    )
+    if node is None or len(node.inputs) < 2:
+        return None
+    return node.inputs[-2], node.inputs[-1], attention.inputs[1]
 
 
 def branches_by_site(anatomy: Anatomy, term: Sum) -> list[tuple[str, Node]]:
-    """A sum's branches and their sites: two, where one sum takes in both.
+    """The branches of a residual addition, each with its site. There are two where one addition has
+    both attention and MLP.
 
-    Where nothing attends, the first of two branches stands in attention's place.
+    Where no branch attends, the first of a block's two branches takes the site of attention.
     """
     attention, branch = anatomy.attention, term.branch
-    if attention is None or attention not in branch.inside():
-        first = attention is None and len(anatomy.sums) > 1 and term is anatomy.sums[0]
+    if attention is None:
+        first = len(anatomy.sums) > 1 and term is anatomy.sums[0]
         return [("attn_out" if first else "mlp_out", branch)]
-    parts = parts_of(branch, attention) or (branch,)
-    return list(zip(("attn_out", "mlp_out"), parts, strict=False))
+    if attention not in branch.inside():
+        return [("mlp_out", branch)]
+    terms = terms_of(branch, attention) or (branch,)
+    return list(zip(BRANCHES, terms, strict=False))
 
 
-def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
-    """Attention's and the MLP's terms of a branch that is the sum of both."""
+def terms_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
+    """The terms of attention and of the MLP in a branch that is the sum of both; None of any other
+    branch."""
     node = branch
     while node.op in VIEW or node.op in FACTOR:
         inner = node.made_of("deep")
@@ -225,30 +252,31 @@ def parts_of(branch: Node, attention: Node) -> tuple[Node, Node] | None:
     terms = [operand for operand in node.made_of("deep") if operand.matrix]
     if node.op not in SUM or len(terms) != 2:
         return None
-    with_it = [attention in term.inside() for term in terms]
-    return (terms[with_it.index(True)], terms[with_it.index(False)]) if sum(with_it) == 1 else None
+    first, second = (attention in term.inside() for term in terms)
+    if first == second:
+        return None
+    return (terms[0], terms[1]) if first else (terms[1], terms[0])
 
 
 def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
-    """A branch's term before multipliers and dropout, and the multipliers that are learned."""
+    """A branch before multipliers and dropout, and the learned multipliers among them."""
     node = branch
     learned: list[nn.Parameter] = []
     while True:
         inner = node.made_of("deep")
-        plain = node.op in FACTOR and len(inner) == 1 and node.made_of() == inner
-        if (
-            not (plain or node.op == "native_dropout")
-            or inner[0].tensor.shape != branch.tensor.shape
-        ):
+        multiplies = node.op in FACTOR and len(inner) == 1 and node.made_of() == inner
+        if not multiplies and node.op != "native_dropout":
             return node, learned
-        if plain and _divides(inner[0]):  # then it is the gain of a norm
+        if inner[0].tensor.shape != branch.tensor.shape:
+            return node, learned
+        if multiplies and _divides(inner[0]):  # then the factor is the gain of a norm
             return node, learned
         learned += [operand.parameter for operand in node.inputs if operand.parameter is not None]
         node = inner[0]
 
 
 def _divides(node: Node) -> bool:
-    """Whether it is a branch over its own size: a norm that is written out."""
+    """Whether a tensor is a branch over its own size: a norm that is written out."""
     while node.op in VIEW and node.inputs:
         node = node.inputs[0]
     return node.op in FACTOR and any(
@@ -257,15 +285,21 @@ def _divides(node: Node) -> bool:
 
 
 def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
-    """Branches and sites of a block that has just run, from what it computed in turn."""
+    """Finds branches and sites of a block that has just run.
+
+    Args:
+        order: every node of the block, in the order of its computation; a product that is written
+            as a sum is replaced by its nodes.
+        source: the block's input.
+        output: the block's output.
+    """
     with torch.enable_grad():
-        order[:] = [part for node in order for part in expanded(node)]
+        order[:] = [new for node in order for new in expanded(node)]
     attending = [node for node in order if attends(node)]
-    attention, softmax = next((node for node in attending if own(node)), None), "keys"
+    attention, softmax = next((node for node in attending if is_self_attention(node)), None), "keys"
     if attention is None:
-        attention, softmax = next(
-            ((node, axis) for node in attending if (axis := wrong_axis(node))), (None, "keys")
-        )
+        wrong = ((node, axis) for node in attending if (axis := wrong_axis(node)))
+        attention, softmax = next(wrong, (None, "keys"))
     anatomy = Anatomy(order, source, output, attention, _sums(order), softmax)
     if output.role != "stream":
         anatomy.sums = _without_residual(anatomy)
@@ -274,7 +308,7 @@ def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
 
 
 def _sums(order: Iterable[Node]) -> list[Sum]:
-    """Where a branch is added to the stream, in turn."""
+    """The residual additions of a block, in order: sums of the stream and a branch."""
     sums = []
     for node in order:
         if node.role == "stream" and node.op in SUM:
@@ -285,19 +319,14 @@ def _sums(order: Iterable[Node]) -> list[Sum]:
 
 
 def _without_residual(anatomy: Anatomy) -> list[Sum]:
-    """The sums of a block where a branch replaces the stream: from there on the branch's output is
-    the stream."""
-    attention, source, output, sums = (
-        anatomy.attention,
-        anatomy.source,
-        anatomy.output,
-        anatomy.sums,
-    )
+    """The residual additions of a block in which a branch replaces the stream, as in ablations
+    without a residual: after such a branch, its output is the stream."""
+    attention, output, sums = anatomy.attention, anatomy.output, anatomy.sums
     if attention is not None and not any(attention in term.branch.inside() for term in sums):
         stream = _product_after(attention, anatomy)
         # several streams, or code that is not understood
-        if stream is None or _reaches(output, source, stream):
-            return [Sum(None, output, output)] if parts_of(output, attention) is not None else []
+        if stream is None or _reaches(output, anatomy.source, stream):
+            return [Sum(None, output, output)] if terms_of(output, attention) else []
         after = anatomy.order[anatomy.order.index(stream) + 1 :]
         if any(later.op not in VIEW and _reaches(later, stream) for later in after):
             stream.role = "stream"
@@ -308,15 +337,14 @@ def _without_residual(anatomy: Anatomy) -> list[Sum]:
 
 
 def _product_after(attention: Node, anatomy: Anatomy) -> Node | None:
-    """Output of the first matrix after attention that has the shape of the stream; None without
-    one."""
+    """Output of the first matrix after attention that has the stream's shape; None without one."""
+    shape = anatomy.source.tensor.shape
     return next(
         (
             node
             for node in anatomy.order
-            if node.role == "deep"
-            and node.matrix
-            and node.tensor.shape == anatomy.source.tensor.shape
+            if node.matrix
+            and node.tensor.shape == shape
             and not shares(node, attention)
             and attention in node.inside()
         ),
@@ -325,35 +353,35 @@ def _product_after(attention: Node, anatomy: Anatomy) -> Node | None:
 
 
 def shares(node: Node, other: Node) -> bool:
-    """Whether two nodes come from one product."""
+    """Whether two tensors are computed from one product, as queries and keys of a packed matrix."""
     return any(product in other.matrix for product in node.matrix)
 
 
 def _reaches(node: Node, source: Node, around: Node | None = None) -> bool:
-    """Whether a node is made of another one, not counting ways through a third."""
-    return any(
-        part is source for part in walk(node, lambda part: [] if part is around else part.inputs)
-    )
+    """Whether a node is computed from another one.
+
+    Args:
+        around: a third node; a way through it does not count.
+    """
+    return source in walk(node, lambda maker: [] if maker is around else maker.inputs)
 
 
 def _sites(anatomy: Anatomy) -> Iterator[tuple[str, Node]]:
-    """Sites of the vocabulary to their nodes."""
-    ends = [
-        _settled(term.after, after.before)
-        for term, after in zip(anatomy.sums, anatomy.sums[1:], strict=False)
-    ]
+    """The sites of the vocabulary that a block has, each with its node."""
+    ends = [_settled(term.after, following.before) for term, following in pairwise(anatomy.sums)]
     ends.append(anatomy.output)
     for term, end in zip(anatomy.sums, ends, strict=False):
-        for site, node in (parts := branches_by_site(anatomy, term)):
+        branches = branches_by_site(anatomy, term)
+        for site, node in branches:
             yield site, bare(node)[0]
-        if parts[-1][0] == "attn_out":
+        if branches[-1][0] == "attn_out":
             yield "resid_mid", end
     yield "resid_post", anatomy.output
 
 
 def _settled(after: Node, before: Node | None) -> Node:
-    """The stream between two sums: the first one's, or its norm where that is what the second one
-    adds to."""
+    """The stream between two residual additions: the first one's sum, or the norm of it, where the
+    second addition adds to that norm."""
     node = before
     while node is not None and node is not after:
         if is_norm(node):
@@ -369,7 +397,7 @@ TURNS = {"transpose", "permute", "t"}
 
 
 class Layout(NamedTuple):
-    """Which axis of a stream is what: most are `[batch, token, d]`."""
+    """The axes of a stream's tensor: most are `[batch, token, d]`."""
 
     tokens_first: bool = False
     """`[token, batch, d]`."""
@@ -388,7 +416,7 @@ class Layout(NamedTuple):
 
 
 def layout(anatomy: Anatomy) -> Layout:
-    """The layout of a block's stream, from what reads it."""
+    """The layout of a block's stream, from the operations that read it."""
     shape = anatomy.source.tensor.shape
     if len(shape) > 2 and any(
         node.op == "convolution" and _as_it_lies(node.inputs[0], anatomy.source)
@@ -405,7 +433,7 @@ def layout(anatomy: Anatomy) -> Layout:
 
 
 def _as_it_lies(node: Node, source: Node) -> bool:
-    """Whether it is the stream, or a norm of it, with its axes in their places."""
+    """Whether a tensor is the stream, or a norm of it, with the axes in the stream's order."""
     while node is not source:
         if node.role != "stream" or node.op in TURNS or not node.inputs:
             return False
@@ -415,8 +443,8 @@ def _as_it_lies(node: Node, source: Node) -> bool:
 
 
 def _tokens_first(anatomy: Anatomy) -> bool:
-    """Whether the first sequence's second query is made of the stream's `[1, 0]`, and not of its
-    `[0, 1]`."""
+    """Whether the stream is `[token, batch, d]`: then the first sequence's second query depends on
+    the stream's `[1, 0]`, and not on its `[0, 1]`. The gradient shows which."""
     heads = queries_keys_values(anatomy.attention)
     # a class token alone
     if heads is None or not heads[0].tensor.requires_grad or heads[0].tensor.shape[-2] < 2:
@@ -428,16 +456,20 @@ def _tokens_first(anatomy: Anatomy) -> bool:
         )
     if gradient is None:
         return False
-    by_place = gradient.abs().amax(dim=-1)
-    return bool(by_place[1, 0] > 0) and not bool(by_place[0, 1] > 0)
+    by_token = gradient.abs().amax(dim=-1)
+    return bool(by_token[1, 0] > 0) and not bool(by_token[0, 1] > 0)
 
 
 POINTS = {row.point for row in placement.NORMS.values() if row.point}
-"""Functions that stand in a norm's place."""
+"""Operators of the functions that may stand in a norm's place, such as tanh."""
 
 
 def ends_with_norm(tail: Sequence[Node]) -> bool:
-    """Whether the stream goes through a norm before any matrix, after the last block."""
+    """Whether the stream passes a norm before any matrix, after the last block.
+
+    Args:
+        tail: nodes computed after the last block, in order.
+    """
     for node in tail:
         if (node.role == "stream" and is_norm(node)) or (
             node.op in POINTS and node.inputs[0].role == "stream"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,15 +25,15 @@ from explorer_models.trace import trace
 
 AT_ONCE = 2**20
 """Logits that are looked at together: 4 MB in float32."""
-LEAST_LOG = -1e30
 CALLS = ("attention", "softm", "transformer")
 """One of these is in the name of each function of torch that comes to a softmax or a fused
 kernel."""
 
-Place = Callable[[Mapping[str, Tensor]], None]
-"""Takes statistics by token position, `[token]`."""
-Part = tuple[Tensor, Tensor | None]
-"""Logits `[batch, head, query, key]` of some queries, and their pattern where it was computed."""
+ByToken = Callable[[Mapping[str, Tensor]], None]
+"""Takes statistics by token position, each `[token]`."""
+LogitsAndWeights = tuple[Tensor, Tensor | None]
+"""Logits `[batch, head, query, key]` of some queries, and their weights where those were
+computed."""
 
 
 # The logits of a fused call, and which keys a query sees.
@@ -48,18 +48,18 @@ than −n."""
 
 
 def visible(scores: Tensor) -> Tensor:
-    """Whether a query sees a key, by its logits `[…, query, key]`; where one is not a number, all
-    are seen."""
+    """Which keys each query sees, by its logits `[…, query, key]`: all keys but those whose logit a
+    mask has made very low. In a row with a nan all count as seen."""
     highest = scores.amax(dim=-1, keepdim=True)
-    return (scores > torch.finfo(torch.float32).min / 4) & (
-        scores >= highest - HIDDEN
-    ) | highest.isnan()
+    finite = scores > torch.finfo(torch.float32).min / 4
+    near = scores >= highest - HIDDEN
+    return finite & near | highest.isnan()
 
 
 def below(bias: Tensor) -> Tensor | None:
-    """Which entries of what is added to logits hide a key: those that a gap parts from the others,
-    as Swin's −100 by any other bias; None where there is no such gap. Biases by position fall in
-    steps of one at most."""
+    """Which entries of an additive mask hide a key, whatever number it adds there: those that a gap
+    parts from the others, such as Swin's −100 beside other biases. None where there is no such
+    gap. Biases by position fall in steps of at most 1."""
     bias = bias.detach().float().clamp(min=-1e9)
     if not bias.numel() or float(bias.amin()) > -GAP:
         return None
@@ -69,19 +69,29 @@ def below(bias: Tensor) -> Tensor | None:
         return low
     values = bias.flatten().sort().values
     gaps = values.diff()
-    return bias <= values[int(gaps.argmax())] if len(gaps) and float(gaps.max()) >= GAP else None
+    if not len(gaps) or float(gaps.max()) < GAP:
+        return None
+    return bias <= values[int(gaps.argmax())]
 
 
 def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) -> Tensor:
-    """Logits `[…, query, key]` of queries from `start` on with the mask of a fused call: −∞ where
-    it hides a key."""
+    """Logits of a fused call with its mask: −∞ where the mask hides a key.
+
+    Args:
+        scores: logits `[…, query, key]` of the queries from `start` on.
+        mask: the call's own: a bias, or True where a key is seen.
+        causal: whether the call also hides later keys.
+    """
     n, keys = scores.shape[-2:]
     if mask is not None:
-        part = mask.detach()[..., :keys]
-        part = part if part.shape[-2] == 1 else part[..., start : start + n, :]
-        gone = ~part if part.dtype == torch.bool else below(part)
-        scores = scores if part.dtype == torch.bool else scores + part.float()
-        scores = scores if gone is None else scores.masked_fill(gone, -math.inf)
+        mask = mask.detach()[..., :keys]
+        if mask.shape[-2] > 1:
+            mask = mask[..., start : start + n, :]
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, -math.inf)
+        else:
+            scores, low = scores + mask.float(), below(mask)
+            scores = scores if low is None else scores.masked_fill(low, -math.inf)
     if causal:
         earlier = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril(start)
         scores = scores.masked_fill(~earlier, -math.inf)
@@ -89,20 +99,19 @@ def masked(scores: Tensor, mask: Tensor | None, causal: bool, start: int = 0) ->
 
 
 def hidden(soft: Node) -> Tensor | None:
-    """Keys that a mask hides that was added to the logits of a softmax, in their shape; None where
-    none was."""
-    mask: Tensor | None = None
+    """Which keys the masks hide that were added to the logits of a softmax, in the logits' shape;
+    None where no mask was added."""
     scores = soft.inputs[0].tensor
-    for step in trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)[0]:
-        bias = (
-            step.extra
-            if step.kind == "add" and step.node.tensor.numel() == scores.numel()
-            else None
-        )
-        if bias is not None and not bias.role and (part := below(bias.tensor)) is not None:
-            part = part.expand(step.node.tensor.shape).reshape(scores.shape)
-            mask = part if mask is None else mask | part
-    return mask
+    steps, _ = trace(soft.inputs[0], lambda node: node.op in MATRIX, bends=True)
+    low: Tensor | None = None
+    for step in steps:
+        bias = step.extra if step.kind == "add" else None
+        if bias is None or bias.role or step.node.tensor.numel() != scores.numel():
+            continue
+        if (entries := below(bias.tensor)) is not None:
+            entries = entries.expand(step.node.tensor.shape).reshape(scores.shape)
+            low = entries if low is None else low | entries
+    return low
 
 
 def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
@@ -121,109 +130,146 @@ def fused_logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
     mask, keys = named.get("attn_mask", named.get("attn_bias")), key.float().mT
     step = max(1, AT_ONCE // (query[:, :, 0, 0].numel() * key.shape[2]))
     for start in range(0, query.shape[2], step):
-        yield masked(
-            query[:, :, start : start + step].float() @ keys * scale,
-            mask,
-            named["is_causal"],
-            start,
-        )
+        scores = query[:, :, start : start + step].float() @ keys * scale
+        yield masked(scores, mask, named["is_causal"], start)
 
 
 # Of a block that a graph has recorded.
 
 
 def read_attention(attention: Node, batch: int) -> Rows | None:
-    """One attention, as `measuring.statistics` reduces it: means over batch and rows, no scores,
-    and as pattern that of the first head in the first sequence; None where its rows are not seen.
+    """Statistics of one attention: means over batch and rows by head, the pattern of the first head
+    in the first sequence, and no scores. None where its logits are not seen.
 
     Args:
-        attention: what it puts out.
+        attention: the node of its output.
         batch: number of sequences, where heads lie within the batch.
     """
+    logits_and_weights: Iterator[LogitsAndWeights]
     if attention.op in FUSED:
         named = {
             name: value.tensor if isinstance(value, Node) else value
             for name, value in attention.named.items()
         }
-        parts: Iterator[Part] = ((scores, None) for scores in fused_logits(named))
+        logits_and_weights = ((scores, None) for scores in fused_logits(named))
     else:
-        parts = _written_out(attention, batch)
-    sums, queries, keys, patterns = [], [], [], []
-    for scores, pattern in parts:
-        total, query, key, weights = _sums(
-            scores.detach(), None if pattern is None else pattern.detach()
-        )
-        sums.append(total)
-        queries.append(query)
-        keys.append(key)
-        patterns.append(weights[0, 0])
-    if not sums:
+        logits_and_weights = _written_out(attention, batch)
+    chunks, pattern = [], []
+    for scores, weights in logits_and_weights:
+        sums = row_sums(scores.masked_fill(~visible(scores), -math.inf), weights)
+        chunks.append(sums._replace(weights=sums.weights[:0]))
+        pattern.append(sums.weights[0, 0])
+    if not chunks:
         return None
-    variance, normalized, entropy, largest, several, rows = torch.stack(sums).sum(dim=0)
+    rows, entropy, several, normalized, largest, variance = _by_head_of(chunks)
     # no head has one where no row sees several keys
     spread = slice(None) if bool((several > 0).all()) else slice(0)
-    means = (
+    by_head = (
         (variance / several)[spread],
         entropy / rows,
         (normalized / several)[spread],
         largest / rows,
     )
-    by_head, pattern = (
-        [mean[None, None, :, None] for mean in means],
-        torch.cat(patterns)[None, None, None],
-    )
-    positions = [torch.cat(queries)[None], torch.stack(keys).sum(dim=0)[None] / rows.sum()]
-    return Rows(pattern[..., :0], pattern, *by_head + positions)
+    whole = torch.cat(pattern)[None, None, None]
+    by_token = [mean[None] for mean in _by_token_of(chunks)]
+    means = [mean[None, None, :, None] for mean in by_head]
+    return Rows(whole[..., :0], whole, *means, *by_token)
 
 
-def _sums(scores: Tensor, pattern: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over batch and rows by head, `[6, head]`: variance, H / ln n, H, the largest weight, and
-    rows of each pair; mean H by query; what each key receives of all rows; and the weights.
+class RowSums(NamedTuple):
+    """Sums over the rows of some queries, `[batch, head, query, key]`."""
 
-    Rows that see no key are left out, those that see one have no spread; one that is not a number
-    is kept as such."""
-    scores = scores.float()
-    highest = scores.amax(dim=-1, keepdim=True)
-    shown = visible(scores)
-    count = shown.sum(dim=-1)
-    shares = scores.masked_fill(~shown, -math.inf).softmax(dim=-1)
-    weights = shares if pattern is None else pattern.float()
-    below = (highest - scores).where(shown, 0).double()
-    variance = below.square().sum(dim=-1) / count - (below.sum(dim=-1) / count).square()
-    entropy = (below * shares).sum(dim=-1) - shares.amax(dim=-1).double().log()
-    several, some = count > 1, count > 0
-    parts = (
-        variance.where(several, 0),
-        (entropy / count.double().log()).where(several, 0),
+    by_head: Tensor
+    """`[6, head]`: rows that see a key; Σ H; rows that see several keys; Σ H / ln(keys) over
+    those; Σ of the largest weight; Σ of the logits' variance over the rows that see several."""
+    entropy: Tensor
+    """`[query]`, H, the mean over batch and heads."""
+    received: Tensor
+    """`[key]`, the weights that a key gets from all rows; of no meaning where they are not
+    wanted."""
+    weights: Tensor
+    """`[batch, head, query, key]`, after the softmax."""
+
+
+def row_sums(
+    scores: Tensor,
+    pattern: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+    by_key: bool = True,
+) -> RowSums:
+    """The sums over some rows of logits.
+
+    A row that sees no key counts in none of them, and one that sees a single key has no variance.
+    What is not a number stays so.
+
+    Args:
+        scores: logits `[batch, head, query, key]`, −∞ where a key is hidden.
+        pattern: weights after the softmax, where they were computed; after dropout, for one.
+        dtype: of the terms of the sums.
+        by_key: whether to sum what each key receives, which takes as long as the rest.
+    """
+    wide = wide_on(scores.device)
+    scores = scores.detach().float()
+    seen_keys = ~scores.isneginf()
+    count = seen_keys.sum(dim=-1)
+    # faster than exp of the logarithms: e to the power of −∞ takes processors twenty times as long
+    shares = scores.softmax(dim=-1)
+    weights = shares if pattern is None else pattern.detach().float()
+    # H = Σ p ln(1/p), with ln(1/p) = (highest − score) − ln(largest p)
+    gaps = (scores.amax(dim=-1, keepdim=True) - scores).where(seen_keys, 0).to(dtype)
+    entropy = (gaps * shares).sum(dim=-1) - shares.amax(dim=-1).to(dtype).log()
+    variance = gaps.square().sum(dim=-1) / count - (gaps.sum(dim=-1) / count).square()
+    some, several = count > 0, count > 1
+    numbers = (
+        some.to(wide),
         entropy.where(some, 0),
-        weights.amax(dim=-1).double().where(some, 0),
-        several.double(),
-        some.double(),
+        several.to(wide),
+        (entropy / count.to(wide).log()).where(several, 0),
+        weights.amax(dim=-1).to(wide).where(some, 0),
+        variance.where(several, 0),
     )
-    by_query = parts[2].sum(dim=(0, 1)) / parts[5].sum(dim=(0, 1))
-    received = weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=torch.float64)
-    return torch.stack([part.sum(dim=(0, 2)) for part in parts]), by_query, received, weights
+    received = weights[0, 0, 0]
+    if by_key:
+        received = weights.where(some[..., None], 0).sum(dim=(0, 1, 2), dtype=wide)
+    return RowSums(
+        torch.stack([number.to(wide).sum(dim=(0, 2)) for number in numbers]),
+        numbers[1].to(wide).sum(dim=(0, 1)) / numbers[0].sum(dim=(0, 1)),
+        received,
+        weights,
+    )
 
 
-def _written_out(attention: Node, batch: int) -> Iterator[Part]:
-    """Logits and pattern of a softmax; a sink is a key more than there are values."""
+def _by_head_of(chunks: Sequence[RowSums]) -> Tensor:
+    """`RowSums.by_head` over the rows of all chunks."""
+    return torch.stack([chunk.by_head for chunk in chunks]).sum(dim=0)
+
+
+def _by_token_of(chunks: Sequence[RowSums]) -> tuple[Tensor, Tensor]:
+    """Mean entropy of each query, and mean weight that each key receives, `[token]`, over the rows
+    of all chunks."""
+    received = torch.stack([chunk.received for chunk in chunks]).sum(dim=0)
+    return torch.cat([chunk.entropy for chunk in chunks]), received / _by_head_of(chunks)[0].sum()
+
+
+def _written_out(attention: Node, batch: int) -> Iterator[LogitsAndWeights]:
+    """Logits and weights of a softmax that the block computes, some queries at a time. Further keys
+    than there are values belong to a sink, and are left out."""
     soft = pattern_of(attention)
     if soft is None or soft.tensor.ndim not in (3, 4, 5):
         return
     keys = attention.inputs[1].tensor.shape[-2]
-    logits, weights, mask = soft.inputs[0].tensor, soft.tensor, hidden(soft)
-    logits = logits if mask is None else logits.masked_fill(mask, -math.inf)
+    logits, weights, low = soft.inputs[0].tensor, soft.tensor, hidden(soft)
+    logits = logits if low is None else logits.masked_fill(low, -math.inf)
     # as the product with the values has its axes
     if soft.named["dim"] % soft.tensor.ndim != soft.tensor.ndim - 1:
         weights = attention.inputs[0].tensor
         logits = weights.log()
-    scores, pattern = (_by_head(tensor, batch)[..., :keys] for tensor in (logits, weights))
+    scores, pattern = (_with_heads(tensor, batch)[..., :keys] for tensor in (logits, weights))
     step = max(1, AT_ONCE // max(1, math.prod(scores.shape[:2]) * keys))
-    for start in range(0, scores.shape[2], step):
-        yield scores[:, :, start : start + step], pattern[:, :, start : start + step]
+    yield from zip(torch.split(scores, step, 2), torch.split(pattern, step, 2), strict=True)
 
 
-def _by_head(scores: Tensor, batch: int) -> Tensor:
+def _with_heads(scores: Tensor, batch: int) -> Tensor:
     """`[batch, head, query, key]` of logits whose heads lie within the batch, or in groups."""
     if scores.ndim == 3:
         whole = scores.shape[0] % batch == 0
@@ -235,14 +281,17 @@ def _by_head(scores: Tensor, batch: int) -> Tensor:
 
 
 class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands sums over the attention of what runs within it to `take`, and alters nothing.
+    """A mode that reads every attention that runs within it, and alters nothing.
 
-    By head, the parts are rows, Σ H, rows that see several keys, Σ H / ln(keys) over those, Σ of
-    the largest weight. Means by token position go to `place`, where that is given."""
+    Args:
+        take: called with sums over one attention's rows, by head: the first five rows of
+            `RowSums.by_head`, and the largest logit.
+        by_token: called with means by token position; None where they are not wanted.
+    """
 
-    def __init__(self, take: Callable[[Sums], None], place: Place | None = None) -> None:
+    def __init__(self, take: Callable[[Sums], None], by_token: ByToken | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.take, self.place = take, place
+        self.take, self.by_token = take, by_token
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -250,34 +299,29 @@ class Reader(TorchDispatchMode):  # type: ignore[no-untyped-call]
         being compiled."""
         return False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        out = func(*args, **kwargs) if kwargs else func(*args)
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **kwargs or {})
         if func.overloadpacket.__name__ in FUSED | SOFTMAX:
             with torch.no_grad(), torch.autocast(args[0].device.type, enabled=False):
-                blocks = [
-                    # no large weights
-                    (
-                        row_sums(scores, least),
-                        _sums(scores, None)[:3] if self.place else (),
-                    )
-                    for scores, least in logits(named_arguments(func, args, kwargs or {}))
-                ]
-                if blocks and self.place:
-                    self.place(by_position([rows for _, rows in blocks]))
-                if blocks:
-                    self.take(
-                        Sums(
-                            torch.stack([sums.parts for sums, _ in blocks]).sum(0),
-                            torch.stack([sums.largest for sums, _ in blocks]).amax(0),
-                        )
-                    )
+                self.sum_rows(named_arguments(func, args, kwargs or {}))
         return out
+
+    def sum_rows(self, named: Mapping[str, Any]) -> None:
+        """Hands over the sums of a fused call or of a softmax.
+
+        Args:
+            named: the operator's arguments by their names.
+        """
+        chunks, tops = [], []
+        for scores in logits(named):
+            sums = row_sums(scores, dtype=torch.float32, by_key=self.by_token is not None)
+            chunks.append(sums._replace(weights=scores[:0]))  # no large weights are kept
+            tops.append(scores.amax(dim=(0, 2, 3)).to(sums.by_head))
+        if not chunks:
+            return
+        if self.by_token:
+            self.by_token(by_position(chunks))
+        self.take(Sums(_by_head_of(chunks)[:5], torch.stack(tops).amax(0)))
 
 
 class Calls(TorchFunctionMode):
@@ -287,75 +331,45 @@ class Calls(TorchFunctionMode):
         super().__init__()
         self.reader = reader
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if not any(part in name for part in CALLS):
-            return func(*args, **kwargs) if kwargs else func(*args)
-        with self.reader:
+        attends = any(fragment in name for fragment in CALLS)
+        with self.reader if attends else nullcontext():
             return func(*args, **kwargs or {})
 
 
 def reader(
-    block: nn.Module, take: Callable[[Sums], None], place: Place | None = None
+    block: nn.Module, take: Callable[[Sums], None], by_token: ByToken | None = None
 ) -> AbstractContextManager[Any]:
-    """A context for the run of a block, see `Reader`; scripted code makes no visible calls."""
-    scripted = any(isinstance(part, torch.jit.ScriptModule) for part in block.modules())
-    return Reader(take, place) if scripted else Calls(Reader(take, place))
+    """A context in which a block runs, so that its attention is read, see `Reader`. Scripted code
+    makes no calls that `Calls` would see, and needs the whole mode."""
+    scripted = any(isinstance(module, torch.jit.ScriptModule) for module in block.modules())
+    mode = Reader(take, by_token)
+    return mode if scripted else Calls(mode)
 
 
-def by_position(parts: Sequence[tuple[Tensor, ...]]) -> dict[str, Tensor]:
-    """Entropy of each query and weight that each key receives, `[token]`, from the `_sums` of all
-    rows.
+def by_position(chunks: Sequence[RowSums]) -> dict[str, Tensor]:
+    """Entropy of each query, and weight that each key receives, by token position.
 
     Nothing where queries and keys are not the same tokens, as beside a sink's key.
     """
-    entropy, received = (
-        torch.cat([part[1] for part in parts]),
-        torch.stack([part[2] for part in parts]).sum(0),
-    )
-    means = {
-        "attention_entropy_by_position": entropy,
-        "attention_received": received / sum(part[0][5].sum() for part in parts),
-    }
-    return means if len(entropy) == len(received) else {}
+    entropy, received = _by_token_of(chunks)
+    if len(entropy) != len(received):
+        return {}
+    return {"attention_entropy_by_position": entropy, "attention_received": received}
 
 
-def logits(named: Mapping[str, Any]) -> Iterator[tuple[Tensor, float]]:
-    """Logits of a call, some queries at a time, and the number up to which they are masked.
+def logits(named: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Logits of a fused call or of a softmax, some queries at a time; −∞ where a key is hidden.
 
-    Models mask with −∞ or with the least number of the type.
+    Models mask with −∞ or with the least number of the type. A softmax over another axis, or of
+    another shape, chooses experts and has none.
     """
     if "query" in named:
-        yield from ((scores, -math.inf) for scores in fused_logits(named))
-    elif (
-        (x := named["self"].detach()).ndim == 4 and x.numel() and named["dim"] in (-1, 3)
-    ):  # others choose experts
-        for part in torch.split(x, max(1, AT_ONCE // x[:, :, 0].numel()), dim=2):
-            yield part.float(), torch.finfo(x.dtype).min / 2
-
-
-def row_sums(scores: Tensor, least: float) -> Sums:
-    """The sums over some rows `[batch, head, query, key]`; a row that sees no key is none."""
-    keys = scores.shape[-1] - (scores <= least).sum(dim=-1)  # nan is not masked: it stays
-    log = scores.log_softmax(dim=-1)
-    weight = scores.softmax(dim=-1)  # e to the power of −∞ takes processors twenty times as long
-    entropy = -torch.linalg.vecdot(weight, log.clamp(min=LEAST_LOG))  # of a weight of 0 it is −inf
-    some, several = keys > 0, keys > 1
-    normalized = entropy / keys.clamp(min=2).log()
-    parts = [
-        some,
-        entropy.where(some, 0),
-        several,
-        normalized.where(several, 0),
-        weight.amax(dim=-1).where(some, 0),
-    ]
-    total = torch.stack([part.float().sum(dim=(0, 2)) for part in parts])
-    wide = wide_on(scores.device)
-    top = scores.amax(dim=-1).where(some, -math.inf).amax(dim=(0, 2))
-    return Sums(total.to(wide), top.to(wide))
+        yield from fused_logits(named)
+        return
+    scores = named["self"].detach()
+    if scores.ndim == 4 and scores.numel() and named["dim"] in (-1, 3):
+        least = torch.finfo(scores.dtype).min / 2
+        for some in torch.split(scores, max(1, AT_ONCE // scores[:, :, 0].numel()), dim=2):
+            yield some.float().masked_fill(some <= least, -math.inf)

@@ -42,8 +42,10 @@ def add_commands(add: Add) -> None:
 
 
 def _probe(choices: argparse.Namespace) -> int:
+    """Runs the command; returns its exit code, 1 where the model departs from the expected
+    design."""
     from explorer_models.expecting import expectation, verdict
-    from explorer_models.model import make
+    from explorer_models.model import make, named_error
     from explorer_models.probe import probe
 
     judged, expected = None, None if choices.expect is None else expectation(choices.expect)
@@ -57,8 +59,7 @@ def _probe(choices: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except Exception as error:
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(f"model must run on its batch; it raised {message}") from error
+        raise ConfigError(f"model must run on its batch; it raised {named_error(error)}") from error
     if choices.html is not None:
         from explorer.figures.pages import page
 
@@ -73,5 +74,6 @@ def _probe(choices: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
+    """Writes a file; ConfigError with the reason where that cannot be done."""
     with opening(path, "file must be one that can be written"):
         path.write_text(text, encoding="utf-8")

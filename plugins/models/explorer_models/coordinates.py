@@ -35,6 +35,7 @@ from explorer_models.model import (
     called,
     find_stacks,
     is_compiled,
+    is_made,
     loss_of,
     output_of,
     unwrapped,
@@ -158,7 +159,7 @@ class Slope(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """Distance from the slopes that are right; negative within them."""
+        """Distance of the slope from those that are right; negative within them."""
         highest = -GRID if self.axis == "head" else 0.0
         if self.step:
             lowest = 0.0 if self.kind in ("embedding", "bias") else -GRID
@@ -175,14 +176,14 @@ class Slope(NamedTuple):
 
 GATHERED = {"embedding", "index", "index_select"}
 COPIES = {"_to_copy", "clone", "cat", *FACTOR}
-"""Operations whose result is still a parameter, if all that they are given are, or numbers:
-autocast's, for one."""
+"""Operations, such as autocast's, whose result is a parameter still if their operands are
+parameters or numbers."""
 SIZED = NORMS | REDUCTION | {"pow", "square"}
-"""Operations that a norm is, or begins with."""
+"""Operations that are a norm, or with which a norm begins."""
 
 
 class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sums over what a model computes, by quantity, while it is entered.
+    """A mode that takes root mean squares of what a model computes, by quantity.
 
     Args:
         model: whose.
@@ -213,7 +214,7 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.layers, self.uneven = stacks[0] if stacks else [], set[str]()
 
     def run(self, step: int, batch: Batch) -> Any:
-        """Runs the model, and takes its quantities; returns its output."""
+        """Runs the model at a step, takes its quantities, and returns its output."""
         self.step, self.passed, self.last, self.head, self.coordinates = step, False, "", 0, 0
         self.calls, self.copies = Counter[str](), list[Tensor]()
         self.made = dict[int, list[tuple[str, int, int]]]()
@@ -255,7 +256,7 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out, op = func(*args, **kwargs or {}), func.overloadpacket.__name__
         if op in FUSED | SOFTMAX:
             named = named_arguments(func, args, kwargs or {})
-            for scores, _ in logits(named):
+            for scores in logits(named):
                 self.head = named["query"].shape[-1] if "query" in named else self.coordinates
                 keys = visible(scores)
                 self.take("attention logits", scores.masked_fill(~keys, 0), int(keys.sum()))
@@ -279,46 +280,55 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def follow(self, op: str, named: Mapping[str, Any], out: Any) -> None:
-        """Takes what an operation does to the size of a matrix's output: a number that multiplies
-        it, or a norm."""
+        """Notes the factor that follows a matrix: a number that multiplies its output, or a norm,
+        after which the size of the output has no effect.
+
+        Args:
+            op: name of the operation.
+            named: its arguments.
+            out: its result.
+        """
         first, other = [*named.values(), None][:2]
-        held = self.made.get(address(first), []) if isinstance(first, Tensor) else []
-        if op in SIZED or (isinstance(other, Tensor) and other is first):
-            for quantity, call, _ in held:
+        if not isinstance(first, Tensor):
+            return
+        outputs = self.made.get(address(first), [])
+        if op in SIZED or other is first:
+            for quantity, call, _ in outputs:
                 # a table's rows may be the stream, which goes on beside the norm
                 if self.kinds[quantity] == "matrix":
                     self.factors[quantity][call] = math.nan
             return
-        value = (
-            float(other)
-            if isinstance(other, (int, float))
-            or (isinstance(other, Tensor) and other.numel() == 1 and not other.requires_grad)
-            else None
+        constant = isinstance(other, (int, float)) or (
+            isinstance(other, Tensor) and other.numel() == 1 and not other.requires_grad
         )
-        if value is None or not isinstance(out, Tensor) or not isinstance(first, Tensor):
+        whole = [row for row in outputs if row[2] == first.numel()]
+        if not constant or not isinstance(out, Tensor) or not whole:
             return
-        whole = [row for row in held if row[2] == first.numel()]
+        factor = 1 / float(other) if "div" in op else float(other)
         for quantity, call, _ in whole:
-            self.factors[quantity][call] = self.factors[quantity].get(call, 1.0) * (
-                1 / value if "div" in op else value
-            )
-        if whole:
-            self.made[address(out)] = whole
-            self.copies.append(out)
+            self.factors[quantity][call] = self.factors[quantity].get(call, 1.0) * factor
+        self.made[address(out)] = whole
+        self.copies.append(out)
 
     def apply(self, weights: list[nn.Parameter], gathered: bool, out: Tensor) -> None:
         """Takes the output of a matrix, or of several side by side; after the layers it is the
-        readout's."""
+        readout's.
+
+        Args:
+            weights: the matrices.
+            gathered: whether the operation takes rows of a table.
+            out: the output.
+        """
         sizes = [len(weight) for weight in weights] if len(weights) > 1 else [out.shape[-1]]
         if sum(sizes) != out.shape[-1] or (self.passed and weights[0] not in self.inner):
             return
-        for weight, part in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
+        for weight, output in zip(weights, torch.split(out, sizes, dim=-1), strict=True):
             name = plain(self.names[weight]).removesuffix(".weight")
             self.last = f"{name} (matrix)" if name in POOLED else name
             self.kinds[self.last] = (
                 "embedding" if weight not in self.inner and (gathered or self.layers) else "matrix"
             )
-            self.take(self.last, part)
+            self.take(self.last, output)
             if self.step == 0:
                 self.made.setdefault(address(out), []).append(
                     (self.last, self.calls[self.last] - 1, out.numel())
@@ -348,15 +358,15 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.uneven.add(quantity)
             return
         squares, squared_changes = (
-            torch.linalg.vector_norm(part, dtype=wide_on(x.device)).square()
-            for part in (x, x - first)
+            torch.linalg.vector_norm(numbers, dtype=wide_on(x.device)).square()
+            for numbers in (x, x - first)
         )
         entries = x.numel() if count is None else count
         self.sums[quantity].append((max(1, entries), squares, squared_changes))
 
     def sizes(self, width: int, depth: int, seed: int) -> Iterator[Size]:
-        """A row of each quantity at the step that was run. Step 0 comes first: its sizes are the
-        starts of later rows."""
+        """A row of each quantity at the step that was run. Step 0 must come first: later rows
+        have its sizes as their starts."""
         for quantity, sums in self.sums.items():
             count, squares, squared_changes = (
                 float(sum(parts)) for parts in zip(*sums, strict=True)
@@ -377,8 +387,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
 
     def _factor(self, quantity: str, squares: float) -> float:
-        """The factor by which a quantity is multiplied right afterwards, as a root mean square over
-        its calls; nan where a norm follows one of them. It is found at step 0, and 1 later."""
+        """The factor that follows a quantity, as a root mean square over its calls; nan where a
+        norm follows one of them. Factors are noted at step 0, and 1 later."""
         if not squares:
             return 1.0
         factors = self.factors[quantity]  # by the number of the call; a quantity is whole or uneven
@@ -390,7 +400,8 @@ class Sizes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def address(tensor: Tensor) -> int:
-    """Where a tensor's numbers, or those that it is a view of, begin in memory."""
+    """Where the memory begins in which a tensor, or the tensor of which it is a view, has its
+    numbers."""
     return tensor.untyped_storage().data_ptr()
 
 
@@ -473,26 +484,26 @@ def coord_check(
 def _check(
     factory: object, optimizer: object, widths: object, depths: object, steps: object, seeds: object
 ) -> None:
-    """Raises TypeError or ValueError if an argument will not do."""
+    """Raises TypeError or ValueError where an argument of `coord_check` is none."""
     if not callable(factory):
         must_be(Config, "factory", factory)
     if not (optimizer is None or callable(optimizer) or _is_recipe(optimizer)):
         must_be(_trainer(f"optimizer={shown(optimizer)}").recipe, "optimizer", optimizer)
-    for name, value, least, rule in (
-        ("widths", widths, 2, "two or more increasing whole numbers"),
-        ("steps", steps, 1, "a whole number"),
-        ("depths", depths, 1, "one or more increasing whole numbers"),
-        ("seeds", seeds, 1, "a whole number"),
-    ):
-        given = (
-            (value if isinstance(value, (list, tuple, range)) else ()) if "or" in rule else [value]
-        )
-        whole = all(
-            isinstance(number, int) and not isinstance(number, bool) and number > 0
-            for number in given
-        )
-        if not whole or len(given) < least or sorted({*given}) != [*given]:
-            raise ValueError(f"{name} must be {rule} from 1 on; got {shown(value)}")
+
+    def increasing(given: Sequence[object], least: int) -> bool:
+        """Whether these are so many increasing whole numbers from 1 on."""
+        numbers = [number for number in given if type(number) is int and number > 0]
+        return len(given) >= least and numbers == list(given) == sorted(set(numbers))
+
+    for name, sizes, least, count in (("widths", widths, 2, "two"), ("depths", depths, 1, "one")):
+        if not isinstance(sizes, (list, tuple, range)) or not increasing(sizes, least):
+            raise ValueError(
+                f"{name} must be {count} or more increasing whole numbers from 1 on; got "
+                f"{shown(sizes)}"
+            )
+    for name, number in (("steps", steps), ("seeds", seeds)):
+        if not increasing([number], 1):
+            raise ValueError(f"{name} must be a whole number from 1 on; got {shown(number)}")
 
 
 def _made(
@@ -503,7 +514,7 @@ def _made(
     optimizer: Any,
     loss: Loss | None,
 ) -> tuple[nn.Module, Batch, Loss | None, list[Optimizer]]:
-    """Model, batch, loss and optimizers of a run."""
+    """Model, batch, loss and optimizers of one run."""
     made = (
         factory.replace(d_model=width, n_layers=depth)
         if isinstance(factory, Config)
@@ -511,15 +522,17 @@ def _made(
     )
     recipe_given = _is_recipe(optimizer)
     if isinstance(made, Config):
-        own = recipe_given or optimizer is None
-        trainee = _trainer("a Config").make(made.replace(seed=seed), optimizer if own else None)
+        by_default = recipe_given or optimizer is None
+        trainee = _trainer("a Config").make(
+            made.replace(seed=seed), optimizer if by_default else None
+        )
         made = (trainee.model, trainee.run, trainee.loss)
-        optimizer = trainee.optimize if own else optimizer
+        optimizer = trainee.optimize if by_default else optimizer
     elif recipe_given:
         raise TypeError(
             "optimizer must be a function of the model where the model is no Config's; got a Recipe"
         )
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+    if not is_made(made):
         raise TypeError(
             "factory must return (model, batch), (model, batch, loss) or a Config; it returned "
             f"{shown(made)} of type {type(made).__name__}"
@@ -534,10 +547,10 @@ def _made(
 
 
 def _trainer(got: str) -> Any:
-    """The plug-in's way to train a `Config`.
+    """The way of a plug-in to train a `Config`.
 
     Raises:
-        TypeError: it is absent; names what was given, which needs it.
+        TypeError: no such plug-in is installed; the message names the argument that needs it.
     """
     for trainer in plugins.rows("trainers").values():
         return trainer
@@ -548,7 +561,7 @@ def _trainer(got: str) -> Any:
 
 
 def _is_recipe(optimizer: object) -> bool:
-    """Whether it is a recipe of a plug-in."""
+    """Whether an optimizer is a recipe of a plug-in."""
     return any(isinstance(optimizer, row.recipe) for row in plugins.rows("trainers").values())
 
 
@@ -560,7 +573,7 @@ def _trained(
     steppers: list[Optimizer],
     steps: int,
 ) -> Iterator[Size]:
-    """Sizes of a run at each step; what is not finite goes on as such."""
+    """The sizes of one run at each step; values that are not finite are kept."""
     for step in range(steps + 1):
         torch.manual_seed(run[2])
         output = sizes.run(step, batch)
@@ -602,7 +615,8 @@ class CoordCheck(Copied):
         return pd.DataFrame(self.sizes, columns=Size._fields)
 
     def points(self, quantity: str, axis: Axis, step: int) -> list[Size]:
-        """A quantity's rows over an axis, at the smallest size of the other."""
+        """A quantity's rows over an axis, at the smallest size of the other axis; empty of a
+        single size."""
         other = "width" if axis == "depth" else "depth"
         place = quantity, step, min(getattr(row, other) for row in self.sizes)
         rows = [row for row in self.sizes if (row.quantity, row.step, getattr(row, other)) == place]
@@ -626,8 +640,8 @@ class CoordCheck(Copied):
         """Values that are not finite; then changes that depend on width or depth, and sizes that
         grow, causes first.
 
-        Empty where every slope is one that μP allows over the width, and CompleteP over the depth.
-        """
+        Empty where every slope is one that μP allows over the width, and CompleteP over the
+        depth."""
         rows = sorted(self.sizes, key=lambda row: (row.step, row.width, row.depth), reverse=True)
         lost = {row.quantity: row for row in rows if not math.isfinite(row.size + row.change)}
         findings = [
@@ -667,8 +681,8 @@ class CoordCheck(Copied):
         return Findings(findings)
 
     def plot(self, axis: Axis = "width") -> go.Figure:
-        """The changes after the last step over widths or depths, each over its own at the
-        smallest."""
+        """The changes after the last step over widths or depths, each relative to that at the
+        smallest size."""
         return draw(self, axis)
 
     def __str__(self) -> str:
@@ -727,7 +741,8 @@ def _slope(rows: Sequence[Size], axis: Axis) -> Slope:
 
 
 def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
-    """Slope of log y over log x by least squares, and its standard error; see `Slope`."""
+    """Slope of ln y over ln x by least squares, and its standard error: nan of two points, both
+    nan where a logarithm is not finite."""
     with np.errstate(all="ignore"):
         across, up = np.log(x), np.log(y)
     if not np.isfinite(up).all():
@@ -737,42 +752,37 @@ def fitted(x: Sequence[float], y: Array) -> tuple[float, float]:
 
 
 def _finding(slope: Slope, cause: str, least: int, most: int) -> Finding:
-    """A slope that is not right, in words; `cause` is the kind of quantity that it may follow
-    from."""
-    grows = slope.slope > 0 or slope.axis == "head"
-    key = (
-        "head"
-        if slope.axis == "head"
-        else ("start" if grows else "starts_smaller")
-        if not slope.step
-        else "grows"
-        if grows
-        else "shrinks"
-    )
-    meaning = text(
-        "coordinates",
-        key,
-        name=slope.quantity,
-        axis=slope.axis,
-        slope=slope.slope,
-        error=slope.error,
-    )
-    sized = slope.axis == "width" and slope.kind in HIDDEN
-    words = "evidence" if slope.step else "at_start_width" if sized else "at_start"
+    """A finding on a slope that is not right.
+
+    Args:
+        slope: the slope.
+        cause: kind of the quantity from whose growth it may follow; empty without one.
+        least, most: the sizes that were compared.
+    """
+    axis, kind, step, name = slope.axis, slope.kind, slope.step, slope.quantity
+    grows = slope.slope > 0 or axis == "head"
+    hidden = axis == "width" and kind in HIDDEN
+    if axis == "head":
+        key = "head"
+    elif step:
+        key = "grows" if grows else "shrinks"
+    else:
+        key = "start" if grows else "starts_smaller"
+    meaning = text("coordinates", key, name=name, axis=axis, slope=slope.slope, error=slope.error)
     evidence = text(
         "coordinates",
-        words,
-        step=slope.step,
-        axis="head width" if slope.axis == "head" else slope.axis,
+        "evidence" if step else "at_start_width" if hidden else "at_start",
+        step=step,
+        axis="head width" if axis == "head" else axis,
         least=least,
         most=most,
     )
     if cause:
         remedy = text("follows", cause)
-    elif slope.axis == "depth":
+    elif axis == "depth":
         remedy = text("depth", "grows" if grows else "shrinks")
-    elif slope.axis == "width" and not slope.step and slope.kind in HIDDEN:
-        remedy = text("drawn", slope.kind, name=slope.quantity)
+    elif hidden and not step:
+        remedy = text("drawn", kind, name=name)
     else:
-        remedy = text("width_grows" if grows else "width_shrinks", slope.kind, name=slope.quantity)
+        remedy = text("width_grows" if grows else "width_shrinks", kind, name=name)
     return Finding("bad" if grows else "warning", meaning, evidence, remedy)

@@ -16,7 +16,7 @@ from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS, SITES
 from explorer_models.facts import Facts
 from explorer_models.fields import EXACT, Majority
-from explorer_models.matched import norms_of
+from explorer_models.matched import norms_of, read_branches
 from explorer_models.texts import text
 from explorer_models.twin import Twin
 
@@ -44,8 +44,8 @@ NEAR = 0.05
 """Relative difference of two activations' second moments up to which one is another way to compute
 the other."""
 TURNED = ("rotary", "alibi")
-"""Positions that attention itself has; others are added to the embeddings, and are not told apart
-for certain."""
+"""Positions that attention itself has. Learned positions are added to the embeddings, where they
+cannot be recognized for certain."""
 
 
 class Departures(NamedTuple):
@@ -62,7 +62,8 @@ class Departures(NamedTuple):
 def departures(
     layers: Sequence[Facts], nearest: Twin, design: Config, profile: Profile
 ) -> Departures:
-    """The facts in which a model departs from a design of its size; only what was read is compared.
+    """The facts in which a model departs from a design of its size; what was not read is not
+    compared.
 
     Args:
         layers: the facts of each layer.
@@ -96,11 +97,11 @@ def departures(
             fields[field] = own
     remarks: tuple[str, ...] = ()
     if "activation" in nearest.read_fields and model.activation != design.activation:
-        words = text("departs", "activation", value=model.activation, usual=design.activation)
+        sentence = text("departs", "activation", value=model.activation, usual=design.activation)
         if _alike(model.activation, design.activation):
-            remarks = (words,)
+            remarks = (sentence,)
         else:
-            facts.append(words)
+            facts.append(sentence)
             fields["activation"] = model.activation
     return Departures(tuple(facts), fields, remarks)
 
@@ -112,7 +113,7 @@ Part = tuple[list[str], dict[str, Any]]
 def _mask(
     layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]
 ) -> Part:
-    """Whether queries see later keys, by layer."""
+    """Whether queries see later keys, or a mask is of another kind."""
     masks = [facts["attn_scores", "mask"] for facts in layers if ("attn_scores", "mask") in facts]
     if "causal" not in read_fields or not masks:
         return [], {}
@@ -130,8 +131,8 @@ def _mask(
 def _divisor(
     layers: Sequence[Facts], model: Config, design: Config, read_fields: Sequence[str]
 ) -> Part:
-    """The number by which logits are divided, unless a norm on queries and keys comes after other
-    factors."""
+    """The number by which logits are divided. It has no effect where queries and keys are
+    normed."""
     row = DIVISORS[design.attention_scale]
     if "attention_scale" not in read_fields or row.uses or design.qk_norm or model.qk_norm:
         return [], {}
@@ -148,7 +149,7 @@ def _divisor(
 
 
 def _positions(model: Config, design: Config, read_fields: Sequence[str], profile: Profile) -> Part:
-    """Positions that attention has."""
+    """Positions that attention itself has, rotary or ALiBi."""
     own, usual = (
         position if position in TURNED else "none" for position in (model.position, design.position)
     )
@@ -161,27 +162,20 @@ def _positions(model: Config, design: Config, read_fields: Sequence[str], profil
 
 
 def _norms(layers: Sequence[Facts], model: Config, design: Config) -> Part:
-    """Norms that most layers have and the design has not, or the other way around."""
+    """Norms that most layers have and the design has not, or the other way round."""
     place = PLACEMENTS[design.norm_placement].sublayer
     missing, extra = Counter[str](), Counter[str]()
-    for index, facts in enumerate(layers):
-        for half, site in enumerate(BRANCHES):
-            if (site, "branch") not in facts:
-                continue
-            own, usual = norms_of(facts, site), place(2 * index + half, len(layers)).norms
-            missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - own)
-            extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in own - usual)
-    many = [
-        (key, words, count)
-        for key, places in (("no_norm", missing), ("extra_norm", extra))
-        for words, count in places.items()
+    for index, half, facts in read_branches(layers):
+        norms, usual = norms_of(facts, BRANCHES[half]), place(2 * index + half, len(layers)).norms
+        missing.update((SITES[name].attention, SITES[name].mlp)[half] for name in usual - norms)
+        extra.update((SITES[name].attention, SITES[name].mlp)[half] for name in norms - usual)
+    sentences = [
+        text("departs", key, place=norm, count=count, layers=len(layers))
+        for key, counts in (("no_norm", missing), ("extra_norm", extra))
+        for norm, count in counts.items()
         if 2 * count > len(layers)
     ]
-    said = [
-        text("departs", key, place=words, count=count, layers=len(layers))
-        for key, words, count in many
-    ]
-    return said, {"norm_placement": model.norm_placement} if said else {}
+    return sentences, {"norm_placement": model.norm_placement} if sentences else {}
 
 
 def _final(nearest: Twin, design: Config) -> Part:
@@ -205,6 +199,7 @@ def _matters(design: Config, field: str) -> bool:
 
 
 def _same(own: Any, usual: Any) -> bool:
+    """Whether two values of a field are equal; numbers may differ by `EXACT`."""
     if isinstance(own, float) and isinstance(usual, float):
         return math.isclose(own, usual, rel_tol=EXACT)
     return bool(own == usual)
@@ -216,14 +211,14 @@ def _alike(own: str, usual: str) -> bool:
 
 
 def _word(value: Any) -> Any:
-    """A value in a sentence."""
+    """A value as a sentence has it: yes or no for True or False."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value
 
 
 def _clause(sentence: str) -> str:
-    """A sentence as a part of a list."""
+    """A sentence as a part of a longer one: without its capital and its full stop."""
     return (
         f"{sentence[:1].lower()}{sentence[1:].removesuffix('.')}"
         if not sentence.startswith("MLP")
@@ -234,10 +229,17 @@ def _clause(sentence: str) -> str:
 def unseen(
     design: Profile, model: Profile, keys: Sequence[tuple[str, str]], config: Config, same: Config
 ) -> Iterator[tuple[str, str]]:
-    """Statistics and sites that a design has and a model does not.
+    """Statistics and sites that a design's profile has and a model's has not.
 
     Left out: the middle of a layer whose two branches read one stream, where there is none; and the
-    matrix of a gate that is there, but lies within another one."""
+    matrix of a gate that is there, but lies within another matrix.
+
+    Args:
+        design, model: the profiles.
+        keys: the statistics and sites in question.
+        config: of the design.
+        same: of the model's twin.
+    """
     within = {"W_G": config.attention_gate == same.attention_gate, "W_gate": config.mlp == same.mlp}
     for key in keys:
         if key in design.values and key not in model.values:

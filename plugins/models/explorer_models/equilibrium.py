@@ -55,15 +55,15 @@ NEEDED = (
 
 
 def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
-    """Gradients that grow as the learning rate falls: the last readings, beside the last with the
-    largest rate."""
+    """A finding that gradients grow because the learning rate falls: compares the last readings
+    with the last ones at the largest rate."""
     shapes = {
         site: value.shape
         for reading in readings
         for (name, site), value in reading.values.items()
         if name == NEEDED[-1]
     }
-    held = [
+    complete = [
         reading
         for reading in readings
         if shapes
@@ -73,7 +73,7 @@ def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
             for site, shape in shapes.items()
         )
     ]
-    if len(held) < 2 * AVERAGED:
+    if len(complete) < 2 * AVERAGED:
         return None
     # [reading, statistic, matrix]
     squares = (
@@ -83,24 +83,24 @@ def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
                     np.concatenate([reading.values[name, site].ravel() for site in shapes])
                     for name in NEEDED
                 ]
-                for reading in held
+                for reading in complete
             ]
         )
         ** 2
     )
     pace = np.nanmedian(squares[:, -1], axis=1)
     peak = int(np.flatnonzero(pace >= 0.9 * pace.max())[-1]) + 1
-    if not AVERAGED <= peak <= len(held) - AVERAGED:
+    if not AVERAGED <= peak <= len(complete) - AVERAGED:
         return None
     with np.errstate(all="ignore"):  # what is not finite agrees with nothing
         then, now = (
-            np.sqrt(part.mean(0)) for part in (squares[peak - AVERAGED : peak], squares[-AVERAGED:])
+            np.sqrt(span.mean(0)) for span in (squares[peak - AVERAGED : peak], squares[-AVERAGED:])
         )
-        return _compared(then, now, held[peak - 1].step, held[-1].step)
+        return _compared(then, now, complete[peak - 1].step, complete[-1].step)
 
 
 def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
-    """The finding of two parts of a run, with medians over the matrices.
+    """The finding of two times of a run, with medians over the matrices.
 
     A matrix follows the law where its gradient, orthogonal to it, grew only by what the matrix
     shrank, after steps and weight decay were in balance. Now they may be below it, for the norm
@@ -146,5 +146,5 @@ def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
 
 
 def _agree(ratio: Array) -> Present:
-    """Where two numbers are the same within `AGREES`."""
+    """Where a ratio of two numbers is 1, within `AGREES`."""
     return np.asarray(np.maximum(ratio, 1 / ratio) < AGREES)

@@ -20,7 +20,7 @@ FAULTY_LAYER = 8
 
 
 def compute(_: Call) -> bytes:
-    """The profile of `encoder`, in a worker; a pickle, for JSON has not all of it."""
+    """The profile of `encoder`, computed in a worker; a pickle, for JSON leaves some of it out."""
     return pickle.dumps(encoder())
 
 
@@ -71,7 +71,7 @@ def net(faulty: bool = True) -> tuple[Net, Tensor]:
 
 
 def text(step: int, batch: int = BATCH) -> Tensor:
-    """`[batch, token]` characters of Python's prose, from another place at each step."""
+    """`[batch, token]` characters of Python's prose, from another position at each step."""
     codes, size = torch.tensor(prose().codes), TOKENS * batch
     start = step * size % (len(codes) - size)
     return codes[start : start + size].view(batch, TOKENS)

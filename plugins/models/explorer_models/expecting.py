@@ -3,7 +3,7 @@ the model's size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,19 +14,20 @@ from torch import nn
 from explorer.choices import ConfigError, opening
 from explorer.config import Config, matching, preset
 from explorer.diagnosis.comparing import Comparison, compare
+from explorer.diagnosis.comparing import Difference as Parting
 from explorer.diagnosis.reading import numbered
 from explorer.display import shown
 from explorer.measuring import measure
 from explorer.profile import SITE_WORDS, VOCABULARY, Array, Key, Profile
 from explorer.schemes.preset import PRESETS
-from explorer.schemes.residual import LAST
 from explorer_models.departures import departures, unseen
 from explorer_models.differences import Difference
 from explorer_models.fields import Majority
 from explorer_models.model import Batch, Loss, projected
 from explorer_models.probe import probed, twin_in
+from explorer_models.stack import Stack
 from explorer_models.texts import text
-from explorer_models.twin import COMPARED
+from explorer_models.twin import COMPARED, Twin
 
 TOLERANCE = 0.25
 """Share by which a model may differ from a design of random weights: it reads a batch of its own,
@@ -67,7 +68,8 @@ SHARED = {
 
 
 def expectation(name: str) -> Config | Profile:
-    """The design that a model is to have, or its profile, by the name of a preset or of a file.
+    """The design or the profile that a model is compared with, by the name of a preset or of a
+    file.
 
     Raises:
         ConfigError: there is neither, or the file holds something else.
@@ -86,7 +88,7 @@ def expectation(name: str) -> Config | Profile:
 
 
 class Verdict(NamedTuple):
-    """A model beside what it is to be; as text, lines for a log."""
+    """The comparison of a model with its expectation; as text, lines for a log."""
 
     name: str
     """Of the design, the file or the profile, as the command line has it."""
@@ -111,46 +113,31 @@ class Verdict(NamedTuple):
         return not (self.comparison.partings or self.differences or self.facts or self.unseen)
 
     def __str__(self) -> str:
-        both = self.comparison
+        comparison = self.comparison
         fact = self.facts[0] if self.facts else ""
-        if self.agrees:
-            key = "as_design"
-        elif fact:
-            key = "fact"
-        else:
-            key = "otherwise"
-        follow = [row for row in both.partings if (row.statistic, row.site) in self.explained]
-        others = [row for row in both.partings if (row.statistic, row.site) not in self.explained]
+        key = "as_design" if self.agrees else "fact" if fact else "otherwise"
+        explained = [row for row in comparison.partings if row[:2] in self.explained]
+        others = [row for row in comparison.partings if row[:2] not in self.explained]
+        model = self.profile.model or "The model"
+
+        def places(key: str, rows: Sequence[Parting]) -> list[str]:
+            return [
+                text("expected", key, place=comparison.place(row), words=row.words) for row in rows
+            ]
+
         lines = [
-            text(
-                "expected",
-                key,
-                model=self.profile.model or "The model",
-                design=self.name,
-                comparison=both,
-                fact=fact,
-            )
+            text("expected", key, model=model, design=self.name, comparison=comparison, fact=fact)
         ]
         lines += [text("expected", "departs", fact=fact) for fact in self.facts]
+        lines += places("follows", explained)
         lines += [
-            text("expected", "follows", place=both.place(row), words=row.words) for row in follow
+            text("expected", "layer", layer=numbered(self.profile, layer), difference=sentence)
+            for layer, _, sentence in self.differences
         ]
-        lines += [
-            text("expected", "layer", layer=numbered(self.profile, at), difference=words)
-            for at, _, words in self.differences
-        ]
-        lines += [
-            text("expected", "place", place=both.place(row), words=row.words) for row in others
-        ]
-        lines += [
-            text(
-                "expected",
-                "unseen",
-                statistic=VOCABULARY[name].label.lower(),
-                site=SITE_WORDS.get(site, site),
-            )
-            for name, site in self.unseen
-        ]
+        lines += places("place", others)
+        for name, site in self.unseen:
+            label, words = VOCABULARY[name].label.lower(), SITE_WORDS.get(site, site)
+            lines.append(text("expected", "unseen", statistic=label, site=words))
         lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
         return "\n  ".join(lines)
 
@@ -158,47 +145,56 @@ class Verdict(NamedTuple):
 def verdict(
     name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None
 ) -> Verdict:
-    """A model's profile beside what is expected of it.
-
-    Beside a profile, all that both have is compared, with the model's own loss, and the facts that
-    all layers share. Beside a config, the model's facts are compared with the design's, and the
-    design is measured at the model's size, with `DRAWS` seeds; and as its loss is a projection of
-    the output on a random direction, that is the model's, too. Where facts differ, the design is
-    measured with the model's as well: statistics that then agree follow from them. A statistic that
-    only the expectation has is a departure.
+    """Compares a model with what is expected of it.
 
     Args:
         name: of what is expected.
         expected: as `expectation` reads it.
-        model, batch, loss: as for `probe`.
+        model, batch, loss: as for `probe`; the loss is used beside a profile alone.
     Raises:
         TypeError, ValueError: as `probe`; or the model's blocks were not understood.
         ConfigError: the design cannot have the model's size.
     """
     if isinstance(expected, Profile):
-        profile, _ = probed(model, batch, loss)
-        odd = tuple(row for row in profile.differences if row not in expected.differences)
-        both, absent = (
-            compare(expected, profile, TOLERANCE, CHANCE),
-            (key for key in expected if key not in profile),
-        )
-        return Verdict(
-            name, profile, both, odd, facts=_changed(expected, profile), unseen=tuple(absent)
-        )
+        return _beside_profile(name, expected, probed(model, batch, loss)[0])
+    # the loss of a measured design, so that gradients can be compared
     profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
-    nearest = twin_in(stack, model)
-    config = _sized(
-        expected, profile, nearest.config, Majority(stack.facts, ()).usual("layer", "width")
+    return _beside_config(name, expected, profile, stack, twin_in(stack, model))
+
+
+def _beside_profile(name: str, expected: Profile, profile: Profile) -> Verdict:
+    """The verdict beside a stored profile: all that both have is compared, and the facts that all
+    layers share. A statistic that only the expectation has is a departure."""
+    odd = tuple(row for row in profile.differences if row not in expected.differences)
+    return Verdict(
+        name,
+        profile,
+        compare(expected, profile, TOLERANCE, CHANCE),
+        odd,
+        facts=_changed(expected, profile),
+        unseen=tuple(key for key in expected if key not in profile),
     )
+
+
+def _beside_config(
+    name: str, design: Config, profile: Profile, stack: Stack, nearest: Twin
+) -> Verdict:
+    """The verdict beside a design.
+
+    The facts of the model are compared with the design's. The design is measured at the model's
+    size, with `DRAWS` seeds. Where facts differ, it is measured with the model's facts, too:
+    statistics that then agree follow from them.
+    """
+    width = Majority(stack.facts, ()).usual("layer", "width")
+    config = _sized(design, profile, nearest.config, width)
     first, second = _measured(config), _compared(profile)
     comparison = compare(first, second, TOLERANCE, CHANCE)
     departed = departures(stack.facts, nearest, config, profile)
     explained: frozenset[Key] = frozenset()
     if departed.fields and comparison.partings and config.accepts(**departed.fields):
         again = compare(_measured(config.replace(**departed.fields)), second, TOLERANCE, CHANCE)
-        explained = frozenset(row[:2] for row in comparison.partings) - {
-            row[:2] for row in again.partings
-        }
+        rest = {row[:2] for row in again.partings}
+        explained = frozenset(row[:2] for row in comparison.partings) - rest
     return Verdict(
         name,
         profile,
@@ -212,13 +208,14 @@ def verdict(
 
 
 def _measured(config: Config) -> Profile:
-    """A design's profile, in the places in which a model is held to it."""
+    """A design's profile, of many seeds, with the statistics and sites of `PLACES`."""
     profile = measure(config)
     return _compared(replace(profile, values={**profile.values, **_variances(config)}))
 
 
 def _compared(profile: Profile) -> Profile:
-    """A profile with the statistics and sites that are compared."""
+    """A profile with the statistics and sites of `PLACES` and the matrices' variances, and no
+    others."""
     kept = {
         key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"
     }
@@ -226,7 +223,7 @@ def _compared(profile: Profile) -> Profile:
 
 
 def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
-    """The facts of all layers that both profiles have, and that differ."""
+    """A sentence for each fact of all layers that differs in two profiles."""
     pairs = [
         (name, value, profile.facts.get(name))
         for name, value in expected.facts.items()
@@ -240,7 +237,14 @@ def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
 
 
 def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:
-    """A design with a model's size and batch."""
+    """A design with a model's size and batch.
+
+    Args:
+        expected: the design.
+        profile: of the model.
+        nearest: the model's twin, which has its sizes.
+        width: of the model, which may exceed the twin's limits.
+    """
     sizes: dict[str, Any] = {name: getattr(nearest, name) for name in SIZES}
     sizes |= {"n_layers": len(profile.layers), "d_model": width, "n_seeds": DRAWS, "loss": "linear"}
     if (name := matching(expected)) and PRESETS[name].by_width:
@@ -254,18 +258,14 @@ def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> C
 
 
 def _variances(config: Config) -> Mapping[Key, Array]:
-    """Variances of a design's matrices, `[seed, layer]`: the mean square of so many normal entries,
-    by χ²."""
+    """Draws of the variances of a design's matrices, `[seed, layer]`: each is the mean square of
+    fan_in · fan_out normal entries, which has a χ² distribution."""
     numbers, size = np.random.default_rng(0), (DRAWS, config.n_layers)
-    counts = {
-        name: matrix.fan_in * matrix.fan_out for name, matrix in config.design.matrices.items()
-    }
-    last = {name: np.array(config.design.last[half::2]) for half, name in enumerate(LAST)}
-    return {
-        ("weight_variance", name): matrix.gain
-        * numbers.chisquare(counts[name], size)
-        / counts[name]
-        * last.get(name, 1.0)
-        for name, matrix in config.design.matrices.items()
-        if matrix.forward == 1
-    }
+    variances: dict[Key, Array] = {}
+    for name, matrix in config.design.matrices.items():
+        if matrix.forward == 1:
+            count = matrix.fan_in * matrix.fan_out
+            draws = matrix.gain * numbers.chisquare(count, size) / count
+            by_layer = np.array(config.design.factors_by_layer(name))
+            variances["weight_variance", name] = draws * by_layer
+    return variances

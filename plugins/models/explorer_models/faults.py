@@ -7,9 +7,8 @@ found here."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +51,7 @@ ORIGINS = {
 
 
 def of_block(anatomy: Anatomy, layer: int) -> list[Fault]:
-    """Faults of a block that has just run, while its numbers are there.
+    """Faults of a block that has just run, while its tensors are there.
 
     Args:
         layer: of the block, from 1.
@@ -73,7 +72,7 @@ def of_block(anatomy: Anatomy, layer: int) -> list[Fault]:
 
 
 class Gains(NamedTuple):
-    """The factors that a norm has for its coordinates."""
+    """The vector by which a norm multiplies its coordinates, and where the norm is."""
 
     place: str
     """Where the norm stands, in words."""
@@ -90,7 +89,7 @@ class Gains(NamedTuple):
 
 
 def gains_of(anatomy: Anatomy) -> Iterator[Gains]:
-    """The gains of a block's norms, in turn."""
+    """The gains of a block's norms, in the order of their computation."""
     for index, node in enumerate(anatomy.order):
         gain = gain_of(node)
         if gain is not None:
@@ -98,8 +97,8 @@ def gains_of(anatomy: Anatomy) -> Iterator[Gains]:
 
 
 def gain_of(node: Node) -> Node | None:
-    """The gains that an operation applies to what a norm has divided; None where it applies
-    none."""
+    """The vector by which an operation multiplies what a norm has divided; None of any other
+    operation."""
     made = node.made_of()
     if node.op in NORM:  # which puts out means and sizes, too
         weight = node.named.get("weight")
@@ -116,37 +115,35 @@ def gain_of(node: Node) -> Node | None:
 
 
 def _place(anatomy: Anatomy, node: Node, index: int) -> str:
-    """The place of a norm among the branches, in words."""
-    places = {id(part): at for at, part in enumerate(anatomy.order)}
-    attention = anatomy.attention
-    attends = -1 if attention is None else places.get(id(attention), -1)
+    """The place of a norm in a block, in words.
+
+    Args:
+        node: the norm, or the product with its gains.
+        index: its number in `anatomy.order`.
+    """
+    numbers = {id(computed): number for number, computed in enumerate(anatomy.order)}
+    attends = numbers.get(id(anatomy.attention), -1)
     if node.role == "deep":
         if index < attends:
             return "the norm on queries or keys"
-        branch = next(
-            (
-                site
-                for site in BRANCHES
-                if site in anatomy.sites and index <= places.get(id(anatomy.sites[site]), -1)
-            ),
-            "mlp_out",
+        later = (
+            site
+            for site in BRANCHES
+            if site in anatomy.sites and index <= numbers.get(id(anatomy.sites[site]), -1)
         )
+        branch = next(later, "mlp_out")
         return "the norm after attention" if branch == "attn_out" else "the norm after the MLP"
-    ends = {
-        id(anatomy.sites[site]): words
-        for site, words in (
-            ("resid_mid", "the norm on the sum after attention"),
-            ("resid_post", "the norm on the sum after the MLP"),
-        )
-        if site in anatomy.sites
-    }
-    if id(node) in ends:
-        return ends[id(node)]
+    for site, place in (
+        ("resid_post", "the norm on the sum after the MLP"),
+        ("resid_mid", "the norm on the sum after attention"),
+    ):
+        if anatomy.sites.get(site) is node:
+            return place
     return "the norm before attention" if index < attends else "the norm before the MLP"
 
 
 def _gains(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """Norms all of whose gains are 0."""
+    """A fault for each norm whose gains are all 0."""
     for place, node in gains_of(anatomy):
         if not bool(node.tensor.any()):
             yield Fault("zero_gain", layer, place, float(node.tensor.numel()))
@@ -156,50 +153,49 @@ def _gains(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
 
 
 def _constants(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """Matrices whose entries are all one number other than 0: their units are alike, and stay
-    so."""
+    """Matrices with one number in all entries, other than 0: their units are equal, and stay so
+    in training."""
     for name, pieces in anatomy.matrices.items():
         finite = [piece.numbers() for piece in pieces if bool(piece.parameter.isfinite().all())]
         # an expert that no token was sent to has no numbers
-        parts = [part for part in finite if part.numel()]
-        values = {float(part.flatten()[0]) for part in parts}
-        alike = all(
-            min(part.shape[-2:]) > 1 and bool((part == part.flatten()[0]).all()) for part in parts
+        matrices = [matrix for matrix in finite if matrix.numel()]
+        firsts = [matrix.flatten()[0] for matrix in matrices]
+        constant = all(
+            min(matrix.shape[-2:]) > 1 and bool((matrix == first).all())
+            for matrix, first in zip(matrices, firsts, strict=True)
         )
-        if parts and alike and len(values) == 1 and any(values):
+        values = {float(first) for first in firsts}
+        if constant and len(values) == 1 and any(values):
             yield Fault("constant", layer, name, values.pop())
 
 
 def _dead(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """MLPs whose hidden units are all 0, though neither the matrix before them nor what it reads
-    is."""
+    """MLPs whose hidden units are all 0, though neither the matrix before them nor its input is."""
     if "mlp_out" not in anatomy.sites or not bool(anatomy.source.tensor.any()):
         return
     for last in anatomy.sites["mlp_out"].matrix:
         hidden = next(iter(last.made_of("deep")), None)
-        before = [product for part in (hidden,) if part is not None for product in part.matrix]
+        if hidden is None or not hidden.matrix or bool(hidden.tensor.any()):
+            continue
         zero = any(
             operand.parameter is not None and not bool(operand.tensor.any())
-            for product in before
+            for product in hidden.matrix
             for operand in product.inputs
             if operand.tensor.ndim > 1
         )
-        if hidden is not None and before and not zero and not bool(hidden.tensor.any()):
+        if not zero:
             yield Fault("dead_units", layer, "mlp_out", float(hidden.tensor.shape[-1]))
 
 
 def _doubled(anatomy: Anatomy, layer: int) -> Iterator[Fault]:
-    """Branches that are added to themselves, where the stream should be."""
-    before = {
-        id(anatomy.source),
-        *(id(term.after) for term in anatomy.sums if term.before is not None),
-    }
+    """Branches that are added to themselves in place of the stream, as in `x = branch + branch`."""
+    streams = [anatomy.source, *(term.after for term in anatomy.sums if term.before is not None)]
     for node in anatomy.order:
         same = node.op in SUM and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
         if not same or node.tensor.shape != anatomy.source.tensor.shape:
             continue
-        nearest = walk(node, lambda part: [] if id(part) in before else part.inputs, nearest=True)
-        made = next((part.op for part in nearest if part.op in FUSED | SOFTMAX | BENT), "")
+        nearest = walk(node, lambda maker: [] if maker in streams else maker.inputs, nearest=True)
+        made = next((maker.op for maker in nearest if maker.op in FUSED | SOFTMAX | BENT), "")
         if made:  # a stream that is doubled comes from no branch
             yield Fault("doubled", layer, "mlp_out" if made in BENT else "attn_out", 0.0)
 
@@ -215,7 +211,7 @@ def gains_after(tail: Sequence[Node]) -> list[Gains]:
 
 def after_layers(tail: Sequence[Node]) -> list[Fault]:
     """Norms after the last layer whose gains are all 0; and the first value that is not finite,
-    where the stream is."""
+    where the stream is finite."""
     zero = [
         Fault("zero_gain", 0, gains.place, float(gains.node.tensor.numel()))
         for gains in gains_after(tail)
@@ -233,45 +229,41 @@ def after_layers(tail: Sequence[Node]) -> list[Fault]:
 
 def origin(order: Sequence[Node], layer: int, anatomy: Anatomy | None = None) -> Fault | None:
     """The fault at the first value that is not finite in what a block computed; None where a
-    parameter holds it.
+    parameter is not finite, which `of_parameters` names.
 
     Args:
-        order: the nodes, in turn.
+        order: the nodes, in the order of their computation.
         layer: of the block, from 1; 0 for what follows the layers.
-        anatomy: of the block, for the words of a place.
+        anatomy: of the block, which has words for a place.
     """
-    if any(
-        operand.parameter is not None and not bool(operand.tensor.isfinite().all())
-        for node in order
-        for operand in node.inputs
-    ):
-        return None  # `of_parameters` names it
+    operands = (
+        operand for node in order for operand in node.inputs if operand.parameter is not None
+    )
+    if not all(bool(operand.tensor.isfinite().all()) for operand in operands):
+        return None
     node = next((node for node in order if _breaks(node)), None)
     if node is None:
         return None
-    floating = [operand for operand in node.inputs if operand.tensor.is_floating_point()]
+    given = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
     place = _words(node, anatomy)
-    if rows := sum(_empty_rows(operand.tensor) for operand in floating):
+    if rows := sum(map(_empty_rows, given)):
         return Fault("empty_row", layer, place, float(rows))
-    if any(bool(operand.tensor.isnan().any()) for operand in floating):
+    if any(bool(tensor.isnan().any()) for tensor in given):
         # a mask, a buffer, or what comes from another block
         return Fault("leaf", layer, place, 0.0)
-    if "div" in node.op and len(floating) > 1 and not bool(floating[1].tensor.all()):
+    if "div" in node.op and len(given) > 1 and not bool(given[1].all()):
         return Fault("divided_by_zero", layer, place, 0.0)
     end = torch.finfo(node.tensor.dtype).max
-    given = [operand.tensor.detach() for operand in floating if operand.tensor.numel()]
-    squared = any(float(tensor.abs().max()) > end**0.5 for tensor in given)
-    if (
-        bool(node.tensor.isinf().any())
-        or node.op in MATRIX
-        or (node.op in NORM | REDUCTION and squared)
-    ):
+    peaks = [float(tensor.detach().abs().max()) for tensor in given if tensor.numel()]
+    squares_overflow = node.op in NORM | REDUCTION and max(peaks, default=0.0) > end**0.5
+    if bool(node.tensor.isinf().any()) or node.op in MATRIX or squares_overflow:
         return Fault("overflow", layer, place, end, str(node.tensor.dtype).removeprefix("torch."))
     return Fault("undefined", layer, place, 0.0, node.op)
 
 
 def _breaks(node: Node) -> bool:
-    """Whether a number of the signal is not finite, beside those that a mask hides."""
+    """Whether an operation makes a value that is not finite, beside the −∞ by which a mask hides
+    keys."""
     tensor = node.tensor
     if not node.role or not tensor.is_floating_point() or tensor.device.type == "meta":
         return False
@@ -279,111 +271,111 @@ def _breaks(node: Node) -> bool:
         return False
     if bool(tensor.isnan().any()):
         return True
-    inputs = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
-    return node.op not in HIDING and all(bool(part.isfinite().all()) for part in inputs)
+    operands = [operand.tensor for operand in node.inputs if operand.tensor.is_floating_point()]
+    finite = all(bool(operand.isfinite().all()) for operand in operands)
+    return finite and node.op not in HIDING
 
 
 def _empty_rows(tensor: Tensor) -> int:
-    """How many rows hide every key."""
-    return (
-        int((tensor == -torch.inf).all(dim=-1).sum())
-        if tensor.ndim > 1 and tensor.shape[-1] > 1
-        else 0
-    )
+    """How many rows of logits hide every key."""
+    if tensor.ndim < 2 or tensor.shape[-1] < 2:
+        return 0
+    return int((tensor == -torch.inf).all(dim=-1).sum())
 
 
 def _words(node: Node, anatomy: Anatomy | None) -> str:
     """The place of a number in words: a matrix's output, a site, or a branch."""
     if anatomy is None:
         return "what follows the layers"
-    owners = {
-        id(piece.parameter): name for name, pieces in anatomy.matrices.items() for piece in pieces
-    }
+    names = anatomy.names
     for operand in node.inputs:
-        if node.op in MATRIX and operand.parameter is not None and id(operand.parameter) in owners:
-            return f"the output of {owners[id(operand.parameter)]}"
-    for site, part in anatomy.sites.items():
-        if part is node:
+        if node.op in MATRIX and id(operand.parameter) in names:
+            return f"the output of {names[id(operand.parameter)]}"
+    for site, end in anatomy.sites.items():
+        if end is node:
             return f"the {SITE_WORDS[site]}"
+    number = anatomy.order.index(node)
     if node.op in NORM:
-        return _place(anatomy, node, anatomy.order.index(node))
+        return _place(anatomy, node, number)
     heads = queries_keys_values(anatomy.attention)
     if heads is not None and node.op in MATRIX and list(heads[:2]) == node.inputs[-2:]:
         return "the attention logits"
-    places = {id(part): at for at, part in enumerate(anatomy.order)}
-    ends = places.get(id(anatomy.sites.get("attn_out")), -1)
-    return "attention" if places[id(node)] <= ends else "the MLP"
+    branch = anatomy.sites.get("attn_out")
+    inside = branch in anatomy.order and number <= anatomy.order.index(branch)
+    return "attention" if inside else "the MLP"
 
 
-class Layers(Protocol):
-    """The part of a `Stack` that says where its parameters are."""
-
-    layers: list[str]
-    anatomies: list[Anatomy]
-    norm_gains: dict[int, tuple[int, str]]
-    faults: list[Fault]
-    values: defaultdict[Key, dict[int, Tensor]]
-
-
-def of_pass(stack: Layers, batch: object, loss: Tensor) -> list[Fault]:
+def of_pass(
+    known_faults: Sequence[Fault],
+    values: Mapping[Key, Mapping[int, Tensor]],
+    batch: object,
+    loss: Tensor,
+) -> list[Fault]:
     """The place of the first value that is not finite, outside the layers: in the batch, before
-    them, or in the loss. Empty where a parameter or a layer has it.
+    the layers, or in the loss. Empty where a parameter or a layer has it.
 
     Args:
+        known_faults: of the layers and parameters.
+        values: statistics by layer, from 0.
         batch: as for `probe`.
         loss: the scalar that is differentiated.
     """
-    given = [part for part in tensors_in((batch,)) if part.is_floating_point()]
-    wrong = sum(int((~part.isfinite()).sum()) for part in given)
+    given = [tensor for tensor in tensors_in((batch,)) if tensor.is_floating_point()]
+    wrong = sum(int((~tensor.isfinite()).sum()) for tensor in given)
     if wrong:
         return [Fault("batch", 0, "", float(wrong))]
-    if any(fault.kind in ORIGINS for fault in stack.faults) or bool(loss.isfinite().all()):
+    if any(fault.kind in ORIGINS for fault in known_faults) or bool(loss.isfinite().all()):
         return []
-    largest = [stack.values["max_abs", site] for site in ("embed", "resid_post")]
-    broken = [any(not bool(size.isfinite().all()) for size in sizes.values()) for sizes in largest]
-    if broken[0]:
-        return [Fault("input", 0, "", 0.0)]
-    return [] if broken[1] else [Fault("loss", 0, "", 0.0)]
+    for site, kind in (("embed", "input"), ("resid_post", "")):
+        largest = values.get(("max_abs", site), {}).values()
+        if not all(bool(size.isfinite().all()) for size in largest):
+            return [Fault(kind, 0, "", 0.0)] if kind else []
+    return [Fault("loss", 0, "", 0.0)]
 
 
 # Parameters.
 
 
-def of_parameters(model: nn.Module, stack: Layers) -> list[Fault]:
-    """Parameters that are not finite or of a size that nobody draws; and models without any weight
-    that is not 0."""
-    layers, anatomies = stack.layers, stack.anatomies
-    held = {
-        name: weight.detach()
-        for name, weight in model.named_parameters()
-        if weight.is_floating_point()
+def of_parameters(
+    model: nn.Module,
+    layers: Sequence[str],
+    anatomies: Sequence[Anatomy],
+    norm_gains: Mapping[int, tuple[int, str]],
+) -> list[Fault]:
+    """Parameters that are not finite, or larger than anybody draws them; and a model, or its
+    layers, whose weights are all 0.
+
+    Args:
+        layers: names of the blocks.
+        anatomies: of the blocks.
+        norm_gains: see `Stack.norm_gains`.
+    """
+    parameters = {
+        name: weight for name, weight in model.named_parameters() if weight.is_floating_point()
     }
-    places = {
-        id(piece.parameter): name
-        for anatomy in anatomies
-        for name, pieces in anatomy.matrices.items()
-        for piece in pieces
-    }
-    places |= {key: f"the gains of {place}" for key, (_, place) in stack.norm_gains.items()}
-    learned = dict(model.named_parameters())
-    faults = []
-    for name, weight in held.items():
-        layer = next(
-            (at for at, path in enumerate(layers, start=1) if name.startswith(f"{path}.")), 0
-        )
-        place = places.get(id(learned[name]), "")
+    places: dict[int, str] = {}
+    for anatomy in anatomies:
+        places |= anatomy.names
+    places |= {key: f"the gains of {norm}" for key, (_, norm) in norm_gains.items()}
+    faults = _zeros(parameters, anatomies)
+    for name, parameter in parameters.items():
+        weight = parameter.detach()
+        inside = (at for at, path in enumerate(layers, start=1) if name.startswith(f"{path}."))
+        layer, place = next(inside, 0), places.get(id(parameter), "")
         wrong = int((~weight.isfinite()).sum())
         size = 0.0 if wrong or not weight.numel() else float(weight.double().square().mean().sqrt())
         if wrong:
             faults.append(Fault("weight_not_finite", layer, place, float(wrong), name))
         elif size > LARGEST:
             faults.append(Fault("weight_huge", layer, place, size, name))
-    return [*_zeros(held, anatomies), *faults]
+    return faults
 
 
-def with_names(faults: Sequence[Fault], model: nn.Module, stack: Layers) -> list[Fault]:
-    """Faults of gains with the names of their parameters."""
-    names = {stack.norm_gains.get(id(weight)): name for name, weight in model.named_parameters()}
+def with_names(
+    faults: Sequence[Fault], model: nn.Module, norm_gains: Mapping[int, tuple[int, str]]
+) -> list[Fault]:
+    """Faults of a norm's gains with the names of their parameters, see `Stack.norm_gains`."""
+    names = {norm_gains.get(id(weight)): name for name, weight in model.named_parameters()}
     return [
         fault._replace(name=names.get((fault.layer, fault.place), ""))
         if fault.kind == "zero_gain"
@@ -392,17 +384,17 @@ def with_names(faults: Sequence[Fault], model: nn.Module, stack: Layers) -> list
     ]
 
 
-def _zeros(held: Mapping[str, Tensor], anatomies: Sequence[Anatomy]) -> list[Fault]:
-    """Whether all parameters are 0, or all matrices, or those of the layers."""
+def _zeros(parameters: Mapping[str, Tensor], anatomies: Sequence[Anatomy]) -> list[Fault]:
+    """A fault where all parameters are 0, or all matrices, or those of the layers."""
     inner = [
-        piece.parameter.detach()
+        piece.parameter
         for anatomy in anatomies
         for pieces in anatomy.matrices.values()
         for piece in pieces
     ]
-    groups = {
-        "parameter": [*held.values()],
-        "matrix": [weight for weight in held.values() if weight.ndim > 1],
+    groups: dict[str, Sequence[Tensor]] = {
+        "parameter": [*parameters.values()],
+        "matrix": [weight for weight in parameters.values() if weight.ndim > 1],
         "matrix of the layers": inner,
     }
     for name, weights in groups.items():

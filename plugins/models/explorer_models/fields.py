@@ -27,10 +27,10 @@ GAINED = 0.05
 
 
 class Majority:
-    """The facts of all layers, and sentences that say what the fields do not.
+    """The facts that most layers share, and sentences on what no field of a config says.
 
     Args:
-        layers: the facts of each.
+        layers: the facts of each layer.
         unread: a sentence for each thing that could not be read.
     """
 
@@ -40,35 +40,35 @@ class Majority:
         self.parts: list[str] = []
 
     def values(self, site: str, name: str) -> list[Any]:
-        """A fact of each layer that has it."""
+        """A fact's values in the layers that have it."""
         return [facts[site, name] for facts in self.layers if (site, name) in facts]
 
     def usual(self, site: str, name: str, default: Any = None) -> Any:
-        """The most common value of a fact over the layers, or the default where no layer has it."""
+        """The most common value of a fact over the layers; the default where no layer has it."""
         counts = Counter(self.values(site, name))
         return counts.most_common(1)[0][0] if counts else default
 
     def of_branches(self, name: str) -> Any:
-        """The usual value of a fact in the first branch that has it."""
+        """The usual value of a fact, of attention where it has one, else of the MLP."""
         return next(
             (value for site in BRANCHES if (value := self.usual(site, name)) is not None), None
         )
 
     def middle(self, site: str, name: str) -> float:
-        """The median of a number over the layers."""
+        """The median of a number over the layers; nan where no layer has it."""
         values = self.values(site, name)
         return float(np.median(values)) if values else np.nan
 
 
 SURE = 4.0
-"""Standard errors of the overlap of independent tokens beyond which a correlation is one."""
+"""Standard errors above 0 from which on a correlation of tokens is no chance."""
 LEARNED = (0.2, 0.8)
 """Share of the second moment that tokens at one place of different sequences have in common, where
 each place has a vector of its own: half of it, where both tables are drawn alike."""
 
 
 class Source(NamedTuple):
-    """Statistics of a stack's input."""
+    """Statistics of the tensor that goes into a stack's first block."""
 
     second_moment: float
     correlation: float
@@ -80,52 +80,59 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, stream: Tensor) -> Source:
-        """The statistics of the first block's input, `[batch, token, d]`."""
+        """The statistics of the first block's input, `[batch, token, d]`.
+
+        The sum over all pairs of tokens splits into four: a token with itself, others of its
+        sequence, others at its position, and all others. `placed` compares the last two."""
         x = stream.detach().float()
         signal = Signal.of(x[None])
         q, batch, tokens = float(signal.q), x.shape[0], x.shape[1]
         correlation = float(signal.overlap) / q if tokens > 1 and q else 0.0
         placed = None
         if batch > 1 and tokens > 1 and q:
-            across = Signal.of(x.transpose(0, 1)[None])
-            total = x.double().sum(dim=(0, 1)).square().mean()
-            within = float(signal.overlap) * batch * tokens * (tokens - 1)
-            same = float(across.overlap) * tokens * batch * (batch - 1)
-            apart = (float(total) - within - same - q * batch * tokens) / (
-                batch * tokens * (batch - 1) * (tokens - 1)
-            )
-            placed = (float(across.overlap) - apart) / q
+            same_position = float(Signal.of(x.transpose(0, 1)[None]).overlap)
+            total = float(x.double().sum(dim=(0, 1)).square().mean())
+            total -= q * batch * tokens
+            total -= float(signal.overlap) * batch * tokens * (tokens - 1)
+            total -= same_position * tokens * batch * (batch - 1)
+            elsewhere = total / (batch * tokens * (batch - 1) * (tokens - 1))
+            placed = (same_position - elsewhere) / q
         return cls(q, correlation, placed, tokens, batch)
 
-    def fields(self, known: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
-        """Fields of a config that describe the input; `known` has the width and positions."""
-        fields: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch}
+    def fields(self, fields: Mapping[str, Any], unread: list[str]) -> dict[str, Any]:
+        """Fields of a config that describe the input.
+
+        Args:
+            fields: those so far, among them the width and the positions.
+            unread: gets a sentence for each thing that could not be read.
+        """
+        own: dict[str, Any] = {"n_ctx": max(2, self.tokens), "batch_size": self.batch}
         if not 0 < self.second_moment < math.inf:
             unread.append(text("unread", "input"))
-            return fields
-        fields["input_second_moment"] = min(max(self.second_moment, 1e-8), 1e8)
+            return own
+        own["input_second_moment"] = min(max(self.second_moment, 1e-8), 1e8)
         correlation, learned = self.correlation, False
-        if known.get("position", "none") == "none":
+        if fields.get("position", "none") == "none":
             if self.placed is None:
                 unread.append(text("unread", "positions"))
             elif LEARNED[0] < self.placed < LEARNED[1]:
-                fields["position"], learned = "learned", True
+                own["position"], learned = "learned", True
                 correlation *= 2  # of the tokens before their half of the second moment
         pairs = self.batch * self.tokens * (self.tokens - 1) / 2
-        error = 1 / math.sqrt(max(1.0, pairs) * known["d_model"])
+        error = 1 / math.sqrt(max(1.0, pairs) * fields["d_model"])
         if correlation > SURE * error * (1 + learned):
-            fields |= {"input": "correlated", "input_correlation": min(max(correlation, 0.0), 1.0)}
-        return fields
+            own |= {"input": "correlated", "input_correlation": min(max(correlation, 0.0), 1.0)}
+        return own
 
 
 SHAPES = {"normal": 3.0, "uniform": 1.8, "truncated_normal": 2.36}
-"""Kurtosis of each distribution."""
+"""Kurtosis of the entries under each distribution."""
 READERS = (("W_Q", "W_K", "W_V", "W_G"), ("W_gate", "W_in"))
 """Matrices that read the norm before each branch."""
 
 
 def sizes(majority: Majority) -> dict[str, Any]:
-    """Width, depth, heads, hidden width."""
+    """Fields of width, depth, and the MLP's hidden width."""
     width = majority.usual("layer", "width")
     shape = majority.usual("W_out", "shape")
     fields: dict[str, Any] = {"n_layers": len(majority.layers), "d_model": width}
@@ -137,100 +144,105 @@ def sizes(majority: Majority) -> dict[str, Any]:
 
 
 def attention(majority: Majority) -> dict[str, Any]:
-    """Everything about attention."""
+    """Fields of attention: heads, divisor, cap, mask, positions, QK-norm, gates, sink, and what is
+    carried from the layer before."""
     if not majority.usual("layer", "attends"):
         if "attn_out" in majority.usual("layer", "branches", ()):
             majority.parts.append(text("parts", "no_attention"))
         return {"attention": "none"}
-    if majority.usual("attn_scores", "d_head") is None:
+    d_head = majority.usual("attn_scores", "d_head")
+    if d_head is None:
         majority.unread.append(text("unread", "logits"))
         return {}
-    facts = {
-        name: majority.usual("attn_scores", name)
-        for name in (
-            "d_head",
-            "n_heads",
-            "cap",
-            "normed",
-            "mask",
-            "position",
-            "turn",
-            "sink",
-            "mixes_values",
-            "inherits",
-        )
+    heads = max(1, majority.usual("attn_scores", "n_heads"))
+    fields: dict[str, Any] = {
+        "n_heads": heads,
+        "logit_cap": majority.usual("attn_scores", "cap"),
+        "sink": majority.usual("attn_scores", "sink"),
     }
-    width, heads = majority.usual("layer", "width"), max(1, facts["n_heads"])
-    fields: dict[str, Any] = {"n_heads": heads, "logit_cap": facts["cap"], "sink": facts["sink"]}
-    if facts["d_head"] * heads != width:
-        fields["head_size"] = facts["d_head"]
+    if d_head * heads != majority.usual("layer", "width"):
+        fields["head_size"] = d_head
     shape = majority.usual("W_K", "shape")
-    keys = shape[1] // facts["d_head"] if shape else heads
-    if shape and 0 < keys < heads:
-        fields["n_kv_heads"] = keys
-    fields |= _logits(majority, facts["d_head"])
-    fields |= _places(majority, facts)
-    # facts["normed"] is of q, k and v; a placement that normalizes values needs no QK-norm beside
-    # it
-    if facts["normed"][0] and facts["normed"][1] and not facts["normed"][2]:
-        fields |= {"qk_norm": True, "qk_norm_over": facts["normed"][0] if heads > 1 else "head"}
-        gain = majority.middle("attn_scores", "gain")
-        gain *= fields.get("qk_gain", 1.0)
-        fields["qk_gain"] = gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0
-    gates = majority.usual("attn_out", "gates", 0)
-    fields["attention_gate"] = {
-        0: "none",
-        heads: "head",
-        heads * facts["d_head"]: "coordinate",
-    }.get(gates, "none")
-    if majority.layers[-1].get(("attn_scores", "mixes_values")):
+    key_heads = shape[1] // d_head if shape else heads
+    if 0 < key_heads < heads:
+        fields["n_kv_heads"] = key_heads
+    fields |= _logits(majority, d_head)
+    fields |= _places(majority)
+    fields |= _qk_norm(majority, heads, fields.get("qk_gain", 1.0))
+    gates = {0: "none", heads: "head", heads * d_head: "coordinate"}
+    fields["attention_gate"] = gates.get(majority.usual("attn_out", "gates", 0), "none")
+    last = majority.layers[-1]  # the first layer has nothing that it could carry on
+    if last.get(("attn_scores", "mixes_values")):
         fields["value_residual"] = True
-    if (inherited := majority.layers[-1].get(("attn_scores", "inherits"), "none")) != "none":
+    if (inherited := last.get(("attn_scores", "inherits"), "none")) != "none":
         fields["residual_attention"] = inherited
     return fields
 
 
-def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
-    """The divisor's row."""
-    scale = majority.middle("attn_scores", "divisor")
-    for name, row in DIVISORS.items():
-        if "ssmax_scale" not in row.uses and abs(scale / row.of(d_head) - 1) <= EXACT:
-            return {"attention_scale": name}
-    if any(majority.usual("attn_scores", "normed", ("",))):
-        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / scale}
-    majority.differs.append(text("differs", "divisor", divisor=scale, d_head=d_head))
+def _qk_norm(majority: Majority, heads: int, factor: float) -> dict[str, Any]:
+    """Fields of norms on queries and keys; none where values are normed too, which is a placement
+    of the norms.
+
+    Args:
+        heads: number of them.
+        factor: on queries and keys, which `_logits` has found beside their norms.
+    """
+    queries, keys, values = majority.usual("attn_scores", "normed")
+    if not queries or not keys or values:
+        return {}
+    gain = majority.middle("attn_scores", "gain") * factor
     return {
-        "attention_scale": min(
-            (abs(math.log(abs(scale) / row.of(d_head))), name)
-            for name, row in DIVISORS.items()
-            if not row.uses
-        )[1]
+        "qk_norm": True,
+        "qk_norm_over": queries if heads > 1 else "head",
+        "qk_gain": gain if abs(math.log(max(gain, 1e-9))) > GAINED else 1.0,
     }
 
 
-def _places(majority: Majority, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Mask and positions."""
-    fields: dict[str, Any] = {"causal": facts["mask"] == "causal"}
-    if facts["mask"] is None:
+def _logits(majority: Majority, d_head: int) -> dict[str, Any]:
+    """The field of the divisor: the row that divides the logits so, else the nearest one, with a
+    sentence. Beside norms on queries and keys, any other divisor is a factor on them."""
+    divisor = majority.middle("attn_scores", "divisor")
+    for name, row in DIVISORS.items():
+        if "ssmax_scale" not in row.uses and abs(divisor / row.of(d_head) - 1) <= EXACT:
+            return {"attention_scale": name}
+    if any(majority.usual("attn_scores", "normed", ("",))):
+        return {"attention_scale": "sqrt_d", "qk_gain": math.sqrt(d_head) / divisor}
+    majority.differs.append(text("differs", "divisor", divisor=divisor, d_head=d_head))
+    distances = {
+        name: abs(math.log(abs(divisor) / row.of(d_head)))
+        for name, row in DIVISORS.items()
+        if not row.uses
+    }
+    return {"attention_scale": min(distances, key=lambda name: (distances[name], name))}
+
+
+def _places(majority: Majority) -> dict[str, Any]:
+    """Fields of mask and positions."""
+    mask, position, turn = (
+        majority.usual("attn_scores", name) for name in ("mask", "position", "turn")
+    )
+    fields: dict[str, Any] = {"causal": mask == "causal"}
+    if mask is None:
         majority.unread.append(text("unread", "mask"))
-    elif facts["mask"] not in ("causal", "none"):
+    elif mask not in ("causal", "none"):
         majority.differs.append(text("differs", "mask"))
-    turn = facts["turn"]
-    if facts["position"] == "another":
+    if position == "another":
         majority.differs.append(text("differs", "positions"))
-    elif facts["position"] == "rotary" and turn is not None:
-        fields |= {
-            "position": "rotary",
-            "rope_base": min(max(turn.base, 1.0), 1e8),
-            "rope_fraction": turn.share,
-        }
-    elif facts["position"] == "alibi":
-        fields |= {"position": "alibi"}
+    elif position == "rotary" and turn is not None:
+        fields["position"] = "rotary"
+        fields["rope_base"] = min(max(turn.base, 1.0), 1e8)
+        fields["rope_fraction"] = turn.share
+    elif position == "alibi":
+        fields["position"] = "alibi"
     return fields
 
 
 def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
-    """Placement, kind, ε, and whether there is one after the last block."""
+    """Fields of the norms: placement, kind, ε, and whether one follows the last block.
+
+    Args:
+        final: whether a norm follows the last block; None where that is not known.
+    """
     name, wrong = placement_of(majority.layers)
     if len(wrong) > len(majority.layers):
         majority.differs.append(text("differs", "placement"))
@@ -254,7 +266,8 @@ def norms(majority: Majority, final: bool | None) -> dict[str, Any]:
 
 
 def mlp(majority: Majority) -> dict[str, Any]:
-    """The MLP's row, its activation, and whether that is rescaled."""
+    """Fields of the MLP: gated or not, its activation, and whether that is rescaled to a second
+    moment of 1."""
     kind, name = majority.usual("mlp_out", "mlp"), majority.usual("mlp_out", "nearest")
     if kind is None:
         majority.unread.append(text("unread", "mlp_function"))
@@ -269,7 +282,8 @@ def mlp(majority: Majority) -> dict[str, Any]:
 
 
 def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
-    """Squared gains of the norms before each matrix, where they are not 1."""
+    """Squared gains of the norms before each matrix, by the matrix' name, where they are not 1:
+    in a config they are part of the matrix' variance."""
     place = PLACEMENTS[fields["norm_placement"]].sublayer
     factors: dict[str, float] = {}
     for index, (site, names) in enumerate(zip(BRANCHES, READERS, strict=True)):
@@ -286,7 +300,7 @@ def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
 
 
 def weights(majority: Majority) -> dict[str, Any]:
-    """Distribution, biases, and what the layers' weights have to do with each other."""
+    """Fields of the weights: distribution, biases, and whether layers share or copy them."""
     names = {name for facts in majority.layers for name, fact in facts if fact == "variance"}
     kurtosis = [size for name in names if not math.isnan(size := majority.middle(name, "kurtosis"))]
     fields: dict[str, Any] = {"distribution": "normal"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +51,12 @@ class Jump(NamedTuple):
         return "matrix" if self.site else "stream" if self.layer else "input"
 
     def sentence(self, layers: Sequence[str], before: int) -> str:
-        """'The norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360.'; `before` is the
-        step of 1.2."""
+        """'The norm of mlp.c_proj.weight in layer 3 (h.2) goes from 1.2 to 360.'
+
+        Args:
+            layers: names of the layers.
+            before: step of the reading before.
+        """
         ending = "_input" if not self.layer else "" if self.now else "_zero"
         return text(
             "jumped",
@@ -70,45 +75,43 @@ def numbered(layer: int, layers: Sequence[str]) -> str:
 
 
 def jumps(readings: Sequence[Reading], layers: Sequence[str], sick: bool = False) -> Finding | None:
-    """The first reading that is far from the one before: at which step, in which layer and matrix.
+    """The first reading in which a number is far from the reading before: its step, layer and
+    matrix.
 
     Args:
-        sick: whether the run suffers from it.
+        sick: whether the last reading has a serious finding, which makes this one serious.
     """
-    for index in range(1, len(readings)):
-        before, after = readings[index - 1 : index + 1]
+    for index, (before, after) in enumerate(pairwise(readings), start=1):
         with np.errstate(all="ignore"):
             silenced = _silenced(before, readings[index:])
-            known = [
-                jump
-                for jump in (_norms(before, after), silenced, _stream(before, after))
-                if jump is not None
-            ]
+            candidates = (_norms(before, after), silenced, _stream(before, after))
+            every = [jump for jump in candidates if jump is not None]
+            if not every:
+                continue
+            first = silenced or every[0]
             # alone it is a false alarm in most healthy runs
-            beside = _gradients(before, after) if known else None
-        if known:
-            first = silenced or known[0]
-            known += [beside] if beside else []
-            when = "_step" if after.step == before.step + 1 else ""
-            meaning = text(
-                "jump",
-                "silenced" if silenced else f"{first.place}{when}",
-                before=before.step,
-                after=after.step,
-                site=first.site,
-                layer=numbered(first.layer, layers),
-            )
-            return Finding(
-                "bad" if sick or silenced else "warning",
-                meaning,
-                " ".join(jump.sentence(layers, before.step) for jump in known),
-                text("jump", "silenced_remedy" if silenced else "remedy"),
-            )
+            beside = _gradients(before, after)
+        every += [beside] if beside else []
+        when = "_step" if after.step == before.step + 1 else ""
+        meaning = text(
+            "jump",
+            "silenced" if silenced else f"{first.place}{when}",
+            before=before.step,
+            after=after.step,
+            site=first.site,
+            layer=numbered(first.layer, layers),
+        )
+        return Finding(
+            "bad" if sick or silenced else "warning",
+            meaning,
+            " ".join(jump.sentence(layers, before.step) for jump in every),
+            text("jump", "silenced_remedy" if silenced else "remedy"),
+        )
     return None
 
 
 def _norms(before: Reading, after: Reading) -> Jump | None:
-    """The matrix whose norm changed most beyond what the optimizer did."""
+    """The matrix whose norm changed most, beyond what the optimizer's steps explain."""
     ranked: list[tuple[float, Jump]] = []
     for key, now in _by_layer(after, "weight_norm"):
         was = before.values.get(key)
@@ -140,8 +143,8 @@ def _norms(before: Reading, after: Reading) -> Jump | None:
 
 
 def _silenced(before: Reading, later: Sequence[Reading]) -> Jump | None:
-    """The matrices of the first layer that had a gradient, and get none in all later readings,
-    while others do."""
+    """The matrices of the first layer that had a gradient and have none in all later readings,
+    while others have one."""
     lost: dict[int, list[tuple[str, float]]] = {}
     alive = False
     for key, was in _by_layer(before, "parameter_gradient"):
@@ -161,7 +164,7 @@ def _silenced(before: Reading, later: Sequence[Reading]) -> Jump | None:
 
 
 def _stream(before: Reading, after: Reading) -> Jump | None:
-    """The layer that multiplies the stream most unlike before, and unlike the other layers."""
+    """The layer whose factor on the stream changed most, relative to the other layers."""
     for name in ("second_moment", "max_abs"):
         was, now = (_line(reading, name) for reading in (before, after))
         if not len(was) or was.shape != now.shape or _settling(before, after):
@@ -176,12 +179,12 @@ def _stream(before: Reading, after: Reading) -> Jump | None:
 
 
 def _gradients(before: Reading, after: Reading) -> Jump | None:
-    """The matrix whose gradient changed most beside the others'."""
+    """The matrix whose gradient changed most, relative to the other matrices."""
     pairs = [
         (key[1], layer + 1, float(was), float(now))
-        for key, held in _by_layer(before, "parameter_gradient")
-        if (value := after.values.get(key)) is not None and value.shape == held.shape
-        for layer, (was, now) in enumerate(zip(held, value, strict=True))
+        for key, previous in _by_layer(before, "parameter_gradient")
+        if (value := after.values.get(key)) is not None and value.shape == previous.shape
+        for layer, (was, now) in enumerate(zip(previous, value, strict=True))
         if was > 0 and now > 0 and math.isfinite(was) and math.isfinite(now)
     ]
     if len(pairs) < 3 or _settling(before, after):
@@ -195,12 +198,13 @@ def _gradients(before: Reading, after: Reading) -> Jump | None:
 
 
 def _settling(before: Reading, after: Reading) -> bool:
-    """Whether the first steps lie between, in which the branches of any model find their scale."""
+    """Whether these readings are before and after the first steps, in which the branches of any
+    model find their scale."""
     return not before.step and after.step > 1
 
 
 def _by_layer(reading: Reading, statistic: str) -> list[tuple[Key, Array]]:
-    """The matrices of the blocks."""
+    """A statistic of the blocks' matrices, by statistic and site: `[layer]` each."""
     return [
         (key, values)
         for key, values in reading.values.items()
@@ -209,7 +213,7 @@ def _by_layer(reading: Reading, statistic: str) -> list[tuple[Key, Array]]:
 
 
 def _line(reading: Reading, statistic: str) -> Array:
-    """The stream, `[site]`, the input first; empty where it is not known."""
+    """A statistic of the stream, `[1 + layer]`, the input first; empty where it was not read."""
     first, rest = (reading.values.get((statistic, site)) for site in ("embed", "resid_post"))
     return np.empty(0) if first is None or rest is None else np.concatenate([first, rest])
 
@@ -229,7 +233,13 @@ output by 2.3 times itself or more; below, by 0.03 to 5 times."""
 def over_time(
     readings: Sequence[Reading], first: Breakdown | None, layers: Sequence[str], sick: bool
 ) -> list[Finding]:
-    """Findings of a run's readings together; a jump is serious where the last reading is `sick`."""
+    """Findings of all readings of a run.
+
+    Args:
+        first: the first value that was not finite.
+        layers: names of the layers.
+        sick: whether the last reading has a serious finding.
+    """
     findings = [
         not_finite(first, readings),
         jumps(readings, layers, sick),
@@ -245,7 +255,7 @@ def over_time(
 
 def _finding(severity: Severity, rule: str, evidence: str, **values: object) -> Finding:
     """A finding in the words of a rule's table in `texts.toml`; `evidence` is the key of its
-    sentence."""
+    evidence."""
     return Finding(
         severity,
         text(rule, "meaning", **values),
@@ -255,7 +265,8 @@ def _finding(severity: Severity, rule: str, evidence: str, **values: object) -> 
 
 
 def not_finite(first: Breakdown | None, readings: Sequence[Reading]) -> Finding | None:
-    """The first value that was not finite; a remedy where the readings before it say why it is."""
+    """The first value that was not finite, with a remedy where the readings before it show the
+    cause."""
     if first is None:
         return None
     before = [reading for reading in readings if reading.step < first.step]
@@ -274,7 +285,7 @@ def not_finite(first: Breakdown | None, readings: Sequence[Reading]) -> Finding 
 
 
 def _close_to_end(reading: Reading) -> bool:
-    """Whether a stream in float16 was close to the largest number that the type holds."""
+    """Whether a stream in float16 was close to the type's largest number."""
     peaks = [
         float(np.nanmax(values))
         for (name, _), values in reading.values.items()
@@ -287,16 +298,16 @@ def _close_to_end(reading: Reading) -> bool:
 
 
 def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
-    """A head's logits that are large and have grown since the first reading."""
+    """A head whose logits are large, and have grown since the first reading."""
     key = ("largest_logit", "attn_scores")
-    held = [
+    finite = [
         reading
         for reading in readings
         if key in reading.values and np.isfinite(reading.values[key]).any()
     ]
-    if len(held) < 2:
+    if len(finite) < 2:
         return None
-    last, before = held[-1].values[key], held[0].values[key]
+    last, before = finite[-1].values[key], finite[0].values[key]
     layer, head = map(int, np.unravel_index(int(np.nanargmax(last)), last.shape))
     if not (last[layer, head] > LARGE_LOGIT and last[layer, head] > before[layer, head]):
         return None
@@ -306,9 +317,9 @@ def logits_grow(readings: Sequence[Reading], layers: Sequence[str]) -> Finding |
         "evidence",
         layer=numbered(layer + 1, layers),
         head=head,
-        first=held[0].step,
+        first=finite[0].step,
         before=before[layer, head],
-        last=held[-1].step,
+        last=finite[-1].step,
         now=last[layer, head],
         limit=LARGE_LOGIT,
     )
@@ -325,30 +336,26 @@ of logits that are all alike: their probabilities differ by 1 %."""
 
 
 def stands(readings: Sequence[Reading]) -> Finding | None:
-    """A cross-entropy that stays at that of an even guess up to the last reading, and what the
-    readings say of it."""
-    held = [reading for reading in readings if reading.logits]
+    """A cross-entropy that stays at ln V, that of an even guess, up to the last reading; with its
+    cause, where the readings show one."""
     run: list[Reading] = []
-    for reading in reversed(held):
+    for reading in reversed([reading for reading in readings if reading.logits]):
         even = math.log(reading.logits["classes"])
         if abs(reading.logits["loss"] - even) > EVEN * even:
             break
         run.insert(0, reading)
     if len(run) < ENOUGH or (steps := run[-1].step - run[0].step) < STEPS:
         return None
-    gradients, moved = (_largest(run, name) for name in ("parameter_gradient", "update_ratio"))
-    last, losses = run[-1].logits, [reading.logits["loss"] for reading in run]
-    cause = (
-        "unreached"
-        if gradients == 0
-        else "still"
-        if moved is not None and moved * steps < MOVED
-        else "alike"
-        if last["variance"] < FLAT
-        else "moving"
-        if moved
-        else ""
-    )
+    moved, last = _largest(run, "update_ratio"), run[-1].logits
+    if _largest(run, "parameter_gradient") == 0:
+        cause = "unreached"
+    elif moved is not None and moved * steps < MOVED:
+        cause = "still"
+    elif last["variance"] < FLAT:
+        cause = "alike"
+    else:
+        cause = "moving" if moved else ""
+    losses = [reading.logits["loss"] for reading in run]
     evidence = text(
         "stands",
         "evidence",
@@ -362,20 +369,19 @@ def stands(readings: Sequence[Reading]) -> Finding | None:
         variance=last["variance"],
         square=last["square_log_sum"],
     )
-    words, remedy = (
-        (text("stands", cause, moved=moved), text("stands_remedy", cause)) if cause else ("", "")
-    )
+    if cause:
+        evidence = f"{text('stands', cause, moved=moved)} {evidence}"
     return Finding(
         "bad" if cause in ("unreached", "still") else "warning",
-        text("stands", "meaning", even=even, step=run[0].step),
-        f"{words} {evidence}".strip(),
-        remedy,
+        text("stands", "meaning", even=math.log(last["classes"]), step=run[0].step),
+        evidence.strip(),
+        text("stands_remedy", cause) if cause else "",
     )
 
 
 def _largest(readings: Sequence[Reading], statistic: str) -> float | None:
-    """The largest number that a statistic of the layers' matrices has in some readings; None if it
-    was not read."""
+    """The largest value of a statistic over readings, layers and matrices; None where it was not
+    read."""
     every = [
         np.nanmax(values)
         for reading in readings
@@ -386,15 +392,13 @@ def _largest(readings: Sequence[Reading], statistic: str) -> float | None:
 
 
 def starts_large(readings: Sequence[Reading], layers: Sequence[str]) -> Finding | None:
-    """The first reading's loss, of the model as it was drawn, where a later reading is the last."""
-    finding = (
-        large_loss(readings[0].profile("", tuple(layers)))
-        if len(readings) > 1 and not readings[0].step
-        else None
-    )
-    return finding and replace(
-        finding, evidence=text("watched", "evidence", step=0, evidence=finding.evidence)
-    )
+    """A loss at step 0 that is above ln V, where later steps were read, too."""
+    if len(readings) < 2 or readings[0].step:
+        return None
+    finding = large_loss(readings[0].profile("", tuple(layers)))
+    if finding is None:
+        return None
+    return replace(finding, evidence=text("watched", "evidence", step=0, evidence=finding.evidence))
 
 
 def update_large(readings: Sequence[Reading]) -> Finding | None:
@@ -414,8 +418,8 @@ def update_large(readings: Sequence[Reading]) -> Finding | None:
 
 
 def update_size(reading: Reading) -> float:
-    """Sum of ‖ΔW‖/‖W‖ over the matrices of all blocks, without those that were zero and may grow at
-    will."""
+    """Sum of ‖ΔW‖/‖W‖ over the matrices of all blocks, without matrices that were 0, which may
+    grow at will."""
     ratios = [
         values
         for (name, _), values in reading.values.items()

@@ -11,6 +11,8 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import InitVar, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from explorer_models.nodes import first_floating, tensors_in
 # When a training step ends: torch tells before and after every optimizer's step, whoever calls it.
 
 
+@dataclass(eq=False)
 class Steps:
     """Follows the optimizers of a model. Where it has several, a step ends when all of its
     parameters were stepped.
@@ -35,39 +38,34 @@ class Steps:
         model: whose.
         optimizers: which; empty for all that step parameters of the model.
         before: called before an optimizer's step, with it, the `id` of each of its parameters, and
-            what its gradients are still multiplied by.
+            the factor by which its gradients are still multiplied.
         after: called after it.
         ended: called when a step has ended.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizers: list[Optimizer],
-        before: Callable[[Optimizer, set[int], float], None],
-        after: Callable[[], None],
-        ended: Callable[[], None],
-    ) -> None:
-        self.model, self.optimizers = model, optimizers
-        self.before, self.after, self.ended = before, after, ended
+    model: nn.Module
+    optimizers: list[Optimizer]
+    before: Callable[[Optimizer, set[int], float], None]
+    after: Callable[[], None]
+    ended: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.owned: weakref.WeakKeyDictionary[Optimizer, set[int]] = weakref.WeakKeyDictionary()
+        """`id` of each of the model's parameters that an optimizer steps."""
         self.needed: set[int] = set()
+        """`id` of each parameter that must be stepped before a step ends."""
         self.stepped: list[Optimizer] = []
+        """Optimizers that have stepped in this step."""
         STEPS.add(self)
         if not STEP_HOOKS:
-            STEP_HOOKS.append(
-                register_optimizer_step_pre_hook(
-                    lambda optimizer, *_: _tell(optimizer, Steps.begins)
-                )
-            )
-            STEP_HOOKS.append(
-                register_optimizer_step_post_hook(
-                    lambda optimizer, *_: _tell(optimizer, Steps.is_done)
-                )
-            )
+            for register, event in (
+                (register_optimizer_step_pre_hook, Steps.begins),
+                (register_optimizer_step_post_hook, Steps.is_done),
+            ):
+                STEP_HOOKS.append(register(partial(_tell, event)))
 
     def owns(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer is one of the model's."""
+        """Whether an optimizer steps parameters of the model, and is one that is followed."""
         if optimizer not in self.owned:
             parameters = {id(weight): weight.requires_grad for weight in self.model.parameters()}
             mine = {
@@ -88,21 +86,20 @@ class Steps:
         self.before(optimizer, self.owned[optimizer], 1.0 if scale is None else float(scale))
 
     def is_done(self, optimizer: Optimizer) -> None:
-        """After it."""
+        """After a step of one of the model's optimizers."""
         self.after()
         self.stepped.append(optimizer)
         if self.needed <= set().union(*(self.owned[stepper] for stepper in self.stepped)):
             self.settle()
 
     def settle(self) -> None:
-        """Ends the step if an optimizer has stepped, though some parameters were left as they
-        are."""
+        """Ends a step that an optimizer has begun, though some parameters were not stepped."""
         if self.stepped:
             self.stepped.clear()
             self.ended()
 
     def remove(self) -> None:
-        """Follows the optimizers no longer."""
+        """Stops following the optimizers."""
         STEPS.discard(self)
         while STEP_HOOKS and not STEPS:
             STEP_HOOKS.pop().remove()
@@ -114,8 +111,8 @@ STEP_HOOKS: list[RemovableHandle] = []
 off when a model is let go: that may happen while torch goes through them."""
 
 
-def _tell(optimizer: Optimizer, event: Callable[[Steps, Optimizer], None]) -> None:
-    """Calls a method of those whose model an optimizer steps."""
+def _tell(event: Callable[[Steps, Optimizer], None], optimizer: Optimizer, *_: object) -> None:
+    """Calls a method of each `Steps` whose model an optimizer steps."""
     for steps in [*STEPS]:
         if steps.owns(optimizer):
             event(steps, optimizer)
@@ -126,8 +123,8 @@ Take = Callable[[int, Tensor], None]
 
 
 class Hook:
-    """A call with its first arguments fixed. A copy or a pickle of the model has one that does
-    nothing instead."""
+    """A call with its first arguments fixed. A copy or a pickle of the model has one in its
+    place that does nothing."""
 
     def __init__(self, run: Callable[..., None], *fixed: Any) -> None:
         self.run, self.fixed = run, fixed
@@ -143,6 +140,7 @@ class Hook:
         )
 
 
+@dataclass(eq=False)
 class Passes:
     """Hooks on a model and its blocks that hand over what passes.
 
@@ -158,27 +156,25 @@ class Passes:
             left after it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        blocks: list[nn.Module],
-        evaluation: bool,
-        begin: Callable[[], None],
-        value: Take,
-        returned: Take,
-        around: Callable[[int], AbstractContextManager[Any]],
-    ) -> None:
-        self.evaluation, self.begin, self.value, self.returned, self.around = (
-            evaluation,
-            begin,
-            value,
-            returned,
-            around,
-        )
-        self.inside, self.counted, self.quiet = False, False, False
+    model: InitVar[nn.Module]
+    blocks: InitVar[list[nn.Module]]
+    evaluation: bool
+    begin: Callable[[], None]
+    value: Take
+    returned: Take
+    around: Callable[[int], AbstractContextManager[Any]]
+
+    def __post_init__(self, model: nn.Module, blocks: list[nn.Module]) -> None:
+        self.inside = False
+        """Whether the root runs."""
+        self.counted = False
+        """Whether the pass that runs counts."""
+        self.quiet = False
+        """Whether no pass counts, as while a block is run again."""
         self.call: tuple[nn.Module, Any, Any] | None = None
         """A block that has just run, and its arguments, while its output is seen."""
         self.entered: dict[int, AbstractContextManager[Any]] = {}
+        """Contexts of the blocks that run."""
         self.graded = False
         """Whether the pass that runs began with gradients."""
         self.without: set[int] = set()
@@ -210,16 +206,17 @@ class Passes:
         READERS.pop(self.number, None)
 
     def counts(self, module: nn.Module) -> bool:
-        """Whether a pass that begins with a module is one of training."""
+        """Whether a pass that begins with a module is read: one of training, unless evaluation
+        is read, too."""
         return not self.quiet and (self.evaluation or (module.training and torch.is_grad_enabled()))
 
     def counting(self, module: nn.Module) -> bool:
-        """Whether the pass that runs counts; it may have begun at this module rather than at the
-        root."""
+        """Whether the pass that runs is read; it may have begun at this module rather than at
+        the root."""
         return self.counted and not self.quiet if self.inside else self.counts(module)
 
     def enter_model(self, model: nn.Module, _: Any) -> None:
-        """Before a pass: whether it counts is decided once, for checkpointed blocks run without
+        """Before a pass. Whether it counts is decided once, for checkpointed blocks run without
         gradients."""
         if torch.compiler.is_compiling() or recomputing():
             return
@@ -233,7 +230,7 @@ class Passes:
             self.inside = False
 
     def enter(self, index: int, block: nn.Module, args: Any, kwargs: Any) -> None:
-        """Before a block."""
+        """Forward pre-hook of a block."""
         x = first_floating(args, kwargs) if index == 0 else None
         if self.compiled(block, 0, x) or not self.counting(block):
             return
@@ -248,7 +245,7 @@ class Passes:
             self.entered[index].__enter__()
 
     def leave(self, index: int, block: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-        """After a block, also one that failed: it gives None."""
+        """Forward hook of a block; after a failure its output is None."""
         x = first_floating(out)
         if self.compiled(block, index + 1, x):
             return
@@ -270,15 +267,15 @@ class Passes:
             self.call = None
 
     def compiled(self, block: nn.Module, place: int, x: Tensor | None) -> bool:
-        """Whether a compiler runs this; the code that it makes hands over the tensor by an
-        operator."""
+        """Whether a compiler is tracing this call. Then an operator becomes part of the compiled
+        code, which hands over the tensor when it runs."""
         if torch.compiler.is_compiling() and x is not None and self.counts(block):
             torch.ops.explorer.watched(x.detach(), self.anchor, self.number, place)
         return torch.compiler.is_compiling()
 
     def take(self, place: int, x: Tensor) -> None:
-        """Reads a tensor, and later the gradient there. What a checkpoint computes again is not
-        read again."""
+        """Hands over a tensor, and later its gradient. A tensor that a checkpoint computes again
+        is not handed over again."""
         if not recomputing():
             self.value(place, x)
         if x.grad_fn is not None:  # a parameter would keep the hook from step to step
@@ -288,8 +285,8 @@ class Passes:
 def inner_hooks(
     modules: Iterable[tuple[int, nn.Module]], take: Callable[[int, nn.Module, Tensor], None]
 ) -> ExitStack:
-    """Hooks that hand over what some modules give, each with its number; to close this takes them
-    off."""
+    """Hooks that hand over the outputs of modules, each with the module's number; to close the
+    stack removes them."""
 
     def leave(number: int, module: nn.Module, _: Any, out: Any) -> None:
         if not torch.compiler.is_compiling() and (x := first_floating(out)) is not None:
@@ -302,13 +299,13 @@ def inner_hooks(
 
 
 def recomputing() -> bool:
-    """Whether this runs within a backward pass, as what a checkpoint computes again does."""
+    """Whether this runs within a backward pass, as the second run of a gradient checkpoint does."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 READERS: weakref.WeakValueDictionary[int, Passes] = weakref.WeakValueDictionary()
-"""Whose hooks were compiled, by the number in their operators; none is given twice, for compiled
-code lives on."""
+"""The `Passes` whose hooks were compiled, by the number in their operators. No number is used
+twice, for compiled code may live on."""
 _numbers = itertools.count(1)
 
 
@@ -318,8 +315,8 @@ _numbers = itertools.count(1)
     schema="(Tensor x, Tensor(a!) anchor, int number, int place) -> ()",
 )
 def watched(x: Tensor, anchor: Tensor, number: int, place: int) -> None:  # noqa: ARG001
-    """Reads a tensor in compiled code. That it is said to change the anchor keeps compilers from
-    leaving it out."""
+    """Hands over a tensor in compiled code. The schema says that it changes the anchor, or a
+    compiler would leave it out."""
     passes = READERS.get(number)
     if passes is not None and not recomputing():
         passes.value(place, x)

@@ -22,7 +22,8 @@ layer."""
 
 
 def kinds(layers: Sequence[Facts]) -> tuple[str, ...]:
-    """Name of each layer's kind, in words; "" for a layer whose design was not read."""
+    """Name of each layer's kind, in words: what it learns, whether a mask hides more keys there,
+    and whether it has no positions by design. "" for a layer whose design was not read."""
     windows = _windows(layers)
     bare = _without_positions(layers, windows)
     keys = [
@@ -45,12 +46,18 @@ def of_kind(kinds: Sequence[str], name: str) -> list[int]:
 
 
 def _words(facts: Facts, window: bool, bare: bool) -> str:
-    """Attention or another mixer, and what is of its own."""
-    parts = ["attends" if facts.get(("layer", "attends")) else "other"]
-    parts += (
-        ["window"] * window + ["bare"] * bare + ["experts"] * bool(facts.get(("layer", "experts")))
-    )
-    return ", ".join(text("kind", part) for part in parts)
+    """A kind in words: attention or another mixer, then what only this kind has.
+
+    Args:
+        window: whether a mask hides more keys than in other layers.
+        bare: whether there are no positions by design.
+    """
+    keys = ["attends" if facts.get(("layer", "attends")) else "other"]
+    experts = facts.get(("layer", "experts"))
+    for key, present in (("window", window), ("bare", bare), ("experts", experts)):
+        if present:
+            keys.append(key)
+    return ", ".join(text("kind", key) for key in keys)
 
 
 def _windows(layers: Sequence[Facts]) -> list[bool]:
@@ -66,8 +73,8 @@ def _windows(layers: Sequence[Facts]) -> list[bool]:
 
 
 def _without_positions(layers: Sequence[Facts], windows: Sequence[bool]) -> list[bool]:
-    """Whether a layer has no positions by design, `[layer]`: those of its matrices and window come
-    at one distance."""
+    """Whether a layer has no positions by design, `[layer]`: among layers with the same matrices
+    and window, those without positions, or those with them, come at one distance."""
     groups: defaultdict[Any, list[int]] = defaultdict(list)
     for index, (facts, window) in enumerate(zip(layers, windows, strict=True)):
         if ("attn_scores", "position") in facts:
@@ -83,10 +90,15 @@ def _without_positions(layers: Sequence[Facts], windows: Sequence[bool]) -> list
 
 
 def periodic(at: Sequence[int], count: int) -> bool:
-    """Whether layers, from 0, come at one distance from end to end of a stack of so many layers.
+    """Whether some layers come at one distance, from one end of a stack to the other.
 
     One alone does so where it may be the last of a group and no second group ends; two must be the
-    first or the last of their groups."""
+    first or the last of their groups.
+
+    Args:
+        at: the layers, from 0.
+        count: of all layers.
+    """
     if len(at) == 1:
         period = at[0] + 1
         return 1 < period <= LONGEST and 2 * period > count

@@ -30,7 +30,8 @@ LEARNS: tuple[State, ...] = ("first", "second", "later")
 
 
 class Place:
-    """A parameter's name within its layers, or within the model where it is in none."""
+    """The layers that have a parameter, and its name within them; within the model where no
+    layer has it."""
 
     def __init__(self, layers: tuple[int, ...], path: str, taken: Sequence[str]) -> None:
         self.layers, self.path = layers, path
@@ -46,15 +47,15 @@ class Place:
 
     @property
     def kind(self) -> str:
-        """Its name, with * for each number."""
+        """The name with * for each number, such as an expert's."""
         return NUMBER.sub("*", self.path)
 
 
 def grouped(
     model: nn.Module, blocks: Sequence[Block], states: Mapping[str, State]
 ) -> tuple[Part, ...]:
-    """Parameters by state: a module whose parameters have one state is one part, in all layers that
-    have it.
+    """Parameters by state. A module whose parameters have one state is one entry, in all layers
+    that have it.
 
     Args:
         model: whose they are.
@@ -79,14 +80,15 @@ def grouped(
         Part(state, name, tuple(sorted(layers)), len(matrices), any(matrices))
         for (state, name, _), (layers, matrices) in gathered.items()
     ]
-    return tuple(sorted(parts, key=lambda part: bool(part.layers)))
+    return tuple(sorted(parts, key=lambda entry: bool(entry.layers)))
 
 
 def _is_matrix(parameter: nn.Parameter, state: State) -> bool:
-    """Whether a parameter counts as a matrix. A column or a row whose gradient stays 0 is a vector.
+    """Whether a parameter counts as a matrix, whose lack of learning is a fault; a vector's may
+    be a design.
 
-    For any other reason it is a matrix, such as a factor of rank 1 in an adapter, which no
-    optimizer holds."""
+    A column or a row whose gradient stays 0 is a vector. For any other reason it is a matrix,
+    such as a factor of rank 1 in an adapter, which no optimizer holds."""
     if state != "never":
         return parameter.ndim > 1
     return sum(size > 1 for size in parameter.shape) > 1
@@ -107,8 +109,8 @@ def _places(model: nn.Module, blocks: Sequence[Block], names: Iterable[str]) -> 
 
 
 def _without_idle(states: Mapping[str, State], places: Mapping[str, Place]) -> dict[str, State]:
-    """The states, where experts that got no token are idle: others of their kind learn in the same
-    layer."""
+    """The states, with "idle" for the parameters of experts that got no token: others of their
+    kind learn in the same layer, or the same expert learns in another."""
     alike: defaultdict[tuple[tuple[int, ...], str], list[State]] = defaultdict(list)
     elsewhere: defaultdict[str, set[State]] = defaultdict(set)
     for name, place in places.items():
@@ -134,7 +136,7 @@ sign."""
 
 
 def any_number(tensors: Sequence[Tensor]) -> list[bool]:
-    """Whether each tensor has a number that is not 0; the device is waited for once."""
+    """Whether each tensor has a number other than 0. All answers cross to the processor at once."""
     flags: list[Tensor] = []
     for tensor in tensors:
         numbers = local(tensor.coalesce().values() if tensor.is_sparse else tensor)
@@ -157,12 +159,12 @@ def first_states(
         used: `id` of each parameter that an operation read; None where that was not seen.
     """
     states: dict[str, State] = {}
-    held = {
+    reached = {
         name: gradients[id(parameter)]
         for name, parameter in named.items()
         if id(parameter) in gradients
     }
-    moves = dict(zip(held, any_number(list(held.values())), strict=True))
+    moves = dict(zip(reached, any_number(list(reached.values())), strict=True))
     for name, parameter in named.items():
         if id(parameter) in frozen:
             states[name] = "frozen"
@@ -175,22 +177,22 @@ def first_states(
 
 @contextmanager
 def numbers_of(moved: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
-    """Gives parameters other numbers for a time; their own are not touched, and are put back
-    whatever happens."""
-    held = {parameter: parameter.data for parameter in moved}
+    """A context in which parameters have other numbers; their own come back whatever happens."""
+    originals = {parameter: parameter.data for parameter in moved}
     try:
         for parameter, numbers in moved.items():
             parameter.data = numbers
         yield
     finally:
-        for parameter, numbers in held.items():
+        for parameter, numbers in originals.items():
             parameter.data = numbers
 
 
 def stepped(
     parameters: Iterable[nn.Parameter], gradients: Mapping[int, Tensor]
 ) -> dict[nn.Parameter, Tensor]:
-    """Numbers of some parameters after one small step, as new tensors."""
+    """The numbers of some parameters after one small step against their gradients' signs, as new
+    tensors."""
     moved = {}
     for parameter in parameters:
         gradient = gradients[id(parameter)]
@@ -200,7 +202,7 @@ def stepped(
 
 
 def drawn(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, Tensor]:
-    """Small random numbers in place of those of some parameters."""
+    """Small random numbers for some parameters."""
     generator = torch.Generator().manual_seed(0)
     return {
         parameter: (STEP * torch.randn(parameter.shape, generator=generator)).to(parameter)
@@ -216,17 +218,19 @@ ENOUGH = 2
 """Steps that changed something, after which a gradient that is still exactly 0 is no longer waited
 for."""
 LOOKED = 10
-"""Steps from the first on in which parameters are looked at, if so few changed something: a rate
-may begin at 0."""
+"""Steps from the first on in which parameters are looked at, where few of them changed a
+parameter: a learning rate may begin at 0."""
 SAMPLED = 2**16
-"""Numbers of a parameter by which its change is first looked for."""
+"""Numbers of a parameter that are compared in the first step."""
 
 
 class Course:
-    """Which parameters have had a gradient, and have changed, in the steps that were looked at.
+    """Follows a training: which parameters have had a gradient, and which have changed, in the
+    steps that are looked at.
 
     Args:
-        model: whose; its parameters are looked up at each step, for sharding puts others in place.
+        model: whose; its parameters are looked up at each step, for sharding puts others in
+            place.
         blocks: its layers.
     """
 
@@ -257,13 +261,19 @@ class Course:
 
     @property
     def judged(self) -> bool:
-        """Whether a gradient that is still 0 is no longer waited for: the last step reached nothing
-        more."""
+        """Whether a parameter without a gradient is no longer waited for: enough steps have
+        passed, and the last one gave no further parameter a gradient."""
         latest = max(self.since.values(), default=0)
         return self.steps >= LOOKED or (self.moving >= ENOUGH and latest < self.steps - 1)
 
     def before(self, optimizer: Optimizer, stepped_ids: set[int]) -> None:
-        """Before an optimizer's step: its gradients, and a copy of what it may change."""
+        """Before an optimizer's step: looks at its gradients, and copies some numbers of the
+        parameters.
+
+        Args:
+            optimizer: which.
+            stepped_ids: `id` of each parameter that it steps.
+        """
         named = dict(self.model.named_parameters())
         mine = {
             name: parameter for name, parameter in named.items() if id(parameter) in stepped_ids
@@ -285,22 +295,22 @@ class Course:
                 self._kept[name] = stride, local(parameter).reshape(-1)[::stride].clone()
 
     def gradients(self, named: Mapping[str, nn.Parameter] | None = None) -> None:
-        """Looks at the gradients that are there: of some parameters, or of all."""
+        """Looks at the gradients of some parameters, by name, or of all."""
         named = dict(self.model.named_parameters()) if named is None else named
         self._open = True
-        held = {
+        gradients = {
             name: parameter.grad for name, parameter in named.items() if parameter.grad is not None
         }
-        self.reached |= held.keys()
-        unknown = {name: gradient for name, gradient in held.items() if name not in self.since}
+        self.reached |= gradients.keys()
+        unknown = {name: gradient for name, gradient in gradients.items() if name not in self.since}
         for name, moves in zip(unknown, any_number(list(unknown.values())), strict=True):
             if moves:
                 self.since[name] = self.steps
 
     def after(self) -> None:
-        """After the step: whether the copies still hold."""
+        """After an optimizer's step: compares the parameters with their copies."""
         named = dict(self.model.named_parameters())
-        kept = {name: held for name, held in self._kept.items() if name in named}
+        kept = {name: entry for name, entry in self._kept.items() if name in named}
         changes = [
             local(named[name]).reshape(-1)[::stride] - old for name, (stride, old) in kept.items()
         ]
@@ -321,18 +331,20 @@ class Course:
         self._open = False
 
     def flags(self, names: Sequence[str]) -> Tensor:
-        """`[4 · parameter]` of which the maxima over processes are wanted; see `merge`."""
+        """`[4 · parameter]` numbers that `merge` takes from all processes, as maxima: whether
+        each parameter was reached, changed, and held by an optimizer; and the negative of the
+        first step with a gradient."""
         rows = [
-            [float(name in held) for name in names]
-            for held in (self.reached, self.changed, self.held)
+            [float(name in group) for name in names]
+            for group in (self.reached, self.changed, self.held)
         ]
         first = [-float(self.since.get(name, np.inf)) for name in names]
         return torch.tensor([*rows, first], dtype=torch.float64).flatten()
 
     def merge(self, names: Sequence[str], flags: Array) -> None:
-        """Takes the flags over all processes."""
-        reached, changed, held, first = flags.reshape(4, -1)
-        for every, row in ((self.reached, reached), (self.changed, changed), (self.held, held)):
+        """Takes the maxima of `flags` over all processes."""
+        reached, changed, owned, first = flags.reshape(4, -1)
+        for every, row in ((self.reached, reached), (self.changed, changed), (self.held, owned)):
             every |= {name for name, flag in zip(names, row, strict=True) if flag > 0}
         self.since |= {
             name: int(-step) for name, step in zip(names, first, strict=True) if np.isfinite(step)
@@ -382,7 +394,7 @@ class Course:
     def _state(
         self, name: str, parameter: nn.Parameter, zeros: bool, calm: bool, owner: nn.Module
     ) -> State:
-        """One parameter's.
+        """The state of one parameter.
 
         Args:
             name: of the parameter.
@@ -422,8 +434,13 @@ class Course:
 
 
 def _beside(name: str, zero: set[str]) -> bool:
-    """Whether a parameter is among those that are 0, with another one of the same module, or of the
-    module above."""
+    """Whether a parameter is 0 together with another one of the same module, or of the module
+    above.
+
+    Args:
+        name: of the parameter.
+        zero: names of the parameters that are 0.
+    """
     above = name.split(".")[:-2]
     return name in zero and any(
         other != name and other.split(".")[: len(above)] == above for other in zero

@@ -22,16 +22,16 @@ from explorer_models.model import Loss, output_of, scalar_of
 ROWS = 512
 """Rows that are read of a batch, evenly spread: of 50,304 float32 logits each they take 100 MB."""
 LEAST_ROWS, LEAST_CLASSES = 4, 3
-"""Least numbers that recognize the loss: with two classes, any gradient that adds up to 0 looks
-so."""
+"""Least numbers of rows and classes by which the loss is recognized: with two classes, any gradient
+that adds up to 0 looks like a cross-entropy's."""
 TOLERANCE = 0.05
 """Σ |g − w p| over Σ w p off the target, up to which a row's gradient is that: bfloat16 rounds by
 0.004."""
 
 
 def some(logits: Tensor) -> Tensor | None:
-    """Rows of logits `[row, class]`, evenly spread over `[…, class]`; None where these can be
-    none."""
+    """Up to `ROWS` rows `[row, class]` of logits `[…, class]`, evenly spread; None of a tensor
+    that cannot be logits."""
     if (
         logits.is_nested
         or hasattr(logits, "placements")
@@ -46,8 +46,12 @@ def some(logits: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
-    """`LOGITS` of rows of logits, `[row, class]`, by the loss's gradient there; empty where it is
-    no cross-entropy."""
+    """`LOGITS`, by name, of a model whose loss is a cross-entropy; empty where it is another loss.
+
+    Args:
+        logits: `[row, class]`.
+        gradient: the loss's gradient by them. Each row must be w (p − y), see above.
+    """
     target = gradient.argmin(1, keepdim=True)
     asked = gradient.gather(1, target)[:, 0] < 0  # a row that is not asked has no gradient
     z, g, target = logits[asked], gradient[asked], target[asked]
@@ -69,14 +73,14 @@ def cross_entropy(logits: Tensor, gradient: Tensor) -> Mapping[str, float]:
         z.abs().max(),
         total.square().mean(),
     )
-    numbers = torch.stack([part.cpu().double() for part in parts])
+    numbers = torch.stack([number.cpu().double() for number in parts])
     return (
         dict(zip(LOGITS, numbers.tolist(), strict=True)) if bool(numbers.isfinite().all()) else {}
     )
 
 
 class Asked(NamedTuple):
-    """A model's logits, and what its loss asks of them."""
+    """A model's logits, and the targets that its loss has for them."""
 
     logits: Tensor | None = None
     """The output, `[…, class]`; None without one that may be logits."""
@@ -88,7 +92,7 @@ class Asked(NamedTuple):
 
 
 def of_output(output: Any, loss: Loss | None, value: Tensor) -> Asked:
-    """The logits of a model's output and what the loss asks for, before its backward pass.
+    """The logits of a model's output and their targets, from the gradient of its loss.
 
     Args:
         output: of the model.
@@ -109,7 +113,8 @@ def of_output(output: Any, loss: Loss | None, value: Tensor) -> Asked:
 
 
 def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:
-    """Hands over `cross_entropy` of a model's output, once its gradient is known."""
+    """Has `take` called with the `cross_entropy` of a model's output, once its gradient is
+    known."""
     logits = output_of(output)
     if logits is not None and logits.grad_fn is not None and (rows := some(logits)) is not None:
         # the loop may change them in place
@@ -118,6 +123,6 @@ def follow(output: Any, take: Callable[[Mapping[str, float]], None]) -> None:
 
 
 def _compared(rows: Tensor, gradient: Tensor) -> Mapping[str, float]:
-    """`cross_entropy`, of the same rows of the gradient."""
+    """`cross_entropy` of some rows of logits, by the gradient of the same rows."""
     g = some(gradient)
     return {} if g is None or g.shape != rows.shape else cross_entropy(rows, g)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import BRANCHES
+from explorer.profile import BRANCHES, Array
 from explorer.schemes.placement import PLACEMENTS, SITES, Placement
 from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
@@ -22,12 +22,12 @@ PRICE = 0.02
 logarithms' misfit."""
 
 LARGE = 0.003
-"""Cost of a factor of e, in the same units: of two rules with the same variances the smaller factor
-wins."""
+"""Cost of a factor of e, in the same units: of two rules with the same variances, the one with
+smaller factors fits better."""
 
 
 def norms_of(facts: Facts, site: str) -> frozenset[str]:
-    """The norms of a branch, by their names in `SITES`."""
+    """Names in `SITES` of the norms that a branch has."""
     values_normed = site == "attn_out" and facts.get(("attn_scores", "normed"), ("", "", ""))[2]
     return frozenset(
         name
@@ -37,38 +37,49 @@ def norms_of(facts: Facts, site: str) -> frozenset[str]:
 
 
 def placement_of(layers: Sequence[Facts]) -> tuple[str, list[tuple[int, str, Placement]]]:
-    """The placement that most branches have, and the branches that depart from it, by layer from
-    1."""
+    """The placement that fits most branches, and the branches that depart from it: the layer from
+    1, the site, and what the placement has there.
+
+    A branch with other norms costs most; multipliers and gains that differ decide between
+    placements with the same norms.
+    """
     best: tuple[float, str, list[tuple[int, str, Placement]]] = (math.inf, "", [])
     for name, row in PLACEMENTS.items():
         wrong, scales = [], 0.0
-        for index, facts in enumerate(layers):
-            for number, site in enumerate(BRANCHES):
-                if (site, "branch") not in facts:
-                    continue
-                place = row.sublayer(2 * index + number, len(layers))
-                if norms_of(facts, site) != place.norms:
-                    wrong.append((index + 1, site, place))
-                elif 0 < facts.get((site, "gain"), 0.0) < math.inf:
-                    scales += abs(math.log(facts[site, "gain"] / place.scale))
-                gaps = [(facts[site, part], getattr(place, part)) for part in ("skip", "branch")]
-                scales += sum(abs(math.log(is_ / by_)) for is_, by_ in gaps if is_ > 0 and by_ != 1)
+        for index, half, facts in read_branches(layers):
+            site, made = BRANCHES[half], row.sublayer(2 * index + half, len(layers))
+            if norms_of(facts, site) != made.norms:
+                wrong.append((index + 1, site, made))
+            elif 0 < facts.get((site, "gain"), 0.0) < math.inf:
+                scales += abs(math.log(facts[site, "gain"] / made.scale))
+            for multiplier, usual in (("skip", made.skip), ("branch", made.branch)):
+                if facts[site, multiplier] > 0 and usual != 1:
+                    scales += abs(math.log(facts[site, multiplier] / usual))
         cost = 1e3 * len(wrong) + scales
         if cost < best[0] - 0.05 * len(layers) or not best[1]:
             best = cost, name, wrong
     return best[1:]
 
 
+def read_branches(layers: Sequence[Facts]) -> Iterator[tuple[int, int, Facts]]:
+    """Every branch that was read: its layer from 0, its number in `BRANCHES`, the layer's facts."""
+    for index, facts in enumerate(layers):
+        for half, site in enumerate(BRANCHES):
+            if (site, "branch") in facts:
+                yield index, half, facts
+
+
 def fit(
     layers: Sequence[Facts], fields: Mapping[str, Any], folded: Mapping[str, float]
 ) -> tuple[dict[str, Any], int]:
-    """The residual rule by multipliers and variances, and the scale rule by variances.
+    """The residual rule and the scale rule that fit multipliers and variances best.
 
     Args:
+        layers: the facts of each.
         fields: of the config so far, at the model's own size.
-        folded: factors on the variances of matrices, of norms before them.
+        folded: factors on the variances of matrices, from the norms before them.
     Returns:
-        fields of the rules, and how many factors on the variances are free beside them.
+        fields of the rules, and how many variances are free beside them, see `offsets`.
     """
     gained = gains(layers, folded)
     costs = [
@@ -82,59 +93,65 @@ def fit(
 def _residuals(
     layers: Sequence[Facts], fields: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Any], float]]:
-    """Residual rules, and how far their multipliers are from those that were read."""
+    """Each residual rule as fields of a config, and the cost of its multipliers: how far they are
+    from the model's, and whether as many of them are learned."""
     sites = [site for site in BRANCHES if (site, "branch") in layers[0]]
+    halves = [BRANCHES.index(site) for site in sites]
+
+    def designed(**change: Any) -> Array:
+        """Multipliers of stream and branch under a rule, `[2, layer, branch]`."""
+        design = Config.model_construct(**{**fields, **change}).design
+        by_half = [np.reshape(part, (-1, 2)) for part in (design.skips, design.branches)]
+        return np.array(by_half)[:, :, halves]
+
     values = np.array(
         [
-            [[facts.get((site, part), 1.0) for site in sites] for facts in layers]
-            for part in ("skip", "branch")
+            [[facts.get((site, name), 1.0) for site in sites] for facts in layers]
+            for name in ("skip", "branch")
         ]
     )
     kind = _learned(layers)
-    plain = Config.model_construct(**{**fields, "residual": "constant", "alpha": 1.0}).design
-    which = [BRANCHES.index(site) for site in sites]
-    base = np.array([np.reshape(part, (-1, 2))[:, which] for part in (plain.skips, plain.branches)])
+    base = designed(residual="constant", alpha=1.0)
     skip, branch = (
-        float(f"{np.median(part):.6g}") for part in values / np.where(base == 0, 1, base)
+        float(f"{np.median(ratios):.6g}") for ratios in values / np.where(base == 0, 1, base)
     )
     for name, row in RESIDUALS.items():
         skips = row.multipliers(Config.model_construct(**{**fields, "alpha": 2.0}))[0] == 2.0
-        alpha = 1.0 if "alpha" not in row.uses else skip if skips else branch
+        alpha = 1.0
+        if "alpha" in row.uses:
+            alpha = skip if skips else branch
         change: dict[str, Any] = {"residual": name, "alpha": alpha}
-        asked = Config.model_construct(**{**fields, **change}).design
-        made = np.array(
-            [np.reshape(part, (-1, 2))[:, which] for part in (asked.skips, asked.branches)]
-        )
-        shape = None if row.learned is None else row.learned(Config.model_construct(**fields))
-        wanted = (
-            ""
-            if shape is None
-            else "one"
-            if shape == ()
-            else "each"
-            if len(shape) == 1
-            else "vector"
-        )
+        made = designed(**change)
+        learned = ""
+        if row.learned is not None:
+            shape = row.learned(Config.model_construct(**fields))
+            learned = ("one", "each", "vector")[min(len(shape), 2)]
         gap = np.abs(values - made) / np.maximum(np.abs(made), np.abs(values).clip(1e-12))
-        far = float(np.median(gap[np.isfinite(gap)])) if np.isfinite(gap).any() else 1.0
-        free = PRICE / 2 if abs(alpha - 1) > CLOSE else 0.0
-        yield change, (0.0 if far <= CLOSE else 10 * far) + 5.0 * (wanted != kind) + free
+        finite = gap[np.isfinite(gap)]
+        far = float(np.median(finite)) if finite.size else 1.0
+        cost = 10 * far if far > CLOSE else 0.0
+        cost += 5.0 * (learned != kind)
+        cost += PRICE / 2 if abs(alpha - 1) > CLOSE else 0.0
+        yield change, cost
 
 
 def _learned(layers: Sequence[Facts]) -> str:
-    """Whether the multipliers are learned: not, one for a layer, one for each branch, or one for
-    each coordinate."""
+    """The count of learned multipliers: "" for none, "one" for a layer, "each" for one a branch,
+    "vector" for one a coordinate."""
     facts = layers[len(layers) // 2]
-    kinds = {facts.get((site, "learned"), "") for site in BRANCHES if (site, "branch") in facts}
+    sites = [site for site in BRANCHES if (site, "branch") in facts]
+    kinds = {facts.get((site, "learned"), "") for site in sites}
     if "vector" in kinds:
         return "vector"
-    owners = {facts.get((site, "learned_by")) for site in BRANCHES if (site, "branch") in facts}
-    return "" if "number" not in kinds else "one" if len(owners) == 1 else "each"
+    if "number" not in kinds:
+        return ""
+    owners = {facts.get((site, "learned_by")) for site in sites}
+    return "one" if len(owners) == 1 else "each"
 
 
 def gains(layers: Sequence[Facts], folded: Mapping[str, float]) -> dict[str, float]:
-    """ln(fan_in · mean W²) of each matrix, the mean over the layers; minus infinity where all are
-    zero."""
+    """ln(fan_in · mean W²) of each matrix, with the factor of the norm before it: the median
+    over the layers, −∞ where all weights are 0."""
     products = {}
     for name in ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out"):
         values = [
@@ -153,8 +170,15 @@ def gains(layers: Sequence[Facts], folded: Mapping[str, float]) -> dict[str, flo
 def _costs(
     gained: Mapping[str, float], fields: Mapping[str, Any], change: Mapping[str, Any], off: float
 ) -> Iterator[tuple[float, dict[str, Any], int]]:
-    """Cost of every scale rule under one residual rule, the fields of both, and the number of free
-    factors."""
+    """Cost of every scale rule beside one residual rule, the fields of both, and the number of
+    free variances.
+
+    Args:
+        gained: what `gains` gives.
+        fields: of the config so far.
+        change: fields of the residual rule.
+        off: its own cost.
+    """
     for name, row in SCALE_RULES.items():
         if row.shrinks_last and RESIDUALS[change["residual"]].shrinks_last:
             continue
@@ -169,7 +193,18 @@ def _costs(
 def offsets(
     config: Config, gained: Mapping[str, float], free: int
 ) -> tuple[float, float, float, float]:
-    """Misfit and init, attention and MLP variance, with none, one or two of them free."""
+    """How far a model's variances are from a design's, after free factors are fitted.
+
+    Args:
+        config: the design.
+        gained: what `gains` gives of the model.
+        free: 0 for no factor, 1 for one on all matrices, 2 for one on attention's and one on the
+            MLP's.
+    Returns:
+        the root mean square misfit of the logarithms; and the factors on all matrices, on
+            attention's,
+        and on the MLP's, which are 1 where they are not free.
+    """
     matrices = config.design.matrices
     rest, zeros = {}, 0
     for name, value in gained.items():
@@ -177,14 +212,16 @@ def offsets(
         if value == -math.inf or made == 0:
             zeros += (value == -math.inf) != (made == 0)
         elif math.isfinite(made):
-            rest[name] = value - math.log(made)
-    mlp = {name: value for name, value in rest.items() if name in ("W_gate", "W_in", "W_out")}
-    own = [name for name in rest if name not in mlp]
-    init = float(np.mean(list(rest.values()))) if free == 1 and rest else 0.0
-    parts = [
-        float(np.mean([rest[name] for name in names])) if free == 2 and names else 0.0
-        for names in (own, list(mlp))
-    ]
-    left = [value - init - parts[name in mlp] for name, value in rest.items()]
+            by_layer = np.log(config.design.factors_by_layer(name))
+            rest[name] = value - math.log(made) - float(np.median(by_layer))
+    in_mlp = [name for name in rest if name in ("W_gate", "W_in", "W_out")]
+    in_attention = [name for name in rest if name not in in_mlp]
+
+    def mean(names: Sequence[str]) -> float:
+        return float(np.mean([rest[name] for name in names])) if names else 0.0
+
+    init = mean([*rest]) if free == 1 else 0.0
+    attention, mlp = (mean(names) if free == 2 else 0.0 for names in (in_attention, in_mlp))
+    left = [value - init - (mlp if name in in_mlp else attention) for name, value in rest.items()]
     misfit = math.sqrt(float(np.mean(np.square(left)))) if left else 0.0
-    return misfit + zeros, math.exp(init), math.exp(parts[0]), math.exp(parts[1])
+    return misfit + zeros, math.exp(init), math.exp(attention), math.exp(mlp)

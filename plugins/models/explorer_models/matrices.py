@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from explorer.measuring.spectra import spectra as spectra_of
 from explorer.profile import Array, Key
 from explorer_models.anatomy import (
     Anatomy,
+    Fact,
     Piece,
     bare,
     branches_by_site,
@@ -27,7 +27,8 @@ from explorer_models.trace import arguments, is_bent
 
 
 def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
-    """Matrices of the vocabulary to where their numbers are."""
+    """The matrices of the vocabulary that a block applies, each with the parameters, or rows of
+    them, that it is made of."""
     attention, width = anatomy.attention, anatomy.source.tensor.shape[-1]
     if (heads := queries_keys_values(attention)) is not None:
         for name, node in zip(("W_Q", "W_K", "W_V"), heads, strict=True):
@@ -48,15 +49,15 @@ def matrices(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
 
 @torch.enable_grad()
 def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
-    """Rows of W_Q and of W_K that make each head's queries and keys, `[head, d_head, d]`.
+    """The rows of W_Q and of W_K that make each head's queries and keys, `[head, d_head, d]`.
 
-    Gradients say which rows they are: heads may be interleaved, joined with the values, or share
-    their keys.
+    Heads may be interleaved, packed with the values, or share their keys: the gradient of a head
+    by the product's outputs shows which rows it uses.
 
     Args:
         batch: number of sequences, where heads lie within the batch.
     Raises:
-        ValueError: the rows are not seen.
+        ValueError: a head's queries or keys are not `d_head` rows of one matrix.
     """
     operands = (queries_keys_values(anatomy.attention) or ())[:2]
     wholes = [
@@ -78,33 +79,32 @@ def by_head(anatomy: Anatomy, batch: int) -> tuple[Tensor, Tensor]:
 
 
 def vectors(anatomy: Anatomy) -> Iterator[tuple[str, list[Piece]]]:
-    """Learned parameters beside the matrices: multipliers of the branches, and the logits of a
-    sink."""
-    multipliers: dict[
-        int, nn.Parameter
-    ] = {}  # by id, for branches may share a parameter, which counts once
-    for added in anatomy.sums:
-        for _, branch in branches_by_site(anatomy, added):
-            _, learned = bare(branch)
-            for weight in learned:
-                multipliers[id(weight)] = weight
+    """Learned vectors beside the matrices: `alpha`, multipliers of the branches, and `sink`, logits
+    of an attention sink."""
+    branches = [node for term in anatomy.sums for _, node in branches_by_site(anatomy, term)]
+    # branches may share a multiplier, which counts once
+    multipliers = {id(weight): weight for branch in branches for weight in bare(branch)[1]}
     yield "alpha", [Piece(weight, False) for weight in multipliers.values()]
     softmax = None if anatomy.attention is None else pattern_of(anatomy.attention)
-    joined = _joined_logits(softmax)  # a sink's logits are a parameter that is joined to the scores
-    yield "sink", [Piece(part.parameter, False) for part in joined if part.parameter is not None]
+    joined = [node.parameter for node in _joined_logits(softmax)]
+    yield "sink", [Piece(weight, False) for weight in joined if weight is not None]
 
 
 def _joined_logits(node: Node | None) -> list[Node]:
-    """The parts of a softmax's logits that were joined, behind sums, shifts and views; none where
-    none were."""
+    """The tensors that were joined to the logits of a softmax, such as those of a sink; empty
+    where none were."""
     while node is not None and node.op != "cat":
         node = next((operand for operand in node.made_of() if operand.op not in MATRIX), None)
     return node.inputs if node is not None else []
 
 
 def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
-    """The matrices before an MLP's last: W_in, and W_gate where the bent half of a product is
-    another's."""
+    """The matrices before an MLP's last: W_in, and in a gated MLP W_gate, whose output alone is
+    bent.
+
+    Args:
+        hidden: what the last matrices multiply.
+    """
     gates: list[Piece] = []
     values: list[Piece] = []
     for end in hidden:
@@ -123,8 +123,13 @@ def _inner(hidden: list[Node]) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
-    """The parameters of products; only the rows that reach a part, where several parts share
-    one."""
+    """The parameters of some products.
+
+    Args:
+        made: the products.
+        part: a tensor made of them, where several such share one matrix: then only the rows that
+            reach it are given.
+    """
     pieces: list[Piece] = []
     for product in made:
         operand = next(
@@ -152,7 +157,8 @@ def _pieces(made: Iterable[Node], part: Node | None = None) -> list[Piece]:
 
 
 def _joined(operand: Node) -> list[Node]:
-    """The parameters that stand one below the other in what is multiplied."""
+    """The parameters that are joined, one below the other, to the matrix of a product; empty
+    where it is one parameter."""
     node = operand
     while node.op != "cat" and node.inputs:
         node = node.inputs[0]
@@ -160,40 +166,41 @@ def _joined(operand: Node) -> list[Node]:
 
 
 def _parts(joined: list[Node], turned: bool, rows: tuple[int, ...] | None) -> Iterator[Piece]:
-    """Pieces of one concatenated matrix: each parameter with outputs among the rows, and which of
-    its own they are."""
+    """The pieces of a joined matrix: each parameter that has some of the chosen rows.
+
+    Args:
+        joined: its nodes, from top to bottom.
+        turned: whether they are kept as `[fan_in, fan_out]`.
+        rows: of the joined matrix; None for all.
+    """
     start = 0
     for node in joined:
         count = len(node.tensor)
-        own = (
-            None
-            if rows is None
-            else tuple(row - start for row in rows if start <= row < start + count)
-        )
+        chosen = tuple(row - start for row in rows or () if start <= row < start + count)
         start += count
-        if node.parameter is not None and own != ():
-            yield Piece(node.parameter, turned, None if own is None or len(own) == count else own)
+        if node.parameter is None or (rows is not None and not chosen):
+            continue
+        yield Piece(
+            node.parameter, turned, None if rows is None or len(chosen) == count else chosen
+        )
 
 
 def _order(parameter: nn.Parameter, matrix: Tensor) -> tuple[int, ...]:
-    """The order of a parameter's axes in which its numbers are a matrix's; none where there is no
-    such order."""
+    """The order of a parameter's axes in which its numbers are the matrix of a product; empty
+    without one. A parameter with an axis of its own for the heads, for example, has such an
+    order."""
     if parameter.numel() != matrix.numel() or parameter.ndim > 4:
         return ()
-    own = parameter.detach().to(matrix.dtype)
-    orders = permutations(range(parameter.ndim))
-    return next(
-        (
-            order
-            for order in orders
-            if torch.equal(own.permute(order).reshape(matrix.shape), matrix)
-        ),
-        (),
-    )
+    numbers = parameter.detach().to(matrix.dtype)
+    for order in permutations(range(parameter.ndim)):
+        if torch.equal(numbers.permute(order).reshape(matrix.shape), matrix):
+            return order
+    return ()
 
 
 def _turned(operand: Node) -> bool:
-    """Whether a parameter is multiplied as it is kept: a Linear's is turned first."""
+    """Whether a parameter is kept as `[fan_in, fan_out]`: then no transposition, or two, lie
+    between it and the product."""
     turns, node = 0, operand
     while node.inputs:
         turns += node.op in ("t", "transpose", "permute", "mT")
@@ -202,21 +209,21 @@ def _turned(operand: Node) -> bool:
 
 
 def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
-    """Outputs of a product that reach a tensor made of it: those by which it has a gradient."""
-    made = product.tensor if product.tensor.requires_grad else None
-    if made is None or not part.tensor.requires_grad:
+    """The outputs of a product that a tensor depends on: those by which it has a gradient. None for
+    all, and where no gradient is known."""
+    made = product.tensor
+    if not made.requires_grad or not part.tensor.requires_grad:
         return None
     with torch.enable_grad():
         numbers = torch.Generator().manual_seed(0)  # equal ones would vanish behind a norm
-        whole = (
-            part.tensor.float() * torch.randn(part.tensor.shape, generator=numbers).to(made.device)
-        ).sum()
-        (gradient,) = torch.autograd.grad(whole, made, retain_graph=True, allow_unused=True)
+        direction = torch.randn(part.tensor.shape, generator=numbers).to(made.device)
+        value = (part.tensor.float() * direction).sum()
+        (gradient,) = torch.autograd.grad(value, made, retain_graph=True, allow_unused=True)
     if gradient is None:
         return None
-    gradient = (
-        gradient.detach().movedim(1, -1) if product.op == "convolution" else gradient.detach()
-    )
+    gradient = gradient.detach()
+    if product.op == "convolution":
+        gradient = gradient.movedim(1, -1)
     # nan where the numbers are: it reaches them, too
     used = (gradient.flatten(0, -2) != 0).any(dim=0)
     return None if bool(used.all()) else tuple(used.nonzero().flatten().tolist())
@@ -228,14 +235,16 @@ def _rows(product: Node, part: Node) -> tuple[int, ...] | None:
 
 SPECTRA = ("spectral_norm", "stable_rank")
 SAMPLED = 4096
-"""Entries of a matrix by which it is compared with the others."""
+"""Entries of a matrix by which it is compared with other layers'."""
 
 
 def weight_values(
     matrices: Mapping[str, Sequence[Sequence[Piece]]], spectra: bool = False
 ) -> Iterator[tuple[Key, Array]]:
-    """Mean squares of the weights times their fan_in, and how alike those of different layers are,
-    `[1, layer]`.
+    """Variances of the weights, and the likeness of different layers' weights, `[1, layer]`.
+
+    The variance is fan_in times the mean square, the likeness the largest cosine with another
+    layer.
 
     Args:
         matrices: name of the vocabulary to the pieces of each layer.
@@ -251,35 +260,36 @@ def weight_values(
         if spectra:
             values = np.array([_spectrum(pieces) for pieces in layers]).T
             yield from (
-                ((row, name), part[None]) for row, part in zip(SPECTRA, values, strict=True)
+                ((row, name), row_values[None])
+                for row, row_values in zip(SPECTRA, values, strict=True)
             )
 
 
 def _spectrum(pieces: Sequence[Piece]) -> tuple[float, float]:
-    """Spectral norm, over √(fan_out / fan_in), and stable rank; of several matrices, such as
-    experts, the largest's."""
-    parts = [part for piece in pieces for part in piece.numbers()[None].flatten(0, -3)]
+    """Spectral norm over √(fan_out / fan_in), and stable rank; of several matrices, such as
+    experts, those of the one with the largest norm."""
+    parts = [weights for piece in pieces for weights in piece.numbers()[None].flatten(0, -3)]
     largest, ranks = spectra_of(parts)
     sizes = [
-        size * (part.shape[1] / part.shape[0]) ** 0.5
-        for size, part in zip(largest, parts, strict=True)
+        size * (weights.shape[1] / weights.shape[0]) ** 0.5
+        for size, weights in zip(largest, parts, strict=True)
     ]
     return max(zip(sizes, ranks, strict=True), default=(np.nan, np.nan))
 
 
 def _variance(pieces: Sequence[Piece]) -> float:
-    """fan_in times the mean square, over all pieces."""
-    parts = [piece.numbers().float() for piece in pieces]
+    """fan_in times the mean square, a mean over all pieces; nan without pieces."""
+    every = [piece.numbers().float() for piece in pieces]
     return (
-        sum(float(part.square().mean()) * part.shape[-1] for part in parts) / len(parts)
-        if parts
+        sum(float(weights.square().mean()) * weights.shape[-1] for weights in every) / len(every)
+        if every
         else np.nan
     )
 
 
 def _likeness(pieces: Sequence[Piece]) -> Array:
-    """Largest cosine of each with another, `[layer]`; that of a matrix that all layers share is
-    1."""
+    """Largest cosine of each layer's matrix with another layer's, `[layer]`; 1 where they share
+    one."""
     flat = [piece.numbers().flatten() for piece in pieces]
     size = min(len(weights) for weights in flat)
     chosen = torch.linspace(
@@ -298,22 +308,22 @@ def _likeness(pieces: Sequence[Piece]) -> Array:
 
 
 CORNER = 64
-"""Rows and columns by which the rank of a matrix is told."""
+"""Rows and columns of a matrix by which its rank is estimated."""
 SHAPED = 2**16
-"""Entries of a matrix by which the shape of its distribution is told."""
+"""Entries of a matrix by which its distribution is recognized."""
 
 
-def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Shape, and fan_in times the mean square, of each matrix; and the mean square of the bias
-    added to its output."""
+def of_matrices(anatomy: Anatomy) -> Iterator[Fact]:
+    """Facts of each matrix: shape, mean square, kurtosis, rank, and the mean square of its bias;
+    and whether queries and keys have one matrix."""
     for name, pieces in anatomy.matrices.items():
         parts = [piece.numbers() for piece in pieces]
         if not parts:
             continue
-        yield (name, "shape"), (parts[0].shape[-1], sum(part.shape[-2] for part in parts))
+        yield (name, "shape"), (parts[0].shape[-1], sum(matrix.shape[-2] for matrix in parts))
         yield (
             (name, "variance"),
-            float(torch.stack([part.float().square().mean() for part in parts]).mean()),
+            float(torch.stack([matrix.float().square().mean() for matrix in parts]).mean()),
         )
         yield (name, "identity"), tuple(id(piece.parameter) for piece in pieces)
         flat = parts[0].flatten()[:SHAPED].double()
@@ -341,32 +351,33 @@ def of_matrices(anatomy: Anatomy) -> Iterator[tuple[tuple[str, str], Any]]:
 
 
 def _drawn(matrix: Tensor) -> bool:
-    """Whether a matrix has more numbers than a constant or an identity has, so that no other is
-    like it by chance."""
-    part = matrix.flatten()[:SAMPLED]
-    return bool(part.isfinite().all()) and len(torch.unique(part)) > 2
+    """Whether a matrix has more than two different numbers. Constants and identities have not,
+    and are equal without being shared."""
+    sample = matrix.flatten()[:SAMPLED]
+    return bool(sample.isfinite().all()) and len(torch.unique(sample)) > 2
 
 
 def _rank(matrix: Tensor) -> float:
-    """Effective rank (Σ s²)² / Σ s⁴ of some of its rows and columns, `[fan_out, fan_in]`: half
-    their number if drawn independently; nan of a matrix of zeros, or of a small one."""
+    """Effective rank (Σ s²)² / Σ s⁴, with singular values s, of a sample of a matrix `[fan_out,
+    fan_in]`: `CORNER` rows and columns. Independent entries have half of `CORNER`; nan of a
+    matrix of zeros, and of a small one."""
     first = matrix.reshape(-1, *matrix.shape[-2:])[0]  # of experts that are kept as one tensor
     rows, columns = (
         torch.linspace(0, size - 1, min(size, CORNER), device=first.device).long()
         for size in first.shape
     )
-    part = first[rows][:, columns].double()
-    gram = part @ part.mT
+    sample = first[rows][:, columns].double()
+    gram = sample @ sample.mT
     total = float(gram.trace())
     return (
         total**2 / float(gram.square().sum())
-        if total > 0 and min(part.shape) >= CORNER // 4
+        if total > 0 and min(sample.shape) >= CORNER // 4
         else math.nan
     )
 
 
 def _biases(anatomy: Anatomy) -> Iterator[tuple[str, float]]:
-    """Mean squares of the vectors that are added to products."""
+    """Mean square of the bias of each matrix that has one."""
     owners: dict[int, str] = {
         id(piece.parameter): name
         for name, pieces in anatomy.matrices.items()

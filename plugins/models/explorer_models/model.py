@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
     """Every stack of blocks, the longest first, and of equals the later one: a decoder comes before
     its encoder.
 
-    A stack is what a container holds by number: two or more modules of one class that have
+    A stack is the modules that a container numbers: two or more modules of one class that have
     matrices, and are not themselves parts of a block. Layers of other classes between them are of
     the stack too.
 
@@ -70,24 +71,31 @@ def find_stacks(model: nn.Module, blocks: str | Sequence[str] | None = None) -> 
 
 
 def kind_of(paths: Sequence[str]) -> str:
-    """The names of blocks as one, with * for each part in which they differ: "layers.*"."""
-    parts = [path.split(".") for path in paths]
-    if len({len(part) for part in parts}) > 1:
+    """The names of blocks as one, with * for each component in which they differ: "layers.*"."""
+    components = [path.split(".") for path in paths]
+    if len({len(names) for names in components}) > 1:
         return f"{paths[0]} … {paths[-1]}"
-    return ".".join(here[0] if len(set(here)) == 1 else "*" for here in zip(*parts, strict=True))
+    by_depth = zip(*components, strict=True)
+    return ".".join(names[0] if len(set(names)) == 1 else "*" for names in by_depth)
 
 
 def _search(module: nn.Module, path: str, outermost: list[list[Block]]) -> None:
-    """Adds the stacks below a module to `outermost`: what is repeated within a block is not looked
-    at."""
-    children = {name: child for name, child in module._modules.items() if child is not None}
+    """Adds the stacks below a module to `outermost`; it does not search within blocks.
+
+    Args:
+        path: the module's name within the model.
+    """
+    # not `named_children`, which leaves out a module's repetitions
+    children = [
+        Block(f"{path}.{name}".lstrip("."), child)
+        for name, child in module._modules.items()
+        if child is not None
+    ]
     runs: dict[Signature, list[Block]] = {}
-    for name, child in children.items():
-        inner = _only(child)
-        if re.search(r"\d$", name) and _matrices(inner):
-            runs.setdefault(_signature(inner), []).append(
-                Block(f"{path}.{name}".lstrip("."), child)
-            )
+    for block in children:
+        inner = _only(block.module)
+        if re.search(r"\d$", block.path) and _matrices(inner):
+            runs.setdefault(_signature(inner), []).append(block)
     stacks = [run for run in runs.values() if len(run) > 1 and _is_layer(run[0].module)]
     every = sorted(
         (block for run in runs.values() for block in run if _is_layer(block.module)), key=_number
@@ -95,48 +103,48 @@ def _search(module: nn.Module, path: str, outermost: list[list[Block]]) -> None:
     if stacks and isinstance(module, nn.ModuleList):
         stacks = [every]
     elif len(stacks) == 1:  # a layer between two is one of them; a stem or a head is not
-        ends = [_number(block) for block in (stacks[0][0], stacks[0][-1])]
-        stacks = [[block for block in every if ends[0] <= _number(block) <= ends[1]]]
+        first, last = _number(stacks[0][0]), _number(stacks[0][-1])
+        stacks = [[block for block in every if first <= _number(block) <= last]]
     for stack in stacks:
         outermost += _inner(stack) or [stack]
     taken = {id(block.module) for run in stacks for block in run}
-    for name, child in children.items():
-        if id(child) not in taken:
-            _search(child, f"{path}.{name}".lstrip("."), outermost)
+    for block in children:
+        if id(block.module) not in taken:
+            _search(block.module, block.path, outermost)
 
 
 def _number(block: Block) -> int:
-    """Its place in the container."""
+    """A block's number in its container."""
     return int(re.findall(r"\d+$", block.path)[0])
 
 
 def _inner(stages: list[Block]) -> list[list[Block]]:
-    """The stacks within stages that are stacks themselves, those of one shape as one; none within
-    layers.
+    """The stacks within stages that are stacks themselves, as in Swin; stacks of one shape are
+    joined. Empty where the stages are layers.
 
     A layer may hold a list of experts, but those have no norms of their own.
     """
-    parts: list[list[Block]] = []
+    stacks: list[list[Block]] = []
     for stage in stages:
-        held: list[list[Block]] = []
-        _search(stage.module, stage.path, held)
-        counts = [_matrices(block.module) for run in held for block in run]
-        # else they are parts of a layer
+        inside: list[list[Block]] = []
+        _search(stage.module, stage.path, inside)
+        counts = [_matrices(block.module) for run in inside for block in run]
+        # where more matrices lie beside these blocks than in one, they are parts of a layer
         if counts and _matrices(stage.module) - sum(counts) <= max(counts):
-            parts += held
+            stacks += inside
     joined: dict[object, list[Block]] = {}
-    for part in parts:
-        if any(_is_norm(module) for module in part[0].module.modules()):
-            first = _only(part[0].module)
+    for stack in stacks:
+        if any(_is_norm(module) for module in stack[0].module.modules()):
+            first = _only(stack[0].module)
             shapes = tuple(parameter.shape for parameter in first.parameters())
-            joined.setdefault((_signature(first), shapes), []).extend(part)
+            joined.setdefault((_signature(first), shapes), []).extend(stack)
     return list(joined.values())
 
 
 def _is_norm(module: nn.Module) -> bool:
-    """Whether it learns by feature and nothing else."""
-    own = list(module.parameters(recurse=False))
-    return bool(own) and all(parameter.ndim == 1 for parameter in own)
+    """Whether a module learns vectors alone, such as a norm's gains."""
+    parameters = list(module.parameters(recurse=False))
+    return bool(parameters) and all(parameter.ndim == 1 for parameter in parameters)
 
 
 def _only(module: nn.Module) -> nn.Module:
@@ -149,46 +157,44 @@ def _only(module: nn.Module) -> nn.Module:
 
 
 def _signature(module: nn.Module) -> Signature:
-    """Its class; of a Sequential, which may be anything, those of its parts too."""
+    """A module's class; of a Sequential, which may be anything, its modules' classes too."""
     parts = module.children() if isinstance(module, (nn.Sequential, nn.ModuleList)) else ()
     return type(module), tuple(type(part) for part in parts)
 
 
 def _matrices(module: nn.Module) -> int:
+    """Number of a module's parameters with two axes or more."""
     return sum(parameter.ndim >= 2 for parameter in module.parameters())
 
 
 def _is_layer(module: nn.Module) -> bool:
-    """Whether it is more than a single matrix: an expert or an embedding table is none."""
+    """Whether a module has two matrices or more: an expert's projection or a table of embeddings
+    has one."""
     return _matrices(module) >= 2
 
 
 def _named(model: nn.Module, patterns: Sequence[str]) -> list[Block]:
-    """Modules whose names match, in the order of the model."""
-    modules: Mapping[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
-    stages = {
-        path: module
-        for path, module in modules.items()
-        if path and any(fnmatchcase(path, pattern) for pattern in patterns)
-    }
-    parts = [
-        Block(path, module)
-        for path, module in stages.items()  # * goes through dots: the outermost are meant
-        if not any(path.startswith(f"{above}.") for above in stages)
+    """The modules whose names match, in the order of the model."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    matching = [
+        path for path in modules if path and any(fnmatchcase(path, pattern) for pattern in patterns)
     ]
-    if not parts:
+    # * goes through dots: the outermost are meant
+    inner = {path for path in matching for above in matching if path.startswith(f"{above}.")}
+    blocks = [Block(path, modules[path]) for path in matching if path not in inner]
+    if not blocks:
         some = ", ".join([path for path in modules if path][:4])
         raise ValueError(
             f"blocks must name modules of the model, such as {some}; got {', '.join(patterns)!r}"
         )
-    return parts
+    return blocks
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether part of a module runs as compiled code."""
+    """Whether a module, or one within it, runs as compiled code."""
     return any(
-        part._compiled_call_impl is not None or hasattr(part, "_orig_mod")
-        for part in module.modules()
+        inner._compiled_call_impl is not None or hasattr(inner, "_orig_mod")
+        for inner in module.modules()
     )
 
 
@@ -201,7 +207,7 @@ DIRECTION_SEED = 0
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model within what compiles or distributes it.
+    """The model within the wrappers of compilers and of DataParallel.
 
     Raises:
         ValueError: its parameters have no numbers, or only a part of them.
@@ -243,10 +249,10 @@ def called(model: nn.Module, batch: Batch) -> Any:
             "batch must be a tensor, a tuple or a mapping of arguments, or a function of the model; got "
             f"{shown(batch)} of type {type(batch).__name__}"
         )
-    held = tensors_in((dict(batch) if isinstance(batch, Mapping) else batch,))
-    if not held or any(tensor.numel() == 0 for tensor in held):
+    tensors = tensors_in((dict(batch) if isinstance(batch, Mapping) else batch,))
+    if not tensors or any(tensor.numel() == 0 for tensor in tensors):
         raise ValueError(
-            f"batch must hold at least one token; got {[tuple(x.shape) for x in held] or 'no tensor'}"
+            f"batch must hold at least one token; got {[tuple(x.shape) for x in tensors] or 'no tensor'}"
         )
     if isinstance(batch, Mapping):
         return model(**batch)
@@ -286,8 +292,8 @@ def loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, float]:
 
 
 def scalar_of(output: Any) -> Tensor | None:
-    """The loss in a model's output: what is named so, else its first single floating number with a
-    gradient."""
+    """The loss in a model's output: what is named so, else its first single floating number with
+    a gradient."""
     named = _learned(getattr(output, "loss", None))
     return next(
         (tensor for tensor in [*named, *_learned(_plain(output))] if tensor.numel() == 1), None
@@ -295,7 +301,8 @@ def scalar_of(output: Any) -> Tensor | None:
 
 
 def output_of(output: Any, least: int = 2) -> Tensor | None:
-    """The first floating tensor with a gradient, and with so many numbers, in a model's output."""
+    """The first floating tensor with a gradient, and with at least `least` numbers, in a model's
+    output."""
     return next((tensor for tensor in _learned(_plain(output)) if tensor.numel() >= least), None)
 
 
@@ -334,34 +341,23 @@ def projected(output: Any, least: int = 1) -> tuple[Tensor, float]:
 
 
 def repeated(model: nn.Module, batch: Batch) -> list[list[Block]]:
-    """Blocks that one pass calls several times: layers that share one module. The outermost of
-    those called most."""
+    """Blocks that one pass calls several times: modules that several layers share. Of nested ones
+    the outermost."""
     calls: Counter[str] = Counter()
     modules = dict(model.named_modules())
     with torch.no_grad(), ExitStack() as hooks:
         for name, module in modules.items():
-            hooks.callback(
-                module.register_forward_hook(lambda *_, name=name: calls.update([name])).remove
-            )
+            count = partial(lambda name, *_: calls.update([name]), name)
+            hooks.callback(module.register_forward_hook(count).remove)
         called(model, batch)
-    layers = [
-        name
-        for name, count in calls.items()
-        if name
-        and count > 1
-        and sum(parameter.ndim > 1 for parameter in modules[name].parameters()) > 1
-    ]
-    outer = [
-        name
-        for name in layers
-        if not any(name.startswith(f"{other}.") for other in layers if other != name)
-    ]
-    return [[Block(name, modules[name])] for name in outer]
+    layers = [name for name in calls if name and calls[name] > 1 and _is_layer(modules[name])]
+    inner = {name for name in layers for above in layers if name.startswith(f"{above}.")}
+    return [[Block(name, modules[name])] for name in layers if name not in inner]
 
 
 def _plain(output: Any) -> Any:
-    """The values of a dataclass or of an object with attributes, as a tuple; any other output as it
-    is."""
+    """The values of a dataclass or of an object with attributes, as a tuple; any other output as
+    it is."""
     if is_dataclass(output) and not isinstance(output, (type, Mapping)):
         return tuple(getattr(output, field.name) for field in fields(output))
     if not isinstance(output, (Tensor, Mapping, list, tuple)) and hasattr(output, "__dict__"):
@@ -370,8 +366,7 @@ def _plain(output: Any) -> Any:
 
 
 def make(name: str) -> tuple[Any, ...]:
-    """Runs a person's own function, which makes a model and a batch, and is named on the command
-    line.
+    """Calls a person's own function, named on the command line, that makes a model and a batch.
 
     Modules of the current folder come before installed ones.
 
@@ -389,22 +384,29 @@ def make(name: str) -> tuple[Any, ...]:
     try:
         factory = getattr(importlib.import_module(module), function, None)
     except Exception as error:
-        raise ValueError(f"factory must be importable; {module} is not: {_line(error)}") from error
+        raise ValueError(
+            f"factory must be importable; {module} is not: {named_error(error)}"
+        ) from error
     if not callable(factory):
         raise ValueError(f"factory must be a function; {module} has no {function}")
     try:
         made = factory()
     except Exception as error:
         raise ValueError(
-            f"factory must run without arguments; {name} raised {_line(error)}"
+            f"factory must run without arguments; {name} raised {named_error(error)}"
         ) from error
-    if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], nn.Module):
+    if not is_made(made):
         raise ValueError(
             f"factory must return (model, batch) or (model, batch, loss); {name} returned {shown(made)}"
         )
-    return made
+    return tuple(made)
 
 
-def _line(error: Exception) -> str:
-    """An exception in one line."""
+def is_made(made: object) -> bool:
+    """Whether this is (model, batch) or (model, batch, loss), which factories return."""
+    return isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)
+
+
+def named_error(error: Exception) -> str:
+    """An exception in one line: its type and its message."""
     return " ".join(f"{type(error).__name__}: {error}".split())

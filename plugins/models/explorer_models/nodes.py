@@ -1,10 +1,10 @@
-"""A tensor of a block, what made it, and what it is: the stream, a branch, or a size by which a
-norm divides."""
+"""`Node`: a tensor that a block computed, with the operation and the operands that made it. Its
+role says whether it is the residual stream, a branch, or a size by which a norm divides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -46,6 +46,7 @@ BATCH_NORM = {
 }
 NORMS = NORM | BATCH_NORM
 REDUCTION = {"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm", "amax", "amin"}
+"""Operations that make one number of many along some axes."""
 VIEW = {
     "view",
     "_unsafe_view",
@@ -131,51 +132,41 @@ BENT = {
 
 
 Role = Literal["", "stream", "deep", "reduced"]
-
-
+"""Constant; the residual stream; computed by a matrix since the stream was read; a mean or a size.
+See `recording`."""
 PLACES = (torch.bool, torch.int32, torch.int64)
-"""Types of masks and of places, such as those by which a router sorts tokens; they are no numbers
-of a signal."""
+"""Types of masks and of indices, such as those by which a router sorts tokens: they carry no
+signal."""
 
 
+@dataclass(eq=False, slots=True)
 class Node:
-    """A tensor of the block and what made it."""
+    """A tensor that a block computed, the operation that made it, and its operands."""
 
-    __slots__ = (
-        "followed",
-        "gradient",
-        "inputs",
-        "matrix",
-        "named",
-        "op",
-        "parameter",
-        "role",
-        "tensor",
-    )
-
-    def __init__(
-        self,
-        op: str,
-        inputs: list[Node],
-        tensor: Tensor,
-        role: Role = "",
-        named: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        self.op, self.inputs, self.tensor, self.role = op, inputs, tensor, role
-        self.named = named
-        """The operation's arguments by name, a Node for a tensor."""
-        self.parameter: nn.Parameter | None = None
-        """The parameter that this is, or is a view of."""
-        self.matrix: tuple[Node, ...] = ()
-        """The products with a parameter that it comes from directly, with none other between, each
-        once."""
-        self.gradient: list[Tensor] = []
-        """Mean square of the loss's gradient by it, once the backward pass has been there; of
-        streams only."""
-        self.followed = False
+    op: str
+    """Name of torch's operator, such as "addmm"; "input" of the block's input, "leaf" of a tensor
+    that no operation of the block made."""
+    inputs: list[Node]
+    """The operands, in the order of the operator's arguments."""
+    tensor: Tensor
+    role: Role = ""
+    """Whether it belongs to the residual stream, see `recording`; empty of a constant."""
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """The operation's arguments by name, a Node for a tensor."""
+    parameter: nn.Parameter | None = None
+    """The parameter that this is, or is a view of."""
+    matrix: tuple[Node, ...] = ()
+    """The nearest products with a parameter from which it is computed, each once: no further
+    product with a parameter lies between."""
+    gradient: list[Tensor] = field(default_factory=list)
+    """Mean square of the loss's gradient by it, once the backward pass has been there; of
+    streams only."""
+    followed: bool = False
+    """Whether a hook keeps its gradient."""
 
     def made_of(self, *roles: Role) -> list[Node]:
-        """The operands that have one of these roles; without roles all that have any."""
+        """The operands that have one of these roles; without arguments all operands but
+        constants."""
         return [
             operand
             for operand in self.inputs
@@ -183,166 +174,168 @@ class Node:
         ]
 
     def inside(self) -> Iterator[Node]:
-        """Nodes between the stream and this tensor, itself included, each once."""
+        """This node and all from which it is computed since the stream was last read, each once:
+        the nodes of a branch."""
         return walk(self, lambda node: node.made_of("deep"))
 
 
 def walk(
     node: Node, onward: Callable[[Node], Iterable[Node]], nearest: bool = False
 ) -> Iterator[Node]:
-    """A node and all to which it leads, each once.
+    """A node and all that can be reached from it, each once.
 
     Args:
-        onward: the nodes to which one leads.
-        nearest: whether the nearest come first.
+        onward: gives the neighbors of a node, such as its operands.
+        nearest: whether to search breadth first, so that the nearest nodes come first.
     """
     left, visited = [node], {id(node)}
     while left:
         node = left.pop(0 if nearest else -1)
         yield node
-        for other in onward(node):
-            if id(other) not in visited:
-                visited.add(id(other))
-                left.append(other)
+        for neighbor in onward(node):
+            if id(neighbor) not in visited:
+                visited.add(id(neighbor))
+                left.append(neighbor)
 
 
 def as_softmax(node: Node) -> Node:
-    """A softmax that is written out, exp s / Σ exp s, as the one operation that it is; any other
-    node as it is."""
+    """Renames a softmax that is written out, as exp s / Σ exp s or exp log_softmax s, to the one
+    operation `_softmax`; any other node is returned as it is."""
     if node.op in FACTOR and "div" in node.op and len(node.inputs) == 2:
-        shares, total = node.inputs
+        exponentials, total = node.inputs
         while total.op in VIEW and len(total.inputs) == 1:
             total = total.inputs[0]
-        if total.op == "sum" and total.inputs == [shares] and shares.op in ("exp", "exp_"):
-            axes = total.named.get("dim")
-            if axes is not None and len(axes) == 1:
-                node.op, node.inputs, node.named = "_softmax", shares.inputs[:1], {"dim": axes[0]}
+        is_sum = total.op == "sum" and total.inputs == [exponentials]
+        axes: Sequence[int] = total.named.get("dim") or ()
+        if is_sum and exponentials.op in ("exp", "exp_") and len(axes) == 1:
+            node.op, node.inputs, node.named = "_softmax", exponentials.inputs[:1], {"dim": axes[0]}
     elif node.op == "exp" and node.inputs and node.inputs[0].op == "_log_softmax":
-        node.op, node.inputs, node.named = (
-            "_softmax",
-            node.inputs[0].inputs[:1],
-            node.inputs[0].named,
-        )
+        logarithm = node.inputs[0]
+        node.op, node.inputs, node.named = "_softmax", logarithm.inputs[:1], logarithm.named
     return node
 
 
 def expanded(node: Node) -> list[Node]:
-    """A node, after the product of matrices and its factors where it is one that is written out,
-    such as Σ_d q_td k_sd: the sum is then a view of the product. Autograd must know the tensors.
+    """Recognizes a product of matrices that is written as a sum of products, such as logits
+    Σ_d q_td k_sd from `(q[:, None] * k[None]).sum(-1)`.
+
+    Such a sum becomes a view of a batched product `bmm`, so that the rest of the code sees the one
+    form. Autograd must know the tensors.
+
+    Returns:
+        the nodes of the product and of its factors, then the node itself; of any other node that
+        node alone.
     """
-    whole, axes = node.inputs[0] if node.inputs else node, node.named.get("dim")
-    n_axes = whole.tensor.ndim
-    if (
-        node.op != "sum"
-        or whole.op != "mul"
-        or not axes
-        or len(axes) != 1
-        or node.tensor.ndim == n_axes
-    ):
+    product = node.inputs[0] if node.inputs else node
+    axes: Sequence[int] = node.named.get("dim") or ()
+    n_axes = product.tensor.ndim
+    is_sum = node.op == "sum" and product.op == "mul" and node.tensor.ndim < n_axes
+    if not is_sum or len(axes) != 1 or len(product.inputs) != 2:
         return [node]
-    alike, summed = [_repeated(operand, whole) for operand in whole.inputs], axes[0] % n_axes
-    if [len(repeated) for repeated in alike] != [1, 1] or len({summed, *alike[0], *alike[1]}) < 3:
+    first, second = product.inputs
+    columns, rows, summed = _repeated(first, product), _repeated(second, product), axes[0] % n_axes
+    if len(columns) != 1 or len(rows) != 1:
         return [node]
-    (column,), (row,) = alike
-    first, second = whole.inputs
+    (column,), (row,) = columns, rows
+    if len({summed, row, column}) < 3:
+        return [node]
     if row > column:  # rows, which the first factor has, are the axis that comes first
         row, column, first, second = column, row, second, first
     rest = [axis for axis in range(n_axes) if axis not in (summed, row, column)]
-    turned = summed == n_axes - 1  # of keys, whose coordinates are last
-    made = [
-        _view(first, [*rest, row, summed, column]),
-        _view(second, [*rest, *((column, summed) if turned else (summed, column)), row]),
-    ]
-    made += [
-        Node("transpose", made[1:], made[1].tensor.mT, named={"dim0": -2, "dim1": -1})
-    ] * turned
+    left = _view(first, [*rest, row, summed, column])
+    if summed == n_axes - 1:  # as of keys `[token, d]`, which are transposed for the product
+        stored = _view(second, [*rest, column, summed, row])
+        right = Node("transpose", [stored], stored.tensor.mT, named={"dim0": -2, "dim1": -1})
+        made = [left, stored, right]
+    else:
+        right = _view(second, [*rest, summed, column, row])
+        made = [left, right]
     order = [axis - (axis > summed) for axis in (*rest, row, column)]
-    product = Node("bmm", [made[0], made[-1]], node.tensor.permute(order))
-    node.op, node.inputs, node.named = (
-        "permute",
-        [product],
-        {"dims": [order.index(axis) for axis in range(len(order))]},
-    )
-    for part in (*made, product):
-        label(part)
-    return [*made, product, node]
+    made.append(Node("bmm", [left, right], node.tensor.permute(order)))
+    node.op, node.inputs = "permute", made[-1:]
+    node.named = {"dims": [order.index(axis) for axis in range(len(order))]}
+    for new in made:
+        label(new)
+    return [*made, node]
 
 
 def _repeated(factor: Node, product: Node) -> list[int]:
-    """The axes of a product along which a deep factor is the same."""
-    own, shape = factor.tensor, product.tensor.shape
-    if factor.role != "deep" or own.ndim != len(shape):
+    """Axes of a product number by number along which a factor is broadcast; none of a factor that
+    is not deep."""
+    tensor, shape = factor.tensor, product.tensor.shape
+    if factor.role != "deep" or tensor.ndim != len(shape):
         return []
     return [
         axis
         for axis, size in enumerate(shape)
-        if size > 1 and (own.shape[axis] == 1 or own.stride(axis) == 0)
+        if size > 1 and (tensor.shape[axis] == 1 or tensor.stride(axis) == 0)
     ]
 
 
 def _view(factor: Node, order: list[int]) -> Node:
-    """A factor with its axes in another order, without the last, along which it is the same."""
+    """A factor with its axes in another order, without the last of them, along which it is
+    broadcast."""
     return Node(
         "permute", [factor], factor.tensor.permute(order).select(-1, 0), named={"dims": order}
     )
 
 
 def label(node: Node) -> None:
-    """Says what a node is, from what its inputs are."""
+    """Sets a node's role and its nearest products with a parameter, from its operands'."""
     node.role = _role(node)
-    learned = node.op in MATRIX and any(operand.parameter is not None for operand in node.inputs)
-    node.matrix = () if node.role != "deep" else (node,) if learned else products(node.inputs)
+    is_product = node.op in MATRIX and any(arg.parameter is not None for arg in node.inputs)
+    node.matrix = ()
+    if node.role == "deep":
+        node.matrix = (node,) if is_product else products(node.inputs)
 
 
 def products(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The products with parameters that some nodes come from, each once, in an order that every run
-    has."""
+    """The nearest products with a parameter from which some nodes are computed, each once and in
+    the order in which every run computes them."""
     return tuple(dict.fromkeys(product for node in nodes for product in node.matrix))
 
 
 def _role(node: Node) -> Role:
-    """Role of a new tensor, from its operation and the roles of its inputs."""
+    """Role of a new tensor, from its operation and the roles of its operands."""
     op, roles = node.op, [operand.role for operand in node.inputs]
     if not any(roles) or op in FRESH or node.tensor.dtype in PLACES:
         return ""
     if reduces(node):
-        return "reduced" if "deep" not in roles else "deep"
+        return "deep" if "deep" in roles else "reduced"
     if op in MATRIX or op in FUSED:
         return "deep"
     if op in NORMS:
         return roles[0]
-    if "stream" in roles and "deep" not in roles:
-        if (
-            op in VIEW
-            or op in SUM
-            or (op in FACTOR and not any(_as_many(operand, node) for operand in node.inputs))
-        ):
+    if "stream" in roles and "deep" in roles:
+        return "stream" if op in VIEW or op in SUM else "deep"
+    if "stream" in roles:
+        scales = op in FACTOR and not any(_as_many(operand, node) for operand in node.inputs)
+        if op in VIEW or op in SUM or scales:
             return "stream"
         # a square or another function is on its way to a mean, most of the time
         return "reduced" if op in BENT or op in FACTOR else "deep"
-    if "stream" in roles:
-        return "stream" if op in VIEW or op in SUM else "deep"
     return "deep" if "deep" in roles else "reduced"
 
 
 def reduces(node: Node) -> bool:
-    """Whether it is one number of many: a mean, a norm, or each vector's product with itself, or
-    with constants."""
+    """Whether an operation makes one number of many, on the way to a norm: a mean, a length, or
+    the product of each vector with itself or with a constant vector."""
     if node.op not in MATRIX or any(operand.parameter is not None for operand in node.inputs):
         return node.op in REDUCTION
-    vectors, *others = (whole(operand) for operand in node.inputs[-2:])
-    size = node.inputs[-2].tensor if len(others) else node.tensor
+    if len(node.inputs) < 2:
+        return False
+    vectors, other = (whole(operand) for operand in node.inputs[-2:])
+    size = node.inputs[-2].tensor
     return (
-        bool(others)
-        and (others[0] is vectors or not others[0].role)
+        (other is vectors or not other.role)
         and size.ndim > 0
         and node.tensor.numel() * size.shape[-1] == size.numel()
     )
 
 
 def _as_many(node: Node, product: Node) -> bool:
-    """Whether a factor of the stream was itself made of the stream, number by number, and is no
-    size of a token."""
+    """Whether a factor in a product with the stream varies with each number of the stream, as a
+    gate does. The size of a token, one number for all its coordinates, does not."""
     if node.role == "stream":
         return len(product.made_of("stream")) > 1
     while node.role and node.op in VIEW and node.inputs:
@@ -351,7 +344,7 @@ def _as_many(node: Node, product: Node) -> bool:
 
 
 def whole(node: Node) -> Node:
-    """The tensor that has the same numbers in another shape."""
+    """The first tensor, going back through views, that has the same numbers in another shape."""
     while (
         node.op in VIEW
         and len(node.inputs) == 1
@@ -362,13 +355,13 @@ def whole(node: Node) -> Node:
 
 
 def is_norm(node: Node) -> bool:
-    """Whether an operation on the stream divides it by its own size."""
+    """Whether an operation divides the stream by its own size."""
     return node.op in NORMS or (node.op in FACTOR and bool(node.made_of("reduced")))
 
 
 def pattern_of(product: Node) -> Node | None:
-    """The softmax behind the first factor of a product, where there is one and no other product
-    between."""
+    """The softmax whose weights are the first factor of a product with the values; None where
+    another product lies between, or there is no softmax."""
     node = product.inputs[0] if product.inputs and product.op not in FUSED else None
     while node is not None and node.op not in SOFTMAX:
         plain = (
@@ -381,19 +374,20 @@ def pattern_of(product: Node) -> Node | None:
 
 
 def named_arguments(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of an operator's call by name, those included that it is not given."""
+    """The arguments of an operator's call by name, with the defaults of those that the call
+    leaves out."""
     named = {argument.name: argument.default_value for argument in func._schema.arguments}
     return named | dict(zip(named, args, strict=False)) | dict(kwargs)
 
 
 def first_floating(*values: Any) -> Tensor | None:
-    """The first floating-point tensor in what a module takes or gives: the stream, by the custom of
-    all libraries."""
+    """The first floating-point tensor among a module's arguments or outputs: the residual
+    stream, by the custom of all libraries."""
     return next((tensor for tensor in tensors_in(values) if tensor.is_floating_point()), None)
 
 
 def tensors_in(values: Any) -> list[Tensor]:
-    """The tensors of nested lists, tuples and mappings, in order."""
+    """The tensors in nested lists, tuples and mappings, in order."""
     if isinstance(values, Tensor):
         return [values]
     if isinstance(values, Mapping):

@@ -36,7 +36,7 @@ MOST_LAYERS = 1024
 
 
 class ProfileFile(FileEntry):
-    """The entry.
+    """The entry of a file with a profile.
 
     Args:
         show: called with a profile and its words; None for the example.
@@ -67,6 +67,7 @@ class ProfileFile(FileEntry):
         self._use(None, EXAMPLE)
 
     def _use(self, profile: Profile | None, words: str) -> None:
+        """Shows a profile under its name; None and the example's name for the example."""
         self.use(words, own=profile is not None)
         self._show(profile, words)
 
@@ -75,7 +76,7 @@ def readable(raw: bytes) -> Profile:
     """A profile from a file's bytes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no measured profile with a stream, or has too many layers.
     """
     try:
         profile = Profile.from_json(raw.decode())
@@ -98,14 +99,14 @@ open("profile.json", "w").write(ex.probe(model, batch).to_json())</code></pre>
 
 
 class Job(NamedTuple):
-    """A profile to be shown; none for the example, which is measured first."""
+    """A profile that is to be shown; None for the example, which is measured first."""
 
     profile: Profile | None
     words: str
 
 
 class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
-    """The panel.
+    """The panel of a person's own model.
 
     Args:
         example: measures a model that everybody has.
@@ -140,17 +141,21 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._ask(None, EXAMPLE)
 
     def _ask(self, profile: Profile | None, words: str) -> None:
+        """Asks the panel's worker for a profile and its prediction."""
         self._enter(
             Phase.COMPUTING, f"{'Reading' if profile else 'Measuring'} {words}", fraction=2.0
         )
         self.worker.submit(Job(profile, words))
 
     def _work(self, job: Job, _: Stop, __: Progress) -> tuple[Profile, Profile | None]:
+        """In the worker's thread: the measured profile, and theory's of its twin, None without
+        one."""
         measured = self._example() if job.profile is None else job.profile
         twin = measured.twin or measured.config
         return measured, None if twin is None else self._predict(twin)
 
     def _receive(self, job: Job, result: tuple[Profile, Profile | None]) -> None:
+        """Shows a profile: findings, a line on the model, and the charts."""
         measured, predicted = result
         self.verdict.findings = [entry(finding) for finding in self._diagnose(measured)]
         self.about.value = _about(measured)
@@ -158,9 +163,15 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
         self._enter(Phase.IDLE, f"This is {job.words}", f"{measured.seconds:.2f} s to measure")
 
     def _fail(self, _: Job, message: str) -> None:
+        """Shows why a profile could not be had."""
         self._enter(Phase.FAILED, message)
 
     def _draw(self, profiles: Sequence[Profile]) -> None:
+        """Draws every chart that the profile has numbers for.
+
+        Args:
+            profiles: the prediction, where there is one, and the measured profile last.
+        """
         measured, predicted = profiles[-1], profiles[0] if len(profiles) > 1 else None
         for row in ROWS:
             chart = self.charts[row.name]
@@ -179,7 +190,7 @@ class YourModel(Panel[Job, tuple[Profile, Profile | None]]):
 
 
 def _about(profile: Profile) -> str:
-    """One line on the model, its type and its twin; every name came from elsewhere and is
+    """One line on the model, its type and its twin. Names come from a stranger's file, and are
     escaped."""
     names = profile.layers
     blocks = f" Its {len(names)} blocks are {names[0]} to {names[-1]}." if len(names) > 1 else ""

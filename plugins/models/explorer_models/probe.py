@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
-from explorer.diagnosis.remedies import listed
 from explorer.display import must_be
 from explorer.profile import BRANCHES, STREAM, Learning, Profile, State
 from explorer_models.ahead import sees_target
@@ -33,13 +32,14 @@ from explorer_models.model import (
     is_compiled,
     kind_of,
     loss_of,
+    named_error,
     repeated,
     unwrapped,
 )
 from explorer_models.nodes import Node, first_floating
-from explorer_models.recording import Recording, backward
+from explorer_models.recording import Graph, Recording, backward
 from explorer_models.shared import shared
-from explorer_models.stack import Stack, follow
+from explorer_models.stack import Stack, follow, stacks_sentence
 from explorer_models.texts import text
 from explorer_models.twin import Twin
 
@@ -48,8 +48,8 @@ from explorer_models.twin import Twin
 
 
 class Checkpoints:
-    """Gradient checkpoints that are gone around: their functions run as they are, and activations
-    are kept."""
+    """Gradient checkpoints that are passed over: their functions run as they are, and
+    activations are kept."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -61,23 +61,24 @@ class Checkpoints:
         """Whether those that would give no gradient give none."""
 
     def run_reentrant(self, function: Callable[..., Any], _: object, *arguments: Any) -> Any:
-        """In place of `CheckpointFunction.apply`."""
+        """Replacement of `CheckpointFunction.apply`."""
         self.count += 1
         self.reentrant += 1
-        asked = any(
+        has_gradient = any(
             isinstance(argument, Tensor) and argument.requires_grad for argument in arguments
         )
-        with torch.set_grad_enabled(torch.is_grad_enabled() and (asked or not self.as_is)):
+        passes_gradients = has_gradient or not self.as_is
+        with torch.set_grad_enabled(torch.is_grad_enabled() and passes_gradients):
             return function(*arguments)
 
     def run_plain(self, *_: object, **__: object) -> Iterator[None]:
-        """In place of the contexts of a checkpoint that is not reentrant."""
+        """Replacement of the generator of a checkpoint that is not reentrant."""
         self.count += 1
         return iter((None,))
 
 
 class Wishes(NamedTuple):
-    """Differences between the pass and the model's own."""
+    """Differences between the pass and the model's own training."""
 
     frozen: set[int]
     """`id` of each parameter that requires no gradient by itself."""
@@ -86,11 +87,11 @@ class Wishes(NamedTuple):
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[Wishes]:
-    """Runs what is inside eagerly, with gradients by all parameters; whatever happens, the model
-    stays what it was.
+    """A context in which the model runs eagerly, with gradients by all parameters, and after
+    which it is what it was, whatever happens.
 
-    Gradient checkpoints are passed over: activations are kept for once, so that nothing is computed
-    twice."""
+    Gradient checkpoints are passed over: activations are kept for once, so that nothing is
+    computed twice."""
     with ExitStack() as stack:
         frozen = {id(weight) for weight in model.parameters() if not weight.requires_grad}
         for module in model.modules():
@@ -122,19 +123,22 @@ def untouched(model: nn.Module) -> Iterator[Wishes]:
 
 @torch.no_grad()
 def _put_back(
-    buffers: dict[str, Tensor | None], held: dict[str, Tensor | None], numbers: dict[str, Tensor]
+    buffers: dict[str, Tensor | None],
+    originals: dict[str, Tensor | None],
+    numbers: dict[str, Tensor],
 ) -> None:
-    """The buffers that a module held, with their numbers."""
+    """Restores a module's buffers and their numbers."""
     buffers.clear()
-    buffers.update(held)
+    buffers.update(originals)
     for name, number in numbers.items():
-        if (buffer := held[name]) is not None:
+        if (buffer := originals[name]) is not None:
             buffer.copy_(number)
 
 
 def run_eagerly(stack: ExitStack, compiled: bool) -> Checkpoints:
-    """No call that hides a whole layer, no compiled code, no cast that outlives a block, no
-    checkpoint."""
+    """Switches off, until the stack is closed, what would hide operations: torch's fast path for
+    a whole layer, compiled code, gradient checkpoints, and casts that are kept from one block
+    for the next."""
     stack.callback(
         torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()
     )
@@ -153,8 +157,8 @@ def run_eagerly(stack: ExitStack, compiled: bool) -> Checkpoints:
 
 
 ROUNDS: tuple[State, ...] = ("second", "later", "later")
-"""States by the further pass in which a gradient is not 0 any more: a zero readout over zero gates
-takes two."""
+"""State of a parameter by the further pass that gives it a gradient: a zero readout over zero
+gates takes two."""
 
 
 # Which parameters learn: by the gradients of the pass, and where some are exactly 0, by those of a
@@ -162,8 +166,8 @@ takes two."""
 
 
 class Passes:
-    """Further passes of a model, each with its loss, to see what its parameters' gradients would
-    be.
+    """Further passes of a model, which show the gradients that its parameters have after small
+    steps.
 
     Args:
         model: the model, within `untouched`.
@@ -181,22 +185,22 @@ class Passes:
         }
 
     def gradients(self, parameters: Sequence[nn.Parameter]) -> tuple[dict[int, Tensor], float]:
-        """Gradients of one more pass by some parameters, those that a path leads to; and the scale
-        of its loss."""
+        """The gradients of one more pass by some parameters, of those on which the loss depends;
+        and the scale of its loss."""
         value, scale = loss_of(called(self.model, self.batch), self.loss)
         values = torch.autograd.grad(value, list(parameters), allow_unused=True)
-        held = zip(parameters, values, strict=True)
-        return {id(parameter): value for parameter, value in held if value is not None}, scale
+        pairs = zip(parameters, values, strict=True)
+        return {id(parameter): value for parameter, value in pairs if value is not None}, scale
 
     def states(
         self, gradients: dict[int, Tensor], used: set[int] | None, stacks: Sequence[Stack]
     ) -> tuple[dict[str, State], tuple[str, ...]]:
-        """The state of each parameter, and sentences on what was not seen.
+        """The state of each parameter, and sentences on what could not be seen.
 
         Args:
             gradients: of the first pass, by the id of the parameter.
             used: `id` of each parameter that an operation read.
-            stacks: which take from the second step which matrices have waited for it.
+            stacks: which note the matrices that wait for a first step.
         """
         states = first_states(self.parameters, gradients, self.wishes.frozen, used)
         self.cut(states)
@@ -211,30 +215,26 @@ class Passes:
         try:
             self.later(states, gradients, {**still, **waiting}, stacks)
         except UNREADABLE as error:  # a batch that is a function may have no second pass
-            return states, (
-                text("learning", "no_second", error=f"{type(error).__name__}: {error}"),
-            )
+            return states, (text("learning", "no_second", error=named_error(error)),)
         return states, ()
 
     def cut(self, states: dict[str, State]) -> None:
-        """Finds parameters that a reentrant checkpoint leaves without a gradient in the model as it
-        is."""
+        """Marks the parameters to which a reentrant checkpoint passes no gradient in the model
+        as it is."""
         if not self.wishes.checkpoints.reentrant:
             return
-        own = [
-            parameter
-            for parameter in self.parameters.values()
-            if id(parameter) not in self.wishes.frozen
+        frozen = [weight for weight in self.parameters.values() if id(weight) in self.wishes.frozen]
+        trained = [
+            weight for weight in self.parameters.values() if id(weight) not in self.wishes.frozen
         ]
         with ExitStack() as stack:
-            for parameter in self.parameters.values():
-                if id(parameter) in self.wishes.frozen:
-                    stack.callback(parameter.requires_grad_, parameter.requires_grad)
-                    parameter.requires_grad_(False)
+            for parameter in frozen:
+                stack.callback(parameter.requires_grad_, parameter.requires_grad)
+                parameter.requires_grad_(False)
             stack.callback(setattr, self.wishes.checkpoints, "as_is", False)
             self.wishes.checkpoints.as_is = True
             try:
-                gradients = self.gradients(own)[0]
+                gradients = self.gradients(trained)[0]
             except ValueError:  # nothing in the output has a gradient
                 gradients = {}
         for name, parameter in self.parameters.items():
@@ -248,11 +248,18 @@ class Passes:
         wanted: dict[int, nn.Parameter],
         stacks: Sequence[Stack],
     ) -> None:
-        """Judges gradients that are exactly 0 by further passes, each after a small step of what
-        the last one reached.
+        """Judges gradients that are exactly 0 by further passes, each after a small step of the
+        parameters that had a gradient before.
 
-        They end where a pass reaches nothing more. What is 0 then is drawn at random where it is 0
-        itself: a gradient that is there with it was 0 because several factors of one product are.
+        They end where a pass reaches nothing more. What is 0 then is drawn at random where it is
+        0 itself: a gradient that is there with it was 0 because several factors of one product
+        are.
+
+        Args:
+            states: by name; gets the new ones.
+            gradients: of the first pass.
+            wanted: parameters whose gradients are looked at, by id.
+            stacks: see `states`.
         """
         waiting = [name for name, state in states.items() if state == "waiting"]
         moving = [
@@ -276,8 +283,14 @@ class Passes:
     def blame(
         self, states: dict[str, State], never: Sequence[str], moved: dict[nn.Parameter, Tensor]
     ) -> None:
-        """Tells parameters that wait for one another, as they are 0 themselves, from others without
-        a gradient."""
+        """Distinguishes parameters that wait for one another, as they are 0 themselves, from
+        others without a gradient.
+
+        Args:
+            states: by name; gets the new ones.
+            never: parameters that no pass gave a gradient.
+            moved: the numbers of the parameters after the small steps.
+        """
         states |= dict.fromkeys(never, "never")
         parameters = [self.parameters[name] for name in never]
         zeros = [parameter for parameter in parameters if not parameter.any()]
@@ -288,9 +301,9 @@ class Passes:
 
     def nonzero(self, names: Sequence[str], gradients: dict[int, Tensor]) -> list[str]:
         """The parameters whose gradient is not exactly 0."""
-        held = [name for name in names if id(self.parameters[name]) in gradients]
-        flags = any_number([gradients[id(self.parameters[name])] for name in held])
-        return [name for name, flag in zip(held, flags, strict=True) if flag]
+        reached = [name for name in names if id(self.parameters[name]) in gradients]
+        flags = any_number([gradients[id(self.parameters[name])] for name in reached])
+        return [name for name, flag in zip(reached, flags, strict=True) if flag]
 
 
 # Statistics at sites that a person names, for a model whose structure is not understood.
@@ -300,7 +313,7 @@ NAMED = (*STREAM, *BRANCHES)
 
 
 class Sites:
-    """Outputs of modules as the sites of one stack.
+    """Modules whose outputs a person has named as sites, for code that is not understood.
 
     Args:
         model: whose modules are meant.
@@ -334,7 +347,7 @@ class Sites:
         ]
 
     def run(self, model: nn.Module, batch: Batch) -> Any:
-        """The model's output."""
+        """Runs the model on a batch, takes the statistics, and returns the model's output."""
         with ExitStack() as stack:
             for site, layer, block in self.places:
                 take = partial(self.take, site, layer, block.path)
@@ -346,7 +359,7 @@ class Sites:
         return output
 
     def take(self, site: str, layer: int, path: str, _: nn.Module, __: object, out: Any) -> None:
-        """Takes the statistics of one module's output, as a forward hook."""
+        """Forward hook: takes the statistics of one module's output."""
         tensor = first_floating(out)
         if tensor is None or site in self.stack.sites[layer]:
             raise ValueError(f"blocks must put out a floating tensor, once; {path} does not")
@@ -435,83 +448,108 @@ def probed(
     blocks: str | Sequence[str] | Mapping[str, str] | None = None,
     spectra: bool = False,
 ) -> tuple[Profile, Stack]:
-    """The longest stack's profile, and the stack."""
+    """The longest stack's profile, and the stack; arguments as for `probe`."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
-    recording: Recording | None = None
     with untouched(model) as wishes, ExitStack() as cleanup:
-        used: set[int] | None = None
-        if isinstance(blocks, Mapping):
-            sites = Sites(model, blocks)
-            output, stacks, refused = sites.run(model, batch), [sites.stack], []
-        else:
-            stacks = _stacks(model, batch, blocks)
-            for stack in stacks:
-                stack.spectra = spectra
-            recording = Recording(model, stacks)
-            cleanup.callback(recording.restore)
-            output = recording.run(model, batch)
-            used = recording.graph.used
-            refused = [stack.refused for stack in stacks if stack.refused]
-            stacks = [stack for stack in stacks if stack.sites and not stack.refused]
-            if not stacks:
-                raise ValueError(
-                    "; ".join(refused) or "blocks must be run by the model; none of those found was"
-                )
+        output, stacks, refused, graph = _forward(model, batch, blocks, spectra, cleanup)
         value, scale = loss_of(output, loss)
-        asked, projected = of_output(output, loss, value), scale != 1.0
-        layers = shared(stacks[0].facts, stacks[0].blocks)
-        known = layers | (
-            sees_target(model, recording.graph.lookups, asked, layers) if recording else {}
-        )
+        asked = of_output(output, loss, value)
+        facts = shared(stacks[0].facts, stacks[0].blocks)
+        if graph is not None:
+            facts |= sees_target(model, graph.lookups, asked, facts)
         gradients = backward(value, stacks, model)
         for stack in stacks:
-            stack.faults = [*of_parameters(model, stack), *with_names(stack.faults, model, stack)]
-            stack.faults += of_pass(stack, batch, value)
-        del output, value
-        for stack in stacks:
+            stack.faults = [
+                *of_parameters(model, stack.layers, stack.anatomies, stack.norm_gains),
+                *with_names(stack.faults, model, stack.norm_gains),
+            ]
+            stack.faults += of_pass(stack.faults, stack.values, batch, value)
             stack.by_weight = stack.of_weights(scale)
-        rounds = wishes.checkpoints.count
-        states, facts = Passes(model, batch, loss, wishes).states(gradients, used, stacks)
+        del output, value
+        n_checkpoints = wishes.checkpoints.count
+        used = None if graph is None else graph.used
+        states, unseen = Passes(model, batch, loss, wishes).states(gradients, used, stacks)
     name, seconds = type(model).__name__, time.perf_counter() - begun
     others = [stack.profile(name, seconds) for stack in stacks[1:]]
     profile = stacks[0].profile(name, seconds, others)
-    learning = Learning(grouped(model, stacks[0].runs, states), 0, projected, facts)
     return replace(
         profile,
         remarks=(*profile.remarks, *refused),
         logits=asked.numbers,
-        learning=learning,
-        facts=known,
-        notes=_with_wishes(profile.notes, model, wishes.frozen, rounds),
+        learning=Learning(grouped(model, stacks[0].runs, states), 0, scale != 1.0, unseen),
+        facts=facts,
+        notes=_with_wishes(profile.notes, model, wishes.frozen, n_checkpoints),
         coverage=(*_other_stacks(stacks), *_named(model, blocks, stacks[0]), *profile.coverage),
     ), stacks[0]
+
+
+class Forward(NamedTuple):
+    """One pass forward of a model."""
+
+    output: Any
+    stacks: list[Stack]
+    """Of the blocks that were read."""
+    refused: list[str]
+    """Why other stacks were not read."""
+    graph: Graph | None
+    """The mode that has seen all operations; None where a person named modules as sites."""
+
+
+def _forward(
+    model: nn.Module,
+    batch: Batch,
+    blocks: str | Sequence[str] | Mapping[str, str] | None,
+    spectra: bool,
+    cleanup: ExitStack,
+) -> Forward:
+    """Runs a model, and reads its blocks; arguments as for `probe`.
+
+    Args:
+        cleanup: undoes what the pass has done to the batch, when it is closed.
+    Raises:
+        ValueError: no block could be read.
+    """
+    if isinstance(blocks, Mapping):
+        sites = Sites(model, blocks)
+        return Forward(sites.run(model, batch), [sites.stack], [], None)
+    stacks = _stacks(model, batch, blocks)
+    for stack in stacks:
+        stack.spectra = spectra
+    recording = Recording(model, stacks)
+    cleanup.callback(recording.restore)
+    output = recording.run(model, batch)
+    refused = [stack.refused for stack in stacks if stack.refused]
+    read_stacks = [stack for stack in stacks if stack.sites and not stack.refused]
+    if not read_stacks:
+        raise ValueError(
+            "; ".join(refused) or "blocks must be run by the model; none of those found was"
+        )
+    return Forward(output, read_stacks, refused, recording.graph)
 
 
 def _with_wishes(
     notes: Mapping[str, str], model: nn.Module, frozen: set[int], checkpoints: int
 ) -> Mapping[str, str]:
-    """Notes, and in that on gradients what the pass did otherwise than the model's own training
-    would.
+    """Notes of a profile; the note on gradients also says what the pass did otherwise than the
+    model's own training would.
 
     Args:
+        notes: by statistic.
         frozen: `id` of each frozen parameter, which got a gradient all the same.
         checkpoints: how many gradient checkpoints the pass went around.
     """
-    said = []
-    if "parameter_gradient" in notes:
-        said.append(notes["parameter_gradient"])
+    sentences = [notes["parameter_gradient"]] if "parameter_gradient" in notes else []
     if frozen:
-        said.append(text("note", "frozen", frozen=len(frozen), count=len(list(model.parameters()))))
+        count = len(list(model.parameters()))
+        sentences.append(text("note", "frozen", frozen=len(frozen), count=count))
     if checkpoints:
-        said.append(text("note", "checkpoints", count=checkpoints))
-    if not said:
-        return notes
-    return {**notes, "parameter_gradient": "; ".join(said)}
+        sentences.append(text("note", "checkpoints", count=checkpoints))
+    return {**notes, "parameter_gradient": "; ".join(sentences)} if sentences else notes
 
 
 def _named(model: nn.Module, blocks: object, stack: Stack) -> Iterator[str]:
-    """A sentence on the stack of which a person named some blocks alone."""
+    """A sentence where a person named some blocks of a longer stack."""
     if not isinstance(blocks, (str, Sequence)):
         return
     try:
@@ -532,14 +570,10 @@ def _named(model: nn.Module, blocks: object, stack: Stack) -> Iterator[str]:
 
 def _other_stacks(stacks: Sequence[Stack]) -> Iterator[str]:
     """A sentence on the stacks beside the first, where there are some."""
-    first, *others = (
-        (len(stack.blocks), kind_of([block.path for block in stack.blocks])) for stack in stacks
-    )
+    first, *others = ([block.path for block in stack.blocks] for stack in stacks)
     if others:
-        listed_others = listed(
-            text("coverage", "stack", blocks=count, path=path) for count, path in others
-        )
-        yield text("coverage", "stacks", blocks=first[0], path=first[1], others=listed_others)
+        listed = stacks_sentence(others)
+        yield text("coverage", "stacks", blocks=len(first), path=kind_of(first), others=listed)
 
 
 def twin(
@@ -579,7 +613,11 @@ def twin(
 
 
 def twin_in(stack: Stack, model: nn.Module) -> Twin:
-    """The twin that was read of a stack; ValueError where no branch was seen."""
+    """The twin of a stack.
+
+    Raises:
+        ValueError: no branch of a block was seen.
+    """
     if stack.twin is None:
         unread = stack.unread()
         why = f"could not be read: {unread[0]}" if unread else "no sum was seen in those"
@@ -588,7 +626,8 @@ def twin_in(stack: Stack, model: nn.Module) -> Twin:
 
 
 def _stacks(model: nn.Module, batch: Batch, blocks: str | Sequence[str] | None) -> list[Stack]:
-    """The stacks to watch: those of the module tree, or blocks that are called again and again."""
+    """The stacks to measure: those of the module tree; where there are none, modules that one
+    pass calls repeatedly."""
     try:
         return [Stack(run) for run in find_stacks(model, blocks)]
     except ValueError:

@@ -40,7 +40,7 @@ UNITS: Mapping[str, str] = MappingProxyType(
 
 
 class Reading(NamedTuple):
-    """One step, read."""
+    """The statistics of one training step."""
 
     step: int
     """Updates made before it: 0 is the model as it was drawn."""
@@ -61,14 +61,14 @@ class Reading(NamedTuple):
         """Tidy: one number a row; columns step, layer, site, head, position, statistic, value."""
         columns = _columns(tuple((key, value.shape) for key, value in self.values.items()))
         values, present = (
-            np.concatenate([np.empty(0, kind), *(held[key].ravel() for key in self.values)])
-            for held, kind in ((self.values, float), (self.present, bool))
+            np.concatenate([np.empty(0, kind), *(arrays[key].ravel() for key in self.values)])
+            for arrays, kind in ((self.values, float), (self.present, bool))
         )
         return columns.assign(step=self.step, value=values)[present].reset_index(drop=True)[COLUMNS]
 
     def profile(self, model: str, layers: tuple[str, ...]) -> Profile:
-        """The part that profiles have words for: what all layers have, and of attention what some
-        have."""
+        """The statistics that profiles have, too: those of every layer, and attention's of the
+        layers that have it."""
         values: dict[Key, Array] = {}
         absent: dict[Key, tuple[int, ...]] = {}
         for key, value in self.values.items():
@@ -94,7 +94,7 @@ class Reading(NamedTuple):
 
 
 def frames(readings: Iterable[Reading]) -> pd.DataFrame:
-    """All readings, one below the other."""
+    """The tables of all readings in one."""
     import pandas as pd
 
     parts = [reading.frame() for reading in readings]
@@ -104,7 +104,8 @@ def frames(readings: Iterable[Reading]) -> pd.DataFrame:
 def gather(
     cells: Mapping[Key, Mapping[int | None, Array]], n_layers: int
 ) -> tuple[dict[Key, Array], dict[Key, Present]]:
-    """Numbers by layer to arrays over layers, and where they are."""
+    """Arrays over layers, `[layer, …]`, from numbers by layer; and where in them a number was
+    read."""
     values: dict[Key, Array] = {}
     present: dict[Key, Present] = {}
     for key, by_layer in cells.items():
@@ -125,7 +126,7 @@ def gather(
 
 @lru_cache(maxsize=16)
 def _columns(shapes: tuple[tuple[Key, tuple[int, ...]], ...]) -> pd.DataFrame:
-    """All columns but step and value, which readings have in common."""
+    """The columns of a reading's table without step and value: readings have them in common."""
     import pandas as pd
 
     parts = [tidy(key, np.zeros((1, *shape))) for key, shape in shapes]
@@ -232,7 +233,11 @@ def json_lines(path: Path) -> Sink:
 
 
 def _appendable(path: Path) -> str:
-    """The first line of a file that readings can be added to; empty of a file that is made."""
+    """The first line of a file to which readings can be added; empty of a new file.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+", encoding="utf-8") as file:
@@ -280,8 +285,7 @@ def at_path(given: str | Path) -> Sink:
 
 
 def tensorboard(writer: Any, close: Callable[[], object] = lambda: None) -> Sink:
-    """Scalars of a SummaryWriter, by statistic and site, see `scalars`; flushed after each
-    reading."""
+    """A sink that writes the `scalars` of each reading to a SummaryWriter, and flushes them."""
 
     def write(step: int, frame: pd.DataFrame) -> None:
         for tag, value in scalars(frame).items():
@@ -292,8 +296,8 @@ def tensorboard(writer: Any, close: Callable[[], object] = lambda: None) -> Sink
 
 
 def wandb(run: Any) -> Sink:
-    """Numbers of a W&B run, which go with what the run logs next, and leave it to the run to end
-    that step."""
+    """A sink that logs the `scalars` of each reading to a W&B run. They go with what the run
+    logs next, which ends W&B's own step."""
     return Sink(
         "WandB", lambda step, frame: run.log({**scalars(frame), "watch/step": step}, commit=False)
     )
@@ -310,7 +314,7 @@ def sinks(given: object) -> list[Sink]:
 
 
 def _sink(given: object) -> Sink | None:
-    """One sink; memory, which there is in any case, is None."""
+    """One sink; None for memory, where readings are in any case."""
     if isinstance(given, str) and given in NAMED:
         return NAMED[given]()
     if isinstance(given, Path) or (
@@ -325,12 +329,14 @@ def _sink(given: object) -> Sink | None:
 
 
 def _tensorboard() -> Sink:
+    """The sink "tensorboard": a new SummaryWriter, which the watch closes."""
     needs("tensorboard", "TensorBoard")
     writer = import_module("torch.utils.tensorboard").SummaryWriter()
     return tensorboard(writer, writer.close)
 
 
 def _wandb() -> Sink:
+    """The sink "wandb": the run that wandb.init() has begun."""
     run = needs("wandb", "Weights & Biases").run
     if run is None:
         raise ValueError(
@@ -348,7 +354,7 @@ NAMED: dict[str, Callable[[], Sink | None]] = {
 
 
 def needs(library: str, kind: str) -> Any:
-    """A library that a sink needs.
+    """Imports a library that a sink needs.
 
     Raises:
         ValueError: it is not installed.
@@ -362,8 +368,8 @@ def needs(library: str, kind: str) -> Any:
 
 
 def scalars(frame: pd.DataFrame) -> dict[str, float]:
-    """A number each statistic, site and layer, as second_moment/resid_post/03: of heads the mean or
-    the largest."""
+    """A number for each statistic, site and layer, such as second_moment/resid_post/03: the mean
+    over the heads, of largest logits the largest."""
     frame = frame[frame["position"].isna()]
     frame = frame.assign(
         place=frame["layer"].map(lambda layer: f"/{layer:02d}", na_action="ignore").fillna("")

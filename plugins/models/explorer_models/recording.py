@@ -1,10 +1,10 @@
-"""One pass forward with every block watched, and one backward.
+"""Records every operation of each block in one pass forward, and the gradients of one pass back.
 
-A dispatch mode sees every operation of a block, whatever the code that calls it looks like. Each
-tensor becomes a `Node` that remembers what made it. Three kinds are told apart as they are made.
-The *stream* is the block's input and what is left of it after sums with branches, norms and
-multipliers. *Deep* is what has been through a matrix since.
-*Reduced* is a mean or a norm of something, one number a token: a factor of it makes a norm.
+A dispatch mode of torch sees every operation, whatever the code looks like that calls it. Each
+tensor becomes a `Node`, with the operation that made it, and gets one of three roles. *Stream*: the
+block's input, and what sums with branches, norms and multipliers make of it. *Deep*: a tensor
+computed by a matrix since the stream was read, such as a branch. *Reduced*: a mean or a norm of a
+token; to divide by it is a norm.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from explorer_models.ahead import TABLES, Lookup, lookup
 from explorer_models.anatomy import read_block
 from explorer_models.facts import UNREADABLE
+from explorer_models.learning import any_number
 from explorer_models.matrices import matrices, vectors
-from explorer_models.model import Batch, Block, called
+from explorer_models.model import Batch, Block, called, named_error
 from explorer_models.nodes import (
     SUM,
     VIEW,
@@ -39,18 +41,18 @@ from explorer_models.texts import text
 
 
 class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records while it is entered, from `begin`, which says where the stream comes in, to `end`.
+    """Records every operation of a block, from `begin` to `end`, while the mode is entered.
 
     Args:
         parameters: every parameter of the model, by the id of its tensor.
-        shown: told of each new stream, once autograd knows its tensor.
+        on_stream: called with each new node of the stream, once autograd knows its tensor.
     """
 
     def __init__(
-        self, parameters: Mapping[int, nn.Parameter], shown: Callable[[Node], None]
+        self, parameters: Mapping[int, nn.Parameter], on_stream: Callable[[Node], None]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.parameters, self.shown = parameters, shown
+        self.parameters, self.on_stream = parameters, on_stream
         self.used: set[int] = set()
         """`id` of each parameter that an operation has read, within a block or outside."""
         self.lookups: list[Lookup] = []
@@ -58,28 +60,27 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.begin(torch.empty(0))
         self.recording = False
         self.paused = False
-        """Whether a block that has run is read: operations are our own then, and are not looked
-        at."""
+        """Whether a block that has run is being read: then operations are the reader's own."""
 
     def begin(self, stream: Tensor) -> None:
-        """A new block, whose input this is."""
+        """Starts the graph of a block, whose input is given."""
         self.source = Node("input", [], stream, "stream")
         self.by_tensor, self.due = {id(stream): self.source}, [self.source]
         self.order = [self.source]
-        """Every node that was made, in turn."""
+        """Every node of the block, in the order of its computation."""
         self.recording = True
         self.paused = False
 
     def end(self, output: Tensor) -> Node:
-        """The block's output; nothing more is recorded, and until the next block begins nothing is
-        looked at."""
+        """Ends the graph of a block, and returns the node of its output. Until the next block
+        begins, operations are neither recorded nor counted as uses of parameters."""
         self.announce()
         self.recording = False
         self.paused = True
         return self.find(output)
 
     def release(self) -> None:
-        """Lets go of the block's numbers; its nodes keep their shapes, on the meta device."""
+        """Frees the block's tensors; its nodes keep their shapes, on the meta device."""
         for node in (*self.order, *self.by_tensor.values()):
             if node.tensor is not node.parameter:
                 node.tensor = torch.empty(node.tensor.shape, dtype=node.tensor.dtype, device="meta")
@@ -87,13 +88,14 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.order.clear()
 
     def announce(self) -> None:
-        """Tells of the streams that the last operation made."""
+        """Passes on the streams that the last operation made: only now autograd knows their
+        tensors."""
         due, self.due = self.due, []
         for node in due:
-            self.shown(node)
+            self.on_stream(node)
 
     def find(self, tensor: Tensor) -> Node:
-        """The node of a tensor; one that nothing made is a leaf of the block."""
+        """The node of a tensor; a new leaf, where no operation of the block made the tensor."""
         node = self.by_tensor.get(id(tensor))
         if node is None:
             node = self.by_tensor[id(tensor)] = Node("leaf", [], tensor)
@@ -101,18 +103,18 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return node
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs the operation, and remembers it."""
+        """Runs an operation, and records it where it belongs to a block."""
         kwargs = kwargs or {}
         if self.paused:
             return func(*args, **kwargs)
-        operands = tensors_in((args, tuple(kwargs.values())))
+        op = func.overloadpacket.__name__
+        operands = tensors_in((args, kwargs))
         self.used.update(id(tensor) for tensor in operands if id(tensor) in self.parameters)
         if not self.recording:
             out = func(*args, **kwargs)
-            if (op := func.overloadpacket.__name__) in TABLES and (
-                part := lookup(op, named_arguments(func, args, kwargs), out, self.parameters)
-            ):
-                self.lookups.append(part)
+            if op in TABLES:
+                rows = lookup(op, named_arguments(func, args, kwargs), out, self.parameters)
+                self.lookups += [rows] if rows else []
             return out
         self.announce()
         inputs = [self.find(tensor) for tensor in operands]
@@ -121,30 +123,24 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for name, value in named_arguments(func, args, kwargs).items()
             if not isinstance(value, (list, tuple)) or not tensors_in(value)
         }
-        op = func.overloadpacket.__name__
-        bases = (
-            overwritten(inputs[0]) if op.endswith("_") and not op.startswith("_") and inputs else []
-        )
-        wholes = [(base, base.tensor) for base in bases[1:]]
-        for base in bases:  # keep what they were
+        in_place = op.endswith("_") and not op.startswith("_") and inputs
+        bases = overwritten(inputs[0]) if in_place else []
+        tensors = [base.tensor for base in bases]
+        for base in bases:  # their nodes keep the numbers that they had before
             base.tensor = base.tensor.detach().clone()
         out = func(*args, **kwargs)
         for tensor in tensors_in((out,)):
             node = self.keep(as_softmax(Node(op, inputs, tensor, named=named)))
-            for base, whole in wholes:
-                self.keep(Node("copy_", [base, node], whole))
+            for base, overwritten_tensor in list(zip(bases, tensors, strict=True))[1:]:
+                self.keep(Node("copy_", [base, node], overwritten_tensor))
         return out
 
     def keep(self, node: Node) -> Node:
-        """Remembers a new node."""
-        if (
-            node.inputs
-            and (node.op == "cat" or (node.op in VIEW and len(node.inputs) == 1))
-            and all(operand.parameter is not None for operand in node.inputs)
-        ):
-            node.parameter = node.inputs[
-                0
-            ].parameter  # of several that are joined, the first; see `matrices`
+        """Adds a new node to the block's."""
+        is_view = node.op == "cat" or (node.op in VIEW and len(node.inputs) == 1)
+        parameters = [operand.parameter for operand in node.inputs]
+        if is_view and parameters and None not in parameters:
+            node.parameter = parameters[0]  # of several that are joined, the first; see `matrices`
         label(node)
         self.by_tensor[id(node.tensor)] = node
         self.order.append(node)
@@ -154,8 +150,8 @@ class Graph(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def overwritten(node: Node) -> list[Node]:
-    """Nodes that change when an operation writes to a tensor: its own, and those of which it is a
-    view."""
+    """The nodes that change when an operation writes to a tensor: the tensor's own, and those of
+    which it is a view."""
     nodes = [node]
     memory = node.tensor.untyped_storage().data_ptr()
     while (
@@ -169,23 +165,23 @@ def overwritten(node: Node) -> list[Node]:
 
 
 class Recording:
-    """Hooks that have a graph record each block while it runs; blocks within a block are a part of
-    it.
+    """Hooks that let a graph record each block while it runs. A block within a block belongs to the
+    outer one.
 
-    A block that is a list of parts is never called itself: it lasts from its first part to the next
-    block, or to what the last sum made.
+    A block that is a list of modules has no call of its own: it lasts from the call of its first
+    module to the next block, or to the last residual sum of the model.
 
     Args:
         model: whose parameters are known by their tensors.
-        stacks: whose blocks are watched.
+        stacks: whose blocks are recorded; the first is the one that a person asked for.
     """
 
     def __init__(self, model: nn.Module, stacks: Sequence[Stack]) -> None:
         self.stacks = stacks
         self.graph = Graph(
-            {id(parameter): parameter for parameter in model.parameters()}, self.shown
+            {id(parameter): parameter for parameter in model.parameters()}, self.on_stream
         )
-        self.after = False
+        self.between = False
         """Whether a block has ended, and none has begun since."""
         self.whose = {
             module: (stack, block)
@@ -193,20 +189,21 @@ class Recording:
             for block in reversed(stack.blocks)
             for module in starts(block.module)
         }
-        """Which block begins with a module: the module itself, or a part of a list."""
+        """The block to which a module belongs: it is the block itself, or a module of a list."""
         self.within: list[nn.Module] = []
+        """The modules of blocks that are running, the outermost first."""
         self.given: list[Tensor] = []
         """Other floating tensors with the stream's number of axes that the running block was
         given."""
         self.open: tuple[Stack, Block] | None = None
-        """The list that is running."""
+        """The list of modules that is running."""
         self.wished: list[Tensor] = []
-        """Inputs of lists that required no gradient."""
+        """Inputs of lists on which `requires_grad_` was called."""
         self.closed = ""
-        """Operation that made the output of the list before."""
+        """Operation that made the output of the previous list."""
 
     def run(self, model: nn.Module, batch: Batch) -> Any:
-        """The model's output."""
+        """Runs the model on a batch, with hooks on every block, and returns its output."""
         with ExitStack() as hooks:
             for module in self.whose:
                 hooks.callback(
@@ -225,13 +222,14 @@ class Recording:
         return output
 
     def restore(self) -> None:
-        """Takes back the wish for gradients by tensors that are not ours; after the backward
-        pass."""
+        """Undoes `requires_grad_` on inputs of lists, which belong to the model; after the
+        backward pass."""
         for stream in self.wished:
             stream.requires_grad_(False)
 
     def checked(self, module: nn.Module) -> Callable[..., Any]:
-        """`module.forward`, refused where it is called as such, which passes hooks by."""
+        """A replacement of `module.forward` that refuses a direct call, of which hooks see
+        nothing."""
         forward = module.forward
 
         def check(*arguments: Any, **named: Any) -> Any:
@@ -246,25 +244,25 @@ class Recording:
         return check
 
     def refuse(self, stack: Stack, why: str) -> None:
-        """Leaves a stack out, or raises where it is the one that is asked for."""
+        """Marks a stack as unread, with the reason; raises ValueError where it is the first
+        stack."""
         if stack is self.stacks[0]:
             raise ValueError(why)
         stack.refused = why
 
-    def shown(self, node: Node) -> None:
-        """A new stream; what comes after a block is none of its."""
-        if not self.after:
+    def on_stream(self, node: Node) -> None:
+        """Has the gradient by a new stream kept, where a block runs: between two blocks the stream
+        belongs to neither."""
+        if not self.between:
             follow(node)
 
     def enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Before a block: its first floating tensor is the stream."""
+        """Forward pre-hook of a block: starts its graph at its first floating tensor, the stream.
+        Returns the arguments, where the stream was replaced by a tensor with a gradient."""
         self.within.append(module)
         stack, block = self.whose[module]
-        if (
-            stack.refused
-            or len(self.within) > 1
-            or (self.open is not None and self.open[1] is block)
-        ):
+        continues = self.open is not None and self.open[1] is block
+        if stack.refused or len(self.within) > 1 or continues:
             return None
         stream = first_floating(arguments, named)
         if stream is None or stream.numel() == 0 or not stream.ndim:
@@ -282,23 +280,26 @@ class Recording:
             return None
         if self.open is not None:
             self.close(stream)
+        is_list = block.module is not module
         # the code around a list adds to this very tensor
-        if not stream.requires_grad and block.module is not module:
+        if not stream.requires_grad and is_list:
             self.wished.append(stream.requires_grad_())
         if not stream.requires_grad:  # what comes before may have no weights, or be detached
             fresh = stream.detach().requires_grad_()
             stack.cut.append(block.path)
-            swap = {id(stream): fresh}
-            arguments, named = _swapped(arguments, swap), _swapped(named, swap)
+            old = stream
+            arguments, named = tree_map_only(
+                Tensor, lambda tensor: fresh if tensor is old else tensor, (arguments, named)
+            )
             stream = fresh
-        self.open = (stack, block) if block.module is not module else None
-        self.after = False
+        self.open = (stack, block) if is_list else None
+        self.between = False
         self.given = [tensor for tensor in tensors_in((arguments, named)) if tensor is not stream]
         self.graph.begin(stream)
         return arguments, named
 
     def leave(self, module: nn.Module, _: object, out: Any) -> None:
-        """After a block: what it computed is read."""
+        """Forward hook of a block: ends its graph and reads it."""
         self.within.pop()
         if self.within or self.open is not None:
             return
@@ -318,35 +319,36 @@ class Recording:
         self.take(stack, block, output)
 
     def continued(self, outputs: Sequence[Tensor]) -> Tensor:
-        """The output that goes on from the stream that was read at the block's input: the first, if
-        none is told."""
+        """The output that goes on from the block's input stream: the first of its shape or made of
+        it, else the first output."""
         shape = self.graph.source.tensor.shape
         if outputs[0].shape == shape:
             return outputs[0]
         streams = [tensor for tensor in outputs if self.graph.find(tensor).role == "stream"]
-        alike = [tensor for tensor in outputs if tensor.shape == shape]
-        return next(iter(streams or alike or outputs))
+        same_shape = [tensor for tensor in outputs if tensor.shape == shape]
+        return (streams or same_shape or outputs)[0]
 
     def is_stream(self, output: Tensor) -> bool:
-        """Whether a further output is made of the block's stream, or of another tensor of its shape
-        that came in."""
+        """Whether a further output is a stream, too: made of the block's stream, or of another
+        input of its shape."""
         node, stream = self.graph.find(output), self.graph.source.tensor
         if not node.inputs or output.ndim != stream.ndim:
             return False
         if node.role and output.shape[-1] == stream.shape[-1]:
             return True
         given = {id(tensor) for tensor in self.given if tensor.shape == output.shape}
-        return any(id(part.tensor) in given for part in walk(node, lambda part: part.inputs))
+        return any(id(maker.tensor) in given for maker in walk(node, lambda maker: maker.inputs))
 
     def close(self, output: Tensor) -> None:
-        """The end of a list."""
+        """Ends the graph of a list of modules, whose output is given."""
         if self.open is not None:
             (stack, block), self.open = self.open, None
             self.closed = self.graph.find(output).op
             self.take(stack, block, output)
 
     def take(self, stack: Stack, block: Block, output: Tensor) -> None:
-        """Reads a block that has ended."""
+        """Reads a block that has ended, hands it to its stack, and frees its tensors. An error
+        while reading is kept as the reason why the stack is unread."""
         try:
             with torch.no_grad():
                 end = self.graph.end(output)
@@ -355,16 +357,14 @@ class Recording:
                 stack.take(block, anatomy)
                 self.graph.release()
         except UNREADABLE as error:
-            stack.refused = text(
-                "unread", "block", block=block.path, error=f"{type(error).__name__}: {error}"
-            )
-        self.after = True
+            stack.refused = text("unread", "block", block=block.path, error=named_error(error))
+        self.between = True
         self.graph.begin(output)
         stack.tail = self.graph.order
 
     def last(self) -> Tensor:
-        """The output of a list that nothing follows: the last sum, or its norm where the others
-        ended with one."""
+        """The output of a list of modules that is the model's last block: its last residual sum,
+        or the norm of it, where the blocks before ended with one."""
         sums = [node for node in self.graph.order if node.role == "stream" and node.op in SUM]
         if not sums:
             path = "" if self.open is None else self.open[1].path
@@ -378,60 +378,43 @@ class Recording:
 
 
 def starts(module: nn.Module) -> list[nn.Module]:
-    """Modules that are called to run a block: itself, or the parts of a list, which has no code of
-    its own."""
-    lists = isinstance(module, (nn.ModuleList, nn.ModuleDict))
-    return [part for child in module.children() for part in starts(child)] if lists else [module]
-
-
-def _swapped(value: Any, swap: Mapping[int, Tensor]) -> Any:
-    """Arguments with some tensors replaced."""
-    if isinstance(value, Tensor):
-        return swap.get(id(value), value)
-    if isinstance(value, dict):
-        return {name: _swapped(part, swap) for name, part in value.items()}
-    return (
-        type(value)(_swapped(part, swap) for part in value)
-        if type(value) in (tuple, list)
-        else value
-    )
+    """The modules by whose call a block runs: itself, or the modules of a list, which has no call
+    of its own."""
+    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        return [start for child in module.children() for start in starts(child)]
+    return [module]
 
 
 def backward(loss: Tensor, stacks: Sequence[Stack], model: nn.Module) -> dict[int, Tensor]:
-    """Runs the backward pass, and keeps the gradients by what the blocks learn; the model's own are
-    not touched.
+    """Runs the backward pass, and gives its gradients to the stacks. The model's own `.grad` stay
+    as they are.
 
     Returns:
-        gradients by the id of the parameter, of all that a path leads to.
+        gradients by the id of the parameter, of all on which the loss depends.
     """
+    learned = {id(weight): weight for weight in model.parameters() if weight.requires_grad}
+    sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
+    for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
+        node.gradient.clear()  # from the small backward passes that reading a block has made
+    values = torch.autograd.grad(loss, [*learned.values(), *sources], allow_unused=True)
+    gradients = {
+        key: value for key, value in zip(learned, values, strict=False) if value is not None
+    }
     inside = {
         id(weight)
         for stack in stacks
         for block in stack.blocks
         for weight in block.module.parameters()
     }
-    learned = {id(weight): weight for weight in model.parameters() if weight.requires_grad}
-    sources = [source for stack in stacks for source in stack.sources if source.requires_grad]
-    for node in (node for stack in stacks for sites in stack.sites for node in sites.values()):
-        node.gradient.clear()  # what reading a block has differentiated was not the loss
-    values = torch.autograd.grad(loss, [*learned.values(), *sources], allow_unused=True)
-    gradients = {
-        key: value for key, value in zip(learned, values, strict=False) if value is not None
-    }
     gates = [
-        (name, gradients[id(weight)])
+        name
         for name, weight in model.named_parameters()
         if id(weight) in gradients
         and id(weight) not in inside
         and not name.endswith("bias")
         and not weight.any()
+        and any_number([gradients[id(weight)]])[0]
     ]
-    moved = [name for name, gradient in gates if _any(gradient)]
     for stack in stacks:
-        stack.gradients, stack.gates = gradients, moved
+        stack.gradients, stack.gates = gradients, gates
     return gradients
-
-
-def _any(gradient: Tensor) -> bool:
-    """Whether a gradient has a number that is not 0."""
-    return bool((gradient.coalesce().values() if gradient.is_sparse else gradient).any())

@@ -4,7 +4,7 @@ which come later."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,10 +24,10 @@ from explorer_models.facts import UNREADABLE, Facts, read_facts
 from explorer_models.fields import Source
 from explorer_models.kinds import kinds
 from explorer_models.matrices import by_head, weight_values
-from explorer_models.model import Block
+from explorer_models.model import Block, kind_of, named_error
 from explorer_models.nodes import Node, is_norm
+from explorer_models.shared import traits_of
 from explorer_models.texts import text
-from explorer_models.traits import traits_of
 from explorer_models.twin import Twin, twin_of
 
 HEADS = ("largest_possible_logit", "logit_rank")
@@ -59,7 +59,7 @@ class Stack:
         self.gradients: Mapping[int, Tensor] = {}
         """By the id of the parameter."""
         self.gates: list[str] = []
-        """Weights after the layers that are 0 and whose gradient is not."""
+        """Names of weights after the layers that are 0 and whose gradient is not."""
         self.small = (0, 0)
         """How many tokens of the input are almost 0, and of how many."""
         self.counts: list[int] = []
@@ -99,69 +99,81 @@ class Stack:
 
     @property
     def runs(self) -> list[Block]:
-        """The blocks in the order in which they ran: one that is called several times is as
-        many."""
-        known = {block.path: block for block in self.blocks}
-        return [known[path] for path in self.layers]
+        """The blocks in the order in which they ran; one that is called several times comes as
+        often."""
+        by_path = {block.path: block for block in self.blocks}
+        return [by_path[path] for path in self.layers]
 
     def take(self, block: Block, anatomy: Anatomy) -> None:
-        """Reads a block that has just run, and lets its tensors go."""
-        if not self.sites:
-            self.layout, self.sources = layout(anatomy), [anatomy.source.tensor]
-            self.dtype = str(anatomy.source.tensor.dtype).removeprefix("torch.")
-            self.signal("embed", anatomy.source.tensor, 0)
-            tokens = self.layout.arrange(anatomy.source.tensor)
-            self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
-            self.source = Source.of(tokens)
-            self.counts = [tokens.shape[1]]
+        """Reads a block that has just run, whose tensors are freed afterwards."""
+        index = len(self.sites)
+        if not index:
+            self.take_input(anatomy)
         for site, node in anatomy.sites.items():
-            self.signal(site, node.tensor, len(self.sites))
+            self.signal(site, node.tensor, index)
         self.counts.append(self.layout.arrange(anatomy.output.tensor).shape[1])
         if anatomy.attention is not None and anatomy.softmax == "keys":
             self.rows(anatomy.attention, anatomy.source.tensor)
-        for node in (
-            anatomy.source,
-            *(node for site, node in anatomy.sites.items() if site in STREAM),
-        ):
-            follow(node)
-        named = [site for term in anatomy.sums for site, _ in branches_by_site(anatomy, term)]
-        self.branches.append((len(named), len(set(named))))
+        follow(anatomy.source)
+        for site, node in anatomy.sites.items():
+            if site in STREAM:
+                follow(node)
+        branches = [site for term in anatomy.sums for site, _ in branches_by_site(anatomy, term)]
+        self.branches.append((len(branches), len(set(branches))))
         self.sites.append({"embed": anatomy.source, **anatomy.sites})
         self.anatomies.append(anatomy)
         self.layers.append(block.path)
-        if not bool(anatomy.source.tensor.isfinite().all()):
-            self.facts.append({("layer", "unread"): (("design", text("unread", "not_finite")),)})
-        else:
-            try:
-                self.facts.append(read_facts(anatomy, block.module))
-            except UNREADABLE as error:
-                self.facts.append(
-                    {("layer", "unread"): (("design", f"{type(error).__name__}: {error}"),)}
-                )
-        self.faults += faults.of_block(anatomy, len(self.sites))
+        self.facts.append(self.facts_of(anatomy, block))
+        self.faults += faults.of_block(anatomy, index + 1)
         self.normed = self.normed or any(map(is_norm, anatomy.order))
-        self.norm_gains |= {
-            id(gains.parameter): (len(self.sites), gains.place)
-            for gains in faults.gains_of(anatomy)
-            if gains.parameter is not None
-        }
+        self.note_gains(faults.gains_of(anatomy), index + 1)
         if self.spectra:
             self.heads(anatomy)
 
+    def take_input(self, anatomy: Anatomy) -> None:
+        """Reads the stream as it goes into the first block."""
+        stream = anatomy.source.tensor
+        self.layout, self.sources = layout(anatomy), [stream]
+        self.dtype = str(stream.dtype).removeprefix("torch.")
+        self.signal("embed", stream, 0)
+        tokens = self.layout.arrange(stream)
+        self.small = (int(almost_zero(tokens)), tokens[..., 0].numel())
+        self.source = Source.of(tokens)
+        self.counts = [tokens.shape[1]]
+
+    def facts_of(self, anatomy: Anatomy, block: Block) -> Facts:
+        """Facts of a block; where they cannot be read, the reason as its only fact."""
+        why = text("unread", "not_finite")
+        if bool(anatomy.source.tensor.isfinite().all()):
+            try:
+                return read_facts(anatomy, block.module)
+            except UNREADABLE as error:
+                why = named_error(error)
+        return {("layer", "unread"): (("design", why),)}
+
+    def note_gains(self, gains: Iterable[faults.Gains], layer: int) -> None:
+        """Remembers which parameters are the gains of norms of a layer, from 1; 0 of those after
+        the layers."""
+        for gain in gains:
+            if gain.parameter is not None:
+                self.norm_gains[id(gain.parameter)] = layer, gain.place
+
     def end(self) -> None:
-        """The model has run."""
+        """Reads what follows the last block, once the model has run."""
         if self.source is not None:
             self.final = ends_with_norm(self.tail)
             self.faults += faults.after_layers(self.tail)
-            self.norm_gains |= {
-                id(gains.parameter): (0, gains.place)
-                for gains in faults.gains_after(self.tail)
-                if gains.parameter is not None
-            }
+            self.note_gains(faults.gains_after(self.tail), 0)
         self.tail = ()
 
     def signal(self, site: str, tensor: Tensor, layer: int) -> None:
-        """Statistics of the stream and of the branches, in a layer from 0."""
+        """Takes the statistics of a tensor of the stream, or of a branch.
+
+        Args:
+            site: of the tensor.
+            tensor: as it lies in the model.
+            layer: from 0.
+        """
         x = self.layout.arrange(tensor.detach())
         signal = Signal.of((x if x.dtype == torch.float64 else x.float())[None])
         for row in STATISTICS.values():
@@ -170,24 +182,23 @@ class Stack:
                 self.values[row.name, site][layer] = row.reduce(signal)
 
     def rows(self, attention: Node, stream: Tensor) -> None:
-        """Statistics of attention."""
+        """Takes the statistics of a block's attention."""
         rows = read_attention(attention, len(self.layout.arrange(stream)))
         if rows is None:
             return
-        if not self.sites:
+        layer = len(self.sites)
+        if not layer:
             self.pattern = rows.pattern[0, 0, 0]
         for row in STATISTICS.values():
             for site in ROWS:
-                if (
-                    row.reduce is not None
-                    and site in row.sites
-                    and (value := row.reduce(rows)).numel()
-                ):
-                    self.values[row.name, site][len(self.sites)] = value
+                if row.reduce is not None and site in row.sites:
+                    value = row.reduce(rows)
+                    if value.numel():
+                        self.values[row.name, site][layer] = value
 
     def heads(self, anatomy: Anatomy) -> None:
-        """Spectra of W_Qᵀ W_K by head; none of unread attention, or where norms give queries and
-        keys their length."""
+        """Takes the spectra of W_Qᵀ W_K by head. They say nothing where norms give queries and
+        keys their length, and there are none of an attention that was not read."""
         facts = self.facts[-1]
         if facts.get(("attn_scores", "normed"), ("norm",))[:2] != ("", ""):
             return
@@ -195,48 +206,31 @@ class Stack:
             queries, keys = by_head(anatomy, len(self.layout.arrange(anatomy.source.tensor)))
             values = of_heads(queries[None], keys[None], facts["attn_scores", "divisor"])
         except UNREADABLE as error:
-            self.headless[len(self.facts)] = f"{type(error).__name__}: {error}"
+            self.headless[len(self.facts)] = named_error(error)
             return
         for key, value in values.items():
             self.values[key][len(self.facts) - 1] = torch.from_numpy(value)
 
     def profile(self, name: str, seconds: float, others: Sequence[Profile] = ()) -> Profile:
-        """All of it as one record.
+        """All of it as one record, with its twin; see `self.twin`.
 
         Args:
             name: of the model.
-            seconds: what it took.
-            others: other stacks' profiles.
+            seconds: that the measurement took.
+            others: profiles of the other stacks.
         """
         values, notes, absent = self.by_site()
         last = self.sites[-1]["resid_post"].gradient
         if self.headless:
             why = next(iter(self.headless.values()))
-            notes |= dict.fromkeys(
-                HEADS, text("note", "heads", **_first(list(self.headless)), error=why)
-            )
+            note = text("note", "heads", **_first(list(self.headless)), error=why)
+            notes |= dict.fromkeys(HEADS, note)
         notes |= gradient_note(bool(last) and not float(sum(last)), self.gates, self.small)
         notes |= tokens_note(self.counts)
-        values |= {
-            **self.by_stream(),
-            **self.by_weight,
-            **dict(weight_values(self.matrices(), self.spectra)),
-        }
-        for matrix, layers in self.matrices().items():
-            if without := tuple(
-                layer for layer, pieces in enumerate(layers, start=1) if not pieces
-            ):
-                absent |= {key: without for key in values if key[1] == matrix}
-                for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
-                    notes.setdefault(
-                        statistic, text("note", "matrix", matrix=matrix, **_first(without))
-                    )
-            if self.spectra:  # zeros have no rank
-                zeros = np.flatnonzero(values["spectral_norm", matrix][0] == 0) + 1
-                absent["stable_rank", matrix] = (
-                    *absent.get(("stable_rank", matrix), ()),
-                    *zeros.tolist(),
-                )
+        values |= self.by_stream()
+        values |= self.by_weight
+        values |= weight_values(self.matrices(), self.spectra)
+        self.note_absent(values, notes, absent)
         whole = Profile(
             "measured",
             values,
@@ -254,51 +248,79 @@ class Stack:
             kinds=kinds(self.facts),
             absent=absent,
             faults=tuple(self.faults),
-            traits=traits_of(self.facts, self.normed, self.final),
+            traits=tuple(traits_of(self.facts, self.normed, self.final)),
             waits=self.waits,
             coverage=tuple(self.coverage()),
         )
         unread = self.unread()
-        twin = self.twin = self.source and twin_of(
-            self.facts, self.source, self.final, whole, unread
-        )
+        twin = self.source and twin_of(self.facts, self.source, self.final, whole, unread)
+        self.twin = twin
         if twin is None:
             return replace(whole, remarks=unread)
-        return replace(
-            whole,
-            twin=None if twin.parts else twin.config,
-            remarks=twin.unread + twin.differs + twin.parts,
-        )
+        config = None if twin.parts else twin.config
+        return replace(whole, twin=config, remarks=twin.unread + twin.differs + twin.parts)
+
+    def note_absent(
+        self,
+        values: Mapping[Key, Array],
+        notes: dict[str, str],
+        absent: dict[Key, tuple[int, ...]],
+    ) -> None:
+        """Notes the layers that lack a matrix, and those whose matrix is 0 and has no rank.
+
+        Args:
+            values: of the profile.
+            notes: by statistic; gets the reasons.
+            absent: layers, from 1, without a value, by statistic and site; gets these.
+        """
+        for matrix, layers in self.matrices().items():
+            without = tuple(layer for layer, pieces in enumerate(layers, start=1) if not pieces)
+            if without:
+                absent |= {key: without for key in values if key[1] == matrix}
+                for statistic in ("parameter_gradient", "weight_variance", "weight_likeness"):
+                    note = text("note", "matrix", matrix=matrix, **_first(without))
+                    notes.setdefault(statistic, note)
+            if self.spectra:
+                zeros = np.flatnonzero(values["spectral_norm", matrix][0] == 0) + 1
+                key = "stable_rank", matrix
+                absent[key] = (*absent.get(key, ()), *zeros.tolist())
 
     def by_site(self) -> tuple[dict[Key, Array], dict[str, str], dict[Key, tuple[int, ...]]]:
-        """Statistics of the forward pass that most layers have in one shape, why others are left
-        out, and the layers that have none. Those of attention are kept for the layers that have
-        them: in a hybrid these are few."""
+        """Statistics of the forward pass, `[1, layer, …]`, nan where a layer has none.
+
+        A site counts that most layers have in one shape; attention's also where few layers have
+        it, as in a hybrid.
+
+        Returns:
+            the values; notes by statistic on what is left out; and the layers, from 1, without a
+                value.
+        """
         values: dict[Key, Array] = {}
         notes: dict[str, str] = {}
         absent: dict[Key, tuple[int, ...]] = {}
-        for key, parts in self.values.items():
-            count = 1 if key[1] == "embed" else len(self.sites)
-            shape, held = Counter(part.shape for part in parts.values()).most_common(1)[0]
-            if 2 * held <= count and key[1] not in ROWS:
-                notes.setdefault(
-                    key[0], text("note", "shape", site=key[1], count=len(parts), layers=count)
-                )
+        for key, by_layer in self.values.items():
+            statistic, site = key
+            count = 1 if site == "embed" else len(self.sites)
+            shape, n_alike = Counter(value.shape for value in by_layer.values()).most_common(1)[0]
+            if 2 * n_alike <= count and site not in ROWS:
+                note = text("note", "shape", site=site, count=len(by_layer), layers=count)
+                notes.setdefault(statistic, note)
                 continue
-            alike = {
-                layer: part.double().cpu().numpy()
-                for layer, part in parts.items()
-                if part.shape == shape
-            }
             none = np.full(shape, np.nan)
+            alike = {
+                layer: value.double().cpu().numpy()
+                for layer, value in by_layer.items()
+                if value.shape == shape
+            }
             values[key] = np.concatenate([alike.get(layer, none) for layer in range(count)])[None]
-            if held < count:
+            if n_alike < count:
                 absent[key] = tuple(layer + 1 for layer in range(count) if layer not in alike)
-                notes.setdefault(key[0], text("note", "site", site=key[1], **_first(absent[key])))
+                notes.setdefault(statistic, text("note", "site", site=site, **_first(absent[key])))
         return values, notes, absent
 
     def by_stream(self) -> dict[Key, Array]:
-        """Mean squared gradients relative to the last layer's, unless that is 0."""
+        """Mean squared gradients by the stream, relative to the last layer's; none where that is
+        0."""
         values: dict[Key, Array] = {}
         last = float(sum(self.sites[-1]["resid_post"].gradient))
         for site in STREAM if last else ():
@@ -312,8 +334,11 @@ class Stack:
         return values
 
     def of_weights(self, scale: float) -> dict[Key, Array]:
-        """Norms of the gradients by what the layers learn, of the loss before it was multiplied by
-        a scale."""
+        """Norms of the gradients by matrices and vectors, `[1, layer]`.
+
+        Args:
+            scale: by which the loss was multiplied: gradients are divided by it.
+        """
         learned = self.matrices()
         for name in VECTORS:
             layers = [anatomy.vectors.get(name, []) for anatomy in self.anatomies]
@@ -327,8 +352,7 @@ class Stack:
         }
 
     def still(self) -> list[nn.Parameter]:
-        """Parameters of the matrices whose gradient has been exactly 0 so far, in a layer, and is
-        not absent."""
+        """Parameters of matrices whose gradient has been exactly 0 so far, in some layer."""
         learned = self.matrices()
         return [
             piece.parameter
@@ -343,11 +367,13 @@ class Stack:
         ]
 
     def step(self, gradients: Mapping[int, Tensor], scale: float) -> bool:
-        """Takes the gradients after a first step, by the id of the parameter: which matrices have
-        waited for it.
+        """Takes the gradients after a first step, and notes the matrices that had none before it.
 
+        Args:
+            gradients: by the id of the parameter.
+            scale: by which the loss was multiplied.
         Returns:
-            whether there are more than before.
+            whether there are more such matrices than before.
         """
         before = dict(self.waits)
         self.gradients = {**self.gradients, **gradients}
@@ -359,8 +385,8 @@ class Stack:
         return self.waits != before
 
     def gradient(self, pieces: Sequence[Piece]) -> float:
-        """Norm of the gradient by some parameters together: 0 where none reached them, nan of no
-        parameters."""
+        """Norm of the gradient by some parameters together: 0 where the loss depends on none of
+        them, nan without parameters."""
         parts = [
             piece.of(self.gradients[id(piece.parameter)])
             for piece in pieces
@@ -369,56 +395,35 @@ class Stack:
         return float(np.linalg.norm(norms(parts))) if parts else 0.0 if pieces else np.nan
 
     def coverage(self) -> Iterator[str]:
-        """Sentences on what of the blocks was read, where that is not all."""
+        """Sentences on what of the blocks was not read, or not run."""
+        count = len(self.layers)
         missing = [block.path for block in self.blocks if block.path not in self.layers]
         if missing:
+            blocks = len(self.blocks)
             yield text(
-                "coverage",
-                "not_run",
-                count=len(missing),
-                blocks=len(self.blocks),
-                paths=listed(missing),
+                "coverage", "not_run", count=len(missing), blocks=blocks, paths=listed(missing)
             )
-        several = [shapes for shapes in self.several if len(shapes) > 1]
-        if several:
-            shape, *others = several[0]
-            yield text(
-                "coverage",
-                "streams",
-                count=len(several),
-                layers=len(self.layers),
-                streams=1 + len(others),
-                shape=str(shape),
-                others=listed(map(str, others)),
-            )
+        yield from streams_sentence([shapes for shapes in self.several if len(shapes) > 1], count)
         partly = [pair for pair in self.branches if pair[0] > pair[1]]
         if partly:
-            (added, numbers), count = Counter(partly).most_common(1)[0]
+            (added, numbers), times = Counter(partly).most_common(1)[0]
             yield text(
-                "coverage",
-                "branches",
-                count=count,
-                layers=len(self.layers),
-                added=added,
-                numbers=numbers,
+                "coverage", "branches", count=times, layers=count, added=added, numbers=numbers
             )
-        if (
-            self.cut
-            and len(self.layers) > 1
-            and (cut := [path for path in self.cut if path != self.layers[0]])
-        ):
+        cut = [path for path in self.cut if path != self.layers[0]] if count > 1 else []
+        if cut:
             yield text("coverage", "cut", blocks=listed(cut))
 
     def unread(self) -> tuple[str, ...]:
-        """A sentence for each part of a layer that could not be read, and how many layers it is so
-        in."""
+        """A sentence for each part of a layer that could not be read, with the number of such
+        layers."""
         where: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, facts in zip(self.layers, self.facts, strict=False):  # named sites have no facts
-            for part in facts.get(("layer", "unread"), ()):
-                where[part].append(path)
+            for name in facts.get(("layer", "unread"), ()):
+                where[name].append(path)
         return tuple(
-            text("unread", part, block=paths[0], more=len(paths) - 1, error=why)
-            for (part, why), paths in where.items()
+            text("unread", name, block=paths[0], more=len(paths) - 1, error=why)
+            for (name, why), paths in where.items()
         )
 
     def shapes(self) -> dict[str, tuple[int, int]]:
@@ -432,8 +437,8 @@ class Stack:
         }
 
     def matrices(self) -> dict[str, list[list[Piece]]]:
-        """Matrices of the vocabulary that most blocks have, by layer; no pieces where one has
-        none."""
+        """The matrices of the vocabulary that most blocks have, by layer; a layer that lacks one
+        has no pieces."""
         pieces = {
             name: [anatomy.matrices.get(name, []) for anatomy in self.anatomies]
             for name in MATRICES
@@ -450,16 +455,42 @@ def _first(layers: Sequence[int]) -> dict[str, int]:
     return {"layer": layers[0], "more": len(layers) - 1}
 
 
+def streams_sentence(several: Sequence[Sequence[tuple[int, ...]]], layers: int) -> Iterator[str]:
+    """A sentence on layers that put out several streams, where there are such.
+
+    Args:
+        several: of each such layer the shape of the stream that is read, then the others'.
+        layers: number of all.
+    """
+    if several:
+        shape, *others = several[0]
+        yield text(
+            "coverage",
+            "streams",
+            count=len(several),
+            layers=layers,
+            streams=1 + len(others),
+            shape=str(shape),
+            others=listed(map(str, others)),
+        )
+
+
+def stacks_sentence(stacks: Sequence[Sequence[str]]) -> str:
+    """The number of blocks of some stacks, and their names, as a list in a sentence."""
+    return listed(
+        text("coverage", "stack", blocks=len(paths), path=kind_of(paths)) for paths in stacks
+    )
+
+
 def almost_zero(x: Tensor) -> Tensor:
-    """How many tokens of `[..., coordinate]` are too small for a norm, which multiplies the
-    gradient by them."""
+    """Number of tokens `[…, coordinate]` that are so small that a norm multiplies their gradient
+    by 10⁶ or more."""
     sizes = x.detach().float().square().mean(-1)
     return (sizes < SMALL * sizes.mean()).sum()
 
 
 def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -> dict[str, str]:
-    """The reason why there is no gradient relative to the last layer's, or why that at the input is
-    large.
+    """A note on a gradient by the stream that is absent, or large at the input, by statistic.
 
     Args:
         nothing: whether the gradient at the last layer is exactly 0.
@@ -467,24 +498,21 @@ def gradient_note(nothing: bool, gates: Sequence[str], small: tuple[int, int]) -
         small: how many tokens of the input are almost 0, and of how many.
     """
     count, tokens = small
-    if nothing:
-        words = (
-            text("note", "first_step", weights=listed(gates))
-            if gates
-            else text("note", "no_gradient")
+    if nothing and gates:
+        note = text("note", "first_step", weights=listed(gates))
+    elif nothing:
+        note = text("note", "no_gradient")
+    elif count:
+        note = text(
+            "note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens
         )
     else:
-        words = (
-            text("note", "zero_tokens" if count > 1 else "zero_token", count=count, tokens=tokens)
-            if count
-            else ""
-        )
-    return {"activation_gradient": words} if words else {}
+        return {}
+    return {"activation_gradient": note}
 
 
 def tokens_note(counts: Sequence[int]) -> dict[str, str]:
-    """Why correlations before and after a layer are not of the same tokens, where it changes how
-    many there are.
+    """A note on correlations of tokens, where a layer changes how many tokens there are.
 
     Args:
         counts: tokens that go into the first layer, and that come out of each.
@@ -498,7 +526,7 @@ def tokens_note(counts: Sequence[int]) -> dict[str, str]:
 
 
 def follow(node: Node) -> None:
-    """Has the gradient by a stream kept as a number, once it is known."""
+    """Hooks a tensor of the stream, so that the mean square of its gradient is kept."""
     if node.tensor.requires_grad and not node.followed:
         node.followed = True
         node.tensor.register_hook(  # type: ignore[no-untyped-call]

@@ -22,7 +22,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class Sums(NamedTuple):
-    """Sums over the numbers of some tensors, or over a head's rows, kept on their device."""
+    """Sums over the numbers of some tensors, or over a head's rows, on their device."""
 
     parts: Tensor
     """`[5, …]`; of tensors: count, Σx, Σx², Σx⁴, and how many are not finite."""
@@ -60,8 +60,8 @@ class Sums(NamedTuple):
 
 
 def largest(x: Tensor) -> Tensor:
-    """max |x| `[]`, finite if, and only if, all of x is; 0 of no number. On a processor 20 × faster
-    than a norm."""
+    """max |x| `[]`: finite if, and only if, all of x is; 0 of an empty tensor. On a processor 20
+    × faster than a norm."""
     if not x.numel():
         return x.new_zeros(())
     least, most = torch.aminmax(x)
@@ -74,12 +74,12 @@ def wide_on(device: torch.device) -> torch.dtype:
 
 
 NEVER, PLACES = 2**53, 2**20
-"""A step and a position within it are one whole number, position last, that float64 still holds
-exactly."""
+"""A step and a position within it are one whole number, the position last, that float64
+represents exactly."""
 
 
 class Breakdown(NamedTuple):
-    """Where a value first was not finite."""
+    """The first value that was not finite."""
 
     step: int
     """Updates made before it."""
@@ -93,10 +93,11 @@ class Breakdown(NamedTuple):
 
 
 class Sentinel:
-    """Gathers the largest |x| of every place, and remembers when each first was not finite.
+    """Gathers the largest |x| of every place at every step, and remembers when each first was
+    not finite.
 
     Args:
-        places: what the places are called.
+        places: names of the places.
     """
 
     def __init__(self, places: list[str]) -> None:
@@ -106,7 +107,7 @@ class Sentinel:
         self.known: tuple[tuple[int, ...], Tensor, Tensor] | None = None
 
     def look(self, place: int, backward: bool, largest: Tensor) -> None:
-        """Takes the largest |x| at a place."""
+        """Takes the largest |x| at a place, of a tensor or of its gradient."""
         self.pending.append((2 * place + backward, largest))
 
     def fold(self, step: int) -> None:
@@ -131,13 +132,14 @@ class Sentinel:
         self.pending.clear()
 
     def times(self) -> Tensor:
-        """`[2 place]`, negative, so that the maximum over processes is the earliest."""
+        """`[2 · place]`, times of tensors and gradients by turns; negative, so that the maximum
+        over processes is the earliest."""
         if self.earliest is None:
             return torch.full((2 * len(self.places),), -NEVER)
         return -self.earliest
 
     def first(self, times: Tensor | Array) -> Breakdown | None:
-        """The earliest of all places, from what `times` gave."""
+        """The earliest of all times that `times` gave; None where every value was finite."""
         if not len(times) or int(times.max()) == -NEVER:
             return None
         place = int(times.argmax())
@@ -160,7 +162,7 @@ def is_first_process() -> bool:
 
 
 def local(x: Tensor) -> Tensor:
-    """This process's part of a tensor, detached; a sum whose terms lie in several processes is
+    """This process's part of a tensor, detached. A sum whose terms lie in several processes is
     added up first."""
     sharded: Any = x.detach()
     placements = getattr(sharded, "placements", ())
@@ -169,13 +171,13 @@ def local(x: Tensor) -> Tensor:
 
         whole = [Replicate() if placement.is_partial() else placement for placement in placements]
         sharded = sharded.redistribute(placements=whole)
-    part: Tensor = sharded.to_local() if placements else sharded
-    return part
+    shard: Tensor = sharded.to_local() if placements else sharded
+    return shard
 
 
 def shards(x: Any) -> Iterator[tuple[int, int]]:
-    """Of each axis of processes over which a tensor is split: this process's place on it, and its
-    size."""
+    """This process's number, and the number of processes, along each axis over which a tensor is
+    split."""
     for axis, placement in enumerate(getattr(x, "placements", ())):  # of a DTensor
         if placement.is_shard():
             yield x.device_mesh.get_local_rank(axis), x.device_mesh.size(axis)
@@ -187,8 +189,7 @@ def copies(x: Tensor) -> int:
 
 
 def head_share(block: nn.Module) -> tuple[int, int]:
-    """Which share of a block's heads this process computes, and into how many shares they are
-    split.
+    """This process's share of a block's heads, from 0, and the number of shares.
 
     Where weights are sharded even during the pass, heads are split over the same processes (tensor
     parallelism). A fully sharded block gathers its weights before its pass, and computes every

@@ -1,5 +1,5 @@
-"""Back through what a block computed, along one line of tensors: the factors, norms, turns and sums
-that lie on it."""
+"""`trace` goes back through what a block computed, from one tensor to the matrix that made it, and
+lists the factors, gains, norms, rotations and sums on the way."""
 
 from __future__ import annotations
 
@@ -27,51 +27,58 @@ from explorer_models.nodes import (
 
 
 def divisor(node: Node, vectors: Node) -> float | None:
-    """The ε that a written-out norm adds to the mean of squares by which it divides vectors; None
-    of any other divisor.
+    """The ε of a norm that is written out, x / √(mean x² + ε); None of any other divisor.
 
-    Between that mean and the divisor there is a number or less for each vector, whatever root is
-    taken of it."""
+    The way back from the divisor to the mean of squares has at most one number for each vector,
+    whatever root is taken of it, and ε is what is added on the way.
+
+    Args:
+        node: the divisor, or the factor that is its inverse.
+        vectors: the numbers that are divided, `[…, coordinate]`.
+    """
     epsilon, numbers = 0.0, vectors.tensor.numel()
     for _ in range(16):
         made = node.made_of()
         if not made:
             return None
         if reduces(node):
-            return epsilon if node.inputs[-2:][0].tensor.numel() == numbers else None
-        if node.op in MATRIX | FUSED | SOFTMAX or (
-            node.op not in VIEW and node.tensor.numel() >= numbers
-        ):
+            squares = node.inputs[-2:][0]
+            return epsilon if squares.tensor.numel() == numbers else None
+        if node.op in MATRIX | FUSED | SOFTMAX:
+            return None
+        if node.op not in VIEW and node.tensor.numel() >= numbers:
             return None
         if node.op in SUM and len(made) == 1:
-            epsilon += (
-                scalar(node, [operand for operand in node.inputs if operand is not made[0]]) or 0.0
-            )
+            rest = [operand for operand in node.inputs if operand is not made[0]]
+            epsilon += scalar(node, rest) or 0.0
         node = made[0]
     return None
 
 
 def scalar(node: Node, rest: list[Node]) -> float | None:
-    """The number that a tensor is multiplied by or added to; None where it is not one number."""
+    """The number by which an operation multiplies a tensor, or that it adds; None where it is not
+    one number.
+
+    Args:
+        rest: the operands beside the tensor; none where the number is no tensor.
+    """
     if rest:
         value = rest[0].tensor
-        return (
-            float(value)
-            if value.numel() == 1 and not rest[0].role and not value.is_complex()
-            else None
-        )
+        constant = value.numel() == 1 and not rest[0].role and not value.is_complex()
+        return float(value) if constant else None
     number = node.named.get("other")
-    return (
-        float(number) if isinstance(number, (int, float)) and not isinstance(number, bool) else None
-    )
+    if isinstance(number, (int, float)) and not isinstance(number, bool):
+        return float(number)
+    return None
 
 
 def alpha(node: Node) -> float:
-    """The factor on the second operand of a sum."""
+    """The factor on the second operand of a sum, `add(x, y, alpha=…)`."""
     return float(node.named.get("alpha", 1.0))
 
 
 def size(tensor: Tensor) -> float:
+    """Root mean square of all numbers."""
     return math.sqrt(float(tensor.detach().float().square().mean()))
 
 
@@ -91,7 +98,7 @@ PICKED = VIEW | {
     "repeat",
     "roll",
 }
-"""Operations that leave most numbers as they are."""
+"""Operations that leave most numbers as they are, and drop, repeat or hide the others."""
 TURNS = (
     VIEW
     | FACTOR
@@ -107,16 +114,19 @@ TURNS = (
         "slice_scatter",
     }
 )
-"""Operations of which a rotation of pairs of coordinates is made."""
+"""Operations of which a rotation of pairs of coordinates, rotary positions, is made."""
 
 
 class Step(NamedTuple):
-    """One thing that was done to a tensor on its way."""
+    """One operation on the way of a tensor."""
 
     kind: Kind
+    """A number that multiplies it, a vector that does, a norm, a sum, a rotation of pairs of
+    coordinates, or a function number by number."""
     node: Node
     """The tensor after it."""
     before: Node
+    """The tensor before it."""
     factor: float = 1.0
     """A scalar factor's value, or the root mean square of a gain."""
     epsilon: float = 0.0
@@ -129,11 +139,17 @@ class Step(NamedTuple):
 def trace(
     node: Node, stop: Callable[[Node], bool] = lambda node: False, *, bends: bool = False
 ) -> tuple[list[Step], Node]:
-    """Steps from a tensor back to where it was made, the last one first, and that tensor.
+    """Goes back from a tensor along the line of tensors of which it is made, through factors,
+    gains, norms, sums and rotations.
+
+    The way ends where a matrix, or an operation on several tensors, made the tensor. A mean that a
+    norm subtracts is a part of the norm's step.
 
     Args:
-        stop: tensors beyond which nobody looks.
-        bends: whether to go on through a function of one number.
+        stop: ends the way at the tensors for which it is true.
+        bends: whether to go on through a function number by number, such as tanh.
+    Returns:
+        the steps, the last one of the computation first; and the tensor at which the way ends.
     """
     steps: list[Step] = []
     while not stop(node):
@@ -143,137 +159,135 @@ def trace(
         if isinstance(step, Node):
             node = step
             continue
-        centers = step.node.op in SUM and step.extra is not None and step.extra.op in REDUCTION
-        if step.kind == "norm" or not centers:
+        subtracts_mean = (
+            step.kind != "norm"
+            and step.node.op in SUM
+            and step.extra is not None
+            and step.extra.op in REDUCTION
+        )
+        if subtracts_mean:
+            _center(steps, step)
+        else:
             steps.append(step)
-        else:  # the mean that a norm written out takes away, its gain perhaps before it divides
-            at = max(
-                (index for index, earlier in enumerate(steps) if earlier.kind == "norm"),
-                default=len(steps),
-            )
-            if all(earlier.kind in ("norm", "gain", "factor") for earlier in steps[at:]):
-                steps[at : at + 1] = [
-                    norm._replace(centered=True, before=step.before) for norm in steps[at : at + 1]
-                ]
         node = step.before
     return steps, node
 
 
+def _center(steps: list[Step], mean: Step) -> None:
+    """Makes the subtraction of a mean a part of the norm that follows it, perhaps with its gain
+    between; where no norm does, the subtraction is left out."""
+    norms = [index for index, step in enumerate(steps) if step.kind == "norm"]
+    if norms and all(step.kind in ("norm", "gain", "factor") for step in steps[norms[-1] :]):
+        steps[norms[-1]] = steps[norms[-1]]._replace(centered=True, before=mean.before)
+
+
 def _step(node: Node, bends: bool) -> Step | Node | None:
-    """The step that made a tensor, or the tensor of which it is a view; None where no single line
-    leads on."""
+    """The step that made a tensor, or the tensor of which it is a view; None where several tensors
+    or a matrix made it."""
     made = node.made_of()
     if not made or (node.op in MATRIX and node.op != "dot"):
         return None
     if node.op in NORM:
         epsilon = node.named.get("eps")
-        epsilon = torch.finfo(node.tensor.dtype).eps if epsilon is None else epsilon
-        return Step(
-            "norm",
-            node,
-            made[0],
-            epsilon=epsilon,
-            centered="layer" in node.op or "group" in node.op,
-        )
-    if node.op in PICKED and len({id(operand) for operand in made}) == 1:
+        if epsilon is None:
+            epsilon = torch.finfo(node.tensor.dtype).eps
+        centered = "layer" in node.op or "group" in node.op
+        return Step("norm", node, made[0], epsilon=epsilon, centered=centered)
+    if node.op in PICKED and all(operand is made[0] for operand in made):
         return made[0]
     if node.op in FACTOR or node.op in SUM:
-        step = _one_line(node, made)
+        step = _with_constant(node, made[0]) if len(made) == 1 else _with_own_size(node, made)
         if step is not None:
             return step
     if bends and node.op in BENT and len(made) == 1:
         return Step("bend", node, made[0])
-    root = _root(made, node.tensor.numel()) if node.op in TURNS else None
-    return None if root is None else Step("turn", node, root)
+    origin = _origin(made, node.tensor.numel()) if node.op in TURNS else None
+    return None if origin is None else Step("turn", node, origin)
 
 
-def _one_line(node: Node, made: list[Node]) -> Step | None:
-    """The step of a factor or a sum of which one operand goes on, where it is one."""
-    if len(made) == 1:
-        main, rest = made[0], [operand for operand in node.inputs if operand is not made[0]]
-        value = scalar(node, rest)
-        if node.op in FACTOR:
-            if value is not None:
-                return Step(
-                    "factor", node, main, 1 / value if "div" in node.op and value else value
-                )
-            if (
-                rest
-                and (flat := rest[0].tensor).numel() <= flat.shape[-1]
-                and not flat.is_complex()
-            ):
-                return Step("gain", node, main, size(flat), extra=rest[0])
-            return None
+def _with_constant(node: Node, main: Node) -> Step | None:
+    """The step of a factor or a sum whose other operand, if any, is constant; None of a factor that
+    is neither one number nor one vector."""
+    rest = [operand for operand in node.inputs if operand is not main]
+    value = scalar(node, rest)
+    if node.op in SUM:
         sign = -1.0 if node.op == "rsub" else 1.0
         return Step("add", node, main, sign * alpha(node), extra=rest[0] if rest else None)
-    for main, other in (made[:2], made[1::-1]) if len(made) == 2 else ():
+    if value is not None:
+        return Step("factor", node, main, 1 / value if "div" in node.op and value else value)
+    vector = rest[0].tensor if rest else None
+    if vector is not None and vector.numel() <= vector.shape[-1] and not vector.is_complex():
+        return Step("gain", node, main, size(vector), extra=rest[0])
+    return None
+
+
+def _with_own_size(node: Node, made: list[Node]) -> Step | None:
+    """The step of a factor or a sum of a tensor and its own size, mean or largest number; None
+    where the other operand is none of these."""
+    if len(made) != 2:
+        return None
+    for main, other in (made, made[::-1]):
         if node.op in FACTOR and (epsilon := divisor(other, main)) is not None:
             return Step("norm", node, main, epsilon=epsilon)
-        if (
-            node.op in SUM
-            and other.inputs[:1] == [main]
-            and other.tensor.numel() < main.tensor.numel()
-        ):
-            return Step("add", node, main, extra=other)  # a mean, or the largest, is taken away
+        reduced = other.inputs[:1] == [main] and other.tensor.numel() < main.tensor.numel()
+        if node.op in SUM and reduced:
+            return Step("add", node, main, extra=other)
     return None
 
 
 def inside(node: Node, enter: Callable[[Node], bool]) -> Iterator[Node]:
-    """Tensors from which a tensor is computed, nearest first, itself included, through those that
-    `enter` accepts."""
-    return walk(node, lambda part: part.made_of() if enter(part) else [], nearest=True)
+    """Tensors from which a tensor is computed, nearest first, itself included; those for which
+    `enter` is false are given, and what they are made of is not."""
+    return walk(node, lambda maker: maker.made_of() if enter(maker) else [], nearest=True)
 
 
-def _root(made: list[Node], numbers: int) -> Node | None:
-    """The tensor of so many numbers of which several are made, by turns alone."""
+def _origin(made: list[Node], numbers: int) -> Node | None:
+    """The tensor that a rotation turns: the nearest one, of so many numbers, from which all
+    operands of the rotation's last operation are made by operations of `TURNS` alone; None
+    without one."""
 
-    def above(node: Node) -> list[Node]:
-        return list(inside(node, lambda part: part.op in TURNS))
+    def sources(node: Node) -> list[Node]:
+        return list(inside(node, lambda maker: maker.op in TURNS))
 
-    first, *others = [above(operand) for operand in made]
+    first, *others = [sources(operand) for operand in made]
     if not others:  # complex numbers, multiplied by those of their positions
-        return next(
-            (
-                part
-                for product in first
-                if product.op in FACTOR and product.tensor.is_complex()
-                for part in product.made_of()
-            ),
-            None,
+        complex_products = (
+            node for node in first if node.op in FACTOR and node.tensor.is_complex()
         )
-    sets = [{id(part) for part in other} for other in others]
-    return next(
-        (
-            origin
-            for origin in first
-            if origin.tensor.numel() * (1 + origin.tensor.is_complex()) == numbers
-            and all(id(origin) in ids for ids in sets)
-        ),
-        None,
-    )
+        return next((factor for node in complex_products for factor in node.made_of()), None)
+    for origin in first:
+        count = origin.tensor.numel() * (1 + origin.tensor.is_complex())
+        if count == numbers and all(origin in nodes for nodes in others):
+            return origin
+    return None
 
 
 # The arguments of a function number by number.
 
 
 def arguments(end: Node) -> list[Node]:
-    """The tensors of which another is a function number by number: of each product before it, or of
-    each part of one, the last before it is used twice, or bent."""
+    """The arguments of an activation: the tensors z, v of which another, such as φ(z) · v, is a
+    function number by number.
+
+    The way goes from each product with a matrix towards `end`, through views, scalar factors and
+    biases. It ends before the tensor is used twice or is bent; where a product is split into
+    parts, as a fused gate is, each part has its own way.
+
+    Args:
+        end: what the next matrix multiplies.
+    """
     region = [
-        part for part in inside(end, lambda part: part.op not in MATRIX) if part.role == "deep"
+        node for node in inside(end, lambda maker: maker.op not in MATRIX) if node.role == "deep"
     ]
-    left, operands = [part for part in region if part.op in MATRIX], list[Node]()
+    left, operands = [node for node in region if node.op in MATRIX], list[Node]()
     while left:
         node = left.pop(0)
-        users = (
-            []
-            if node is end
-            else [user for user in region if any(part is node for part in user.inputs)]
-        )
-        if users and all(
+        users = [] if node is end else _users(node, region)
+        splits = all(
             user.op in VIEW and user.tensor.numel() < node.tensor.numel() for user in users
-        ):
-            left += {_place(user): user for user in users}.values()
+        )
+        if users and splits:
+            left += {_memory(user): user for user in users}.values()
         elif len(users) == 1 and (users[0].op in VIEW or _linear(users[0])):
             left.append(users[0])
         else:
@@ -281,37 +295,48 @@ def arguments(end: Node) -> list[Node]:
     return operands
 
 
+def _users(node: Node, region: list[Node]) -> list[Node]:
+    """The nodes of a region that have a node as an operand."""
+    return [user for user in region if node in user.inputs]
+
+
 def is_bent(argument: Node, end: Node) -> bool:
-    """Whether an argument goes through a function of its own before it meets another."""
-    region, node = list(inside(end, lambda part: part.op not in MATRIX)), argument
+    """Whether an argument of an activation goes through a nonlinear function before it meets
+    another argument: the gate of a GLU does, its value does not.
+
+    Args:
+        argument: one of the `arguments` of `end`.
+    """
+    region, node = list(inside(end, lambda maker: maker.op not in MATRIX)), argument
     while node is not end:
-        users = [user for user in region if any(part is node for part in user.inputs)]
+        users = _users(node, region)
         if len(users) > 1:
             return True
-        if len(users[0].made_of("deep")) > 1:
-            return False
         (node,) = users
+        if len(node.made_of("deep")) > 1:
+            return False
         if node.op not in VIEW | FACTOR | SUM:
             return True
     return False
 
 
 def unscaled(node: Node) -> Node:
-    """A tensor before numbers multiplied it."""
+    """The tensor before scalar factors were applied to it."""
     while node.op in FACTOR and _linear(node):
         node = node.made_of()[0]
     return node
 
 
-def _place(node: Node) -> tuple[object, ...]:
-    """Where a view lies in memory."""
+def _memory(node: Node) -> tuple[object, ...]:
+    """The memory that a view shows: offset, shape and strides, equal for two views of the same
+    numbers."""
     return node.tensor.storage_offset(), node.tensor.shape, node.tensor.stride()
 
 
 def _linear(node: Node) -> bool:
-    """Whether a number multiplies a tensor, or a bias is added to it."""
-    rest = [operand for operand in node.inputs if not operand.role]
-    if len(node.inputs) != 1 + len(rest):
+    """Whether an operation multiplies one tensor by a number, or adds a bias to it."""
+    constants = [operand for operand in node.inputs if not operand.role]
+    if len(node.inputs) != 1 + len(constants):
         return False
-    scalar = not rest or rest[0].tensor.numel() == 1
-    return scalar if node.op in FACTOR else node.op in SUM and not scalar
+    one_number = not constants or constants[0].tensor.numel() == 1
+    return one_number if node.op in FACTOR else node.op in SUM and not one_number

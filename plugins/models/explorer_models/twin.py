@@ -37,10 +37,10 @@ LIMITED = (
 
 @dataclass(frozen=True)
 class Twin:
-    """The nearest design of ours.
+    """The design of ours that is nearest to a model.
 
     Args:
-        config: it; `predict(twin.config)` is what theory expects of the model.
+        config: the design; `predict(twin.config)` is what theory expects of the model.
         distance: how near: the root mean square, over every matrix of every layer and every
             multiplier of stream and branch, of ln(the model's / the twin's), variances as fan_in ·
             mean W²; and, where the model behaves otherwise than theory expects of the twin, beside
@@ -50,7 +50,7 @@ class Twin:
         parts: a sentence for each site at which the model behaves otherwise than the twin, in the
             order of the forward pass, then of the gradients: the first layer that is off, and by
             which factor. Where there are any, `Profile.twin` is None, and no line is drawn.
-        model: what the model is called.
+        model: name of the model's class.
         read_fields: names of the config's fields that were read; the others have their defaults.
 
     Example:
@@ -88,13 +88,13 @@ def twin_of(
     measured: Profile,
     unread: Sequence[str],
 ) -> Twin | None:
-    """The twin of a stack, from the facts of each block and of the first one's input; None where no
-    branch was seen.
+    """The twin of a stack of blocks; None where no branch of any block was seen.
 
     Args:
+        layers: the facts of each block.
+        source: statistics of the first block's input.
         final: whether a norm follows the last block; None where that is not known.
-        measured: what the model was seen to do, beside which stands what theory expects of the
-            twin.
+        measured: the model's profile, which is compared with what theory expects of the twin.
         unread: a sentence for each part of a block that could not be read.
     """
     if not any((site, "branch") in facts for facts in layers for site in BRANCHES):
@@ -111,8 +111,8 @@ def twin_of(
     gaps = list(_gaps(measured, predict(config)))
     if (count := sum(bool(facts.get(("layer", "unread"))) for facts in layers)) > FEW * len(layers):
         majority.parts.insert(0, text("parts", "unread", count=count, layers=len(layers)))
-    apart = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
-    distance = math.hypot(_distance(layers, config, gained), math.sqrt(apart))
+    gap = float(np.mean(np.square([size for size, _ in gaps] or [0.0])))
+    distance = math.hypot(_distance(layers, config, gained), math.sqrt(gap))
     return Twin(
         config,
         distance,
@@ -125,7 +125,7 @@ def twin_of(
 
 
 def _remark(majority: Majority) -> None:
-    """Adds sentences on what no design of ours has."""
+    """Adds sentences on features that no design of ours has, such as experts."""
     if majority.usual("layer", "experts"):
         majority.differs.append(text("differs", "experts"))
     if majority.usual("layer", "attentions", 1) > 1:
@@ -144,7 +144,14 @@ def _remark(majority: Majority) -> None:
 def _accepted(
     majority: Majority, fields: dict[str, Any], free: int, folded: Mapping[str, float]
 ) -> Config:
-    """The config, within the limits of `Config`, with so many free factors on its variances."""
+    """The config of some fields, each within its limits.
+
+    Args:
+        majority: gets a sentence for each field that had to change.
+        fields: of the config.
+        free: how many variances are free beside the rules, see `matched.offsets`.
+        folded: factors on the variances of matrices, from the norms before them.
+    """
     specs, size = Config.specs(), {name: fields[name] for name in ("d_model", "n_layers")}
     for name in LIMITED:
         if name in fields and not specs[name].low <= fields[name] <= specs[name].high:
@@ -164,8 +171,8 @@ def _accepted(
 
 
 def _made(majority: Majority, fields: dict[str, Any]) -> Config:
-    """The config of the fields; a refused value is replaced as its error proposes or by its
-    default, and listed."""
+    """The config of some fields. A value that `Config` refuses is replaced by the value that the
+    error proposes, else by its default, else halved; each change gets a sentence."""
     specs, tried = Config.specs(), set()
     while True:
         try:
@@ -189,22 +196,22 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
 
 
 def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
-    """`Twin.distance`: root mean square logarithm of the layers' numbers over the config's."""
+    """`Twin.distance` without the gaps of the behavior: the root mean square logarithm of each
+    layer's variances and multipliers over the config's; nan without any."""
     design, gaps = config.design, []
+
+    def compare(measured: float, designed: float) -> None:
+        if measured > 0 and designed > 0:
+            gaps.append(math.log(measured / designed))
+
     for index, facts in enumerate(layers[: config.n_layers]):
         for name, matrix in design.matrices.items():
-            gain = (
-                facts.get((name, "variance"), 0.0)
-                * facts.get((name, "shape"), (1, 1))[0]
-                * folded.get(name, 1.0)
-            )
-            if gain > 0 and matrix.gain > 0:
-                gaps.append(math.log(gain / matrix.gain))
-        for number_, site in enumerate(BRANCHES):
-            for part, values in (("skip", design.skips), ("branch", design.branches)):
-                measured, made = facts.get((site, part), 0.0), values[2 * index + number_]
-                if measured > 0 and made > 0:
-                    gaps.append(math.log(measured / made))
+            variance = facts.get((name, "variance"), 0.0) * folded.get(name, 1.0)
+            fan_in = facts.get((name, "shape"), (1, 1))[0]
+            compare(variance * fan_in, matrix.gain * design.factors_by_layer(name)[index])
+        for half, site in enumerate(BRANCHES):
+            compare(facts.get((site, "skip"), 0.0), design.skips[2 * index + half])
+            compare(facts.get((site, "branch"), 0.0), design.branches[2 * index + half])
     return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan
 
 
@@ -213,12 +220,12 @@ def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, floa
 
 
 FORWARD, BACKWARD = math.log(2), math.log(4)
-"""Up to here the median layer of a model of width 64 is off its twin's line by chance, of one draw:
-second moments and logits by 1.35 at most, gradients by 1.8 (15 models of transformers and 38 of
-ours). A loss of one's own moves gradients, too."""
+"""Largest |ln(measured / expected)| of the median layer that chance makes in a model of width
+64, of one draw: second moments and logits are off by 1.35 × at most, gradients by 1.8 × (15
+models of transformers and 38 of ours). A person's own loss moves gradients, too."""
 ALIKE = 0.2
-"""Up to here the median layer's token correlation differs from its twin's by chance: by .10 at most
-in transformers."""
+"""Largest difference of the median layer's token correlation that chance makes: .10 at most in
+transformers."""
 WIDTH = 64
 """Narrower models scatter by 1/√width more."""
 COMPARED: list[Key] = [
@@ -235,40 +242,41 @@ with the loss, and by 7 × where experts share the tokens."""
 
 
 def _gaps(measured: Profile, expected: Profile) -> Iterator[tuple[float, str]]:
-    """The sites at which a model is further from its twin than chance explains: how far, and a
+    """The sites at which a model is further from its twin than chance explains: the gap, and a
     sentence.
 
-    How far is ln(measured / expected) of the median layer; of the stream, of all layers if each
-    grew as the median one does; of a correlation, measured − expected. One layer unlike its
-    siblings makes no gap: `diagnose` names it."""
+    The gap is ln(measured / expected) of the median layer. In the stream, where gaps add up, it is
+    that of all layers if each added as much as the median layer; of a correlation it is measured −
+    expected. One layer unlike its siblings makes no gap: `diagnose` names it.
+    """
     width = expected.config.d_model if expected.config else WIDTH
     for key in COMPARED:
         row, values, made = STATISTICS[key[0]], by_layer(measured, *key), by_layer(expected, *key)
         if len(values) != len(made):
             continue
         with np.errstate(all="ignore"):
-            logs = np.where(
-                (values > 0) & (made > 0) & np.isfinite(made), np.log(values / made), np.nan
-            )
+            positive = (values > 0) & (made > 0) & np.isfinite(made)
+            logs = np.where(positive, np.log(values / made), np.nan)
         gap = values - made if row.bounded else logs
-        known = np.isfinite(gap)
-        if 2 * known.sum() <= len(gap):
+        finite = np.isfinite(gap)
+        if 2 * finite.sum() <= len(gap):
             continue
-        size = float(np.median(gap[known]))
-        # its gap grows from one end to the other, where it is 0
+        size = float(np.median(gap[finite]))
         if key[1] in STREAM and not row.bounded:
-            steps = np.diff(np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap]))
+            # 0 at the end where the signal, or the gradient, comes in
+            whole = np.concatenate([gap, [0.0]] if row.backward else [[0.0], gap])
+            steps = np.diff(whole)
             size = float(np.median(steps[np.isfinite(steps)])) * len(gap)
         bound = BACKWARD if row.backward else ALIKE if row.bounded else FORWARD
         bound *= math.sqrt(max(1.0, WIDTH / width))
         if abs(size) > bound:
-            off = np.abs(np.where(known, gap, 0.0))
+            off = np.abs(np.where(finite, gap, 0.0))
             layer = int(np.argmax(off > bound) if (off > bound).any() else np.argmax(off))
             yield size, _sentence(key, measured, layer, float(values[layer]), float(made[layer]))
 
 
 def _sentence(key: Key, measured: Profile, layer: int, value: float, expected: float) -> str:
-    """The sentence that says in which layer, from 0, model and twin part first."""
+    """The sentence on a gap, with the first layer, from 0, in which model and twin differ."""
     statistic, site = key
     row = STATISTICS[statistic]
     label, place, at = row.label.lower(), SITE_WORDS.get(site, site), numbered(measured, layer + 1)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from explorer.diagnosis import Findings, diagnose
-from explorer.diagnosis.remedies import listed
+from explorer.diagnosis import Finding, Findings, diagnose
 from explorer.display import must_be, shown
 from explorer.profile import Learning, Profile
 from explorer_models.findings import over_time
@@ -25,6 +24,7 @@ from explorer_models.learning import Course, grouped
 from explorer_models.logits import follow
 from explorer_models.model import Block, find_stacks, is_compiled, kind_of
 from explorer_models.readings import Reading, Sink, frames, sinks
+from explorer_models.stack import stacks_sentence, streams_sentence
 from explorer_models.sums import Breakdown, Sentinel, is_first_process, largest, local, n_processes
 from explorer_models.texts import text
 from explorer_models.window import Window, plain
@@ -95,13 +95,7 @@ def watch(
     for name, value, least in (("every", every, 1), ("start", start, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be a whole number from {least} on; got {shown(value)}")
-    given = (
-        []
-        if optimizer is None
-        else [optimizer]
-        if isinstance(optimizer, Optimizer)
-        else list(optimizer)
-    )
+    given = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer or ())
     for stepper in given:
         must_be(Optimizer, "optimizer", stepper)
     must_be(bool, "spectra", spectra)
@@ -133,8 +127,8 @@ words are not."""
 
 
 def uncached(value: Any) -> Any:
-    """An argument of a block, without a cache of keys and values, which a second run would add
-    to."""
+    """An argument of a block; None of a cache of keys and values, to which a second run would
+    add."""
     return None if hasattr(value, "get_seq_length") else value
 
 
@@ -172,37 +166,46 @@ class Watch:
     ) -> None:
         self.model, self.every, self.sinks = model, every, into
         self.blocks, *self.others = stacks
-        blocks = self.blocks
         self.spectra, self.positions = spectra, positions
         self.readings: list[Reading] = []
-        self.layers = tuple(plain(block.path) for block in blocks)
+        self.layers = tuple(plain(block.path) for block in self.blocks)
         inner = {
-            path: part
-            for path, part in model.named_modules()
-            if path and not list(part.children()) and not isinstance(part, PASSED_ON)
+            path: module
+            for path, module in model.named_modules()
+            if path and not list(module.children()) and not isinstance(module, PASSED_ON)
         }
-        self._inner = list(enumerate(inner.values(), start=len(blocks) + 1))
+        self._inner = list(enumerate(inner.values(), start=len(self.blocks) + 1))
+        """Innermost modules, each with its place in the sentinel."""
         self._sentinel = Sentinel(
             [text("breakdown", "before", block=self.layers[0]), *self.layers, *map(plain, inner)]
         )
         self._first: Breakdown | None = None
+        """The first value that was not finite, over all processes, up to the last reading."""
         self._blamed = False
-        self._next, self._width, self._ended = start, 0, False
+        """Whether a block was run again to find the module of such a value."""
+        self._next = start
+        """Number of the step that runs."""
+        self._width = 0
+        """Numbers in the stream."""
+        self._ended = False
+        """Whether an optimizer has ended the step, and no pass has begun since."""
         self._said: set[str] = set()
+        """Warnings that were given."""
         self._window: Window | None = None
+        """Gathers the step that runs, where it is to be read."""
         self._called: set[int] = set()
         """`id` of each innermost module that was called in a step that was read."""
         self._inner_hooks = ExitStack()
         self._passes = Passes(
             model,
-            [block.module for block in blocks],
+            [block.module for block in self.blocks],
             evaluation,
             self._begin,
             self._forward,
             self._backward,
             self._around,
         )
-        self._course = Course(model, blocks)
+        self._course = Course(model, self.blocks)
         self._steps = Steps(model, optimizers, self._before, self._after, self._by_optimizer)
         self._open()
 
@@ -266,28 +269,18 @@ class Watch:
         sound = [
             profile for profile in profiles if profile.values and profile.first_nonfinite is None
         ]
-        last = diagnose(replace(sound[-1], learning=self.learning())) if sound else []
-        if sound and sound[-1].step:
-            last = [
-                replace(
-                    old,
-                    evidence=text(
-                        "watched",
-                        "evidence" if old.evidence else "alone",
-                        step=sound[-1].step,
-                        evidence=old.evidence,
-                    ),
-                )
-                for old in last
-            ]
+        last: list[Finding] = []
+        if sound:
+            step = sound[-1].step
+            last = list(diagnose(replace(sound[-1], learning=self.learning())))
+            if step:
+                last = [_at_step(finding, step) for finding in last]
         sick = any(finding.severity == "bad" for finding in last)
         changes = over_time(self.readings, self.first_nonfinite, self.layers, sick)
+        # a model in which something changed for the worse is not called healthy
+        healthy = all(change.severity == "good" for change in changes)
+        last = [finding for finding in last if finding.severity != "good" or healthy]
         order = ("bad", "warning", "good")
-        last = [
-            finding
-            for finding in last
-            if finding.severity != "good" or all(change.severity == "good" for change in changes)
-        ]
         return Findings(
             sorted([*changes, *last], key=lambda finding: order.index(finding.severity))
         )
@@ -306,44 +299,22 @@ class Watch:
 
     def coverage(self) -> tuple[str, ...]:
         """Sentences on what is read of the model, and what is not."""
-        sentences = []
+        sentences = [*streams_sentence(list(self._passes.several.values()), len(self.layers))]
         if self.others:
-            stacks = [
-                text(
-                    "coverage",
-                    "stack",
-                    blocks=len(stack),
-                    path=kind_of([plain(block.path) for block in stack]),
-                )
-                for stack in self.others
-            ]
-            sentences.append(
-                text(
-                    "coverage",
-                    "not_read",
-                    blocks=len(self.blocks),
-                    path=kind_of(self.layers),
-                    others=listed(stacks),
-                )
+            others = [[plain(block.path) for block in stack] for stack in self.others]
+            sentence = text(
+                "coverage",
+                "not_read",
+                blocks=len(self.blocks),
+                path=kind_of(self.layers),
+                others=stacks_sentence(others),
             )
-        if several := self._passes.several:
-            shape, *others = next(iter(several.values()))
-            sentences.append(
-                text(
-                    "coverage",
-                    "streams",
-                    count=len(several),
-                    layers=len(self.layers),
-                    streams=1 + len(others),
-                    shape=str(shape),
-                    others=listed(map(str, others)),
-                )
-            )
+            sentences.insert(0, sentence)
         return tuple(sentences)
 
     @property
     def _looks(self) -> bool:
-        """Whether every parameter's gradient and change is looked at in this step."""
+        """Whether gradients and changes of all parameters are looked at in this step."""
         return self._window is not None or not self._course.judged
 
     def remove(self) -> None:
@@ -374,13 +345,15 @@ class Watch:
         )
 
     def _open(self) -> None:
-        """Begins a step; one that is to be read gathers more."""
+        """Begins a step: where it is to be read, a window gathers it, and hooks on inner modules
+        stand."""
         if self._next % self.every == 0:
             self._window = Window(self.model, self.blocks, self.spectra, self.positions)
             self._inner_hooks = inner_hooks(self._inner, self._inside)
             self._inner_hooks.callback(self.model.register_forward_hook(Hook(self._output)).remove)
 
     def _close(self) -> None:
+        """Lets the window go, and takes the hooks on inner modules off."""
         self._window = None
         self._inner_hooks.close()
 
@@ -390,10 +363,12 @@ class Watch:
         self._ended = False
 
     def _around(self, layer: int) -> AbstractContextManager[Any]:
+        """The context in which a block runs."""
         return nullcontext() if self._window is None else self._window.around(layer)
 
     def _forward(self, place: int, x: Tensor) -> None:
-        """A tensor of the stream: read where the step is, and looked at in any case."""
+        """Takes a tensor of the stream: the whole of it in a step that is read, else its largest
+        |x|."""
         self._width = x.numel()
         peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
         if (
@@ -408,32 +383,29 @@ class Watch:
         self._sentinel.look(place, False, peak)
 
     def _blame(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Runs the first block again whose output is not finite, to see which of its modules gave
-        the first such value.
+        """Runs the first block again whose output is not finite, to see which of its modules
+        gave the first such value.
 
         Only on a processor and in one process: elsewhere it would be waited for, or others would
         wait for it."""
         if is_compiled(block):
             return
         self._blamed, self._passes.quiet = True, True
-        parts, buffers = (
-            set(block.modules()),
-            [(buffer, buffer.clone()) for buffer in block.buffers()],
-        )
-        inner = [(place, part) for place, part in self._inner if part in parts]
-        args, kwargs = (
-            tuple(map(uncached, args)),
-            {name: uncached(argument) for name, argument in kwargs.items()},
-        )
+        modules = set(block.modules())
+        buffers = [(buffer, buffer.clone()) for buffer in block.buffers()]
+        inner = [(number, module) for number, module in self._inner if module in modules]
         try:
             with (
-                inner_hooks(inner, lambda place, _, x: self._look(place, x)),
+                inner_hooks(inner, lambda number, _, x: self._look(number, x)),
                 torch.no_grad(),
                 torch.random.fork_rng(devices=[]),
             ):
-                block(*args, **kwargs)
-                for buffer, held in buffers:
-                    buffer.copy_(held)
+                block(
+                    *map(uncached, args),
+                    **{name: uncached(value) for name, value in kwargs.items()},
+                )
+                for buffer, numbers in buffers:
+                    buffer.copy_(numbers)
         except Exception as error:  # noqa: BLE001 - what cannot run twice must not end the training
             self._warn(
                 self._next, f"a block whose output is not finite could not be run again: {error}"
@@ -442,7 +414,7 @@ class Watch:
             self._passes.quiet = False
 
     def _backward(self, place: int, gradient: Tensor) -> None:
-        """A gradient by the stream."""
+        """Takes a gradient by the stream, in the same way."""
         window = self._window
         peak = largest(local(gradient)) if window is None else window.backward(place, gradient)
         self._sentinel.look(place, True, peak)
@@ -458,25 +430,30 @@ class Watch:
             self._look(place, x)
 
     def _output(self, _: nn.Module, __: object, output: Any) -> None:
-        """The model's output, in a step that is read."""
+        """Takes the model's output, in a step that is read: its logits, once their gradient is
+        known."""
         if self._window is not None and self._passes.counted and not recomputing():
             follow(output, self._window.logits.append)
 
     def _look(self, place: int, x: Tensor) -> None:
+        """Takes the largest |x| of an inner module's output."""
         self._sentinel.look(place, False, largest(local(x)))
 
     def _before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
+        """Before an optimizer's step."""
         if self._window is not None:
             self._window.weights.before(optimizer, stepped, scale)
         if self._looks:
             self._course.before(optimizer, stepped)
 
     def _after(self) -> None:
+        """After an optimizer's step."""
         if self._window is not None:
             self._window.weights.after()
         self._course.after()
 
     def _by_optimizer(self) -> None:
+        """Ends a step whose optimizers have all stepped."""
         self._course.end()
         self._end()
         self._ended = True
@@ -506,7 +483,13 @@ class Watch:
                 self._warn(step, f"{sink.name} gets no more readings: {error}")
 
     def _warn(self, step: int, why: str) -> None:
-        """Says once what is missing."""
+        """Warns once of what is missing, with the step."""
         if why not in self._said:
             self._said.add(why)
             warnings.warn(f"watch, step {step}: {why}", stacklevel=4)
+
+
+def _at_step(finding: Finding, step: int) -> Finding:
+    """A finding whose evidence says at which step it was."""
+    key = "evidence" if finding.evidence else "alone"
+    return replace(finding, evidence=text("watched", key, step=step, evidence=finding.evidence))

@@ -43,7 +43,7 @@ WRAPPERS = re.compile(r"(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_modu
 
 
 class Matrix(NamedTuple):
-    """A weight with two axes or more, and where it belongs."""
+    """A weight with two axes or more, and the layer that has it."""
 
     site: str
     """Its name within its block, or within the model where it is in none."""
@@ -55,8 +55,8 @@ class Matrix(NamedTuple):
 
     @property
     def has_spectrum(self) -> bool:
-        """Whether this process holds all of it, and it multiplies vectors: tables of embeddings are
-        in no block."""
+        """Whether singular values of its update can be read: this process has all of it, and it
+        multiplies vectors, unlike a table of embeddings."""
         return (
             self.layer is not None
             and self.weight.ndim == 2
@@ -65,8 +65,8 @@ class Matrix(NamedTuple):
 
 
 class Weights:
-    """Squared norms of every matrix's gradient and change at one step, as shares that processes add
-    up.
+    """Squared norms of every matrix's gradient and update at one step, as shares that processes
+    add up.
 
     Args:
         model: whose.
@@ -80,8 +80,8 @@ class Weights:
 
     @cached_property
     def matrices(self) -> list[Matrix]:
-        """Every matrix once, the blocks' first; looked up at the step, for sharding puts others in
-        place."""
+        """Every matrix once, the blocks' first; looked up at the step, for sharding replaces
+        parameters."""
         turned = {id(module.weight) for module in self.model.modules() if puts_out_columns(module)}
         inner = [
             Matrix(plain(name), layer, weight, id(weight) in turned)
@@ -89,17 +89,17 @@ class Weights:
             for name, weight in block.module.named_parameters()
             if weight.ndim > 1
         ]
-        known = {id(matrix.weight) for matrix in inner}
+        inside = {id(matrix.weight) for matrix in inner}
         return inner + [
             Matrix(plain(name), None, weight)
             for name, weight in self.model.named_parameters()
-            if weight.ndim > 1 and id(weight) not in known
+            if weight.ndim > 1 and id(weight) not in inside
         ]
 
     @cached_property
     def numbers(self) -> list[list[float]]:
-        """By matrix: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped, √(ΔW² /
-        W²) at equilibrium, Σ g W, Σ ΔW W, ‖ΔW‖₂, stable rank of ΔW."""
+        """`[matrix, 10]`: Σ g², whether it has a gradient, Σ ΔW², Σ W², whether it was stepped,
+        √(ΔW² / W²) at equilibrium, Σ g W, Σ ΔW W, ‖ΔW‖₂, stable rank of ΔW."""
         return [[0.0] * 10 for _ in self.matrices]
 
     def before(self, optimizer: Optimizer, stepped: set[int], scale: float) -> None:
@@ -131,7 +131,7 @@ class Weights:
             self.numbers[index][5:7] = [turns[id(weight)], along / scale / copies(weight)]
 
     def after(self) -> None:
-        """After the step: reads the change of the weights."""
+        """After an optimizer's step: reads the change of the weights."""
         if not self.kept:
             return
         old = list(self.kept.values())
@@ -139,9 +139,9 @@ class Weights:
         weights = [self.matrices[index].weight for index in self.kept]
         torch._foreach_sub_(old, [local(weight) for weight in weights])  # −ΔW
         numbers = zip(self.kept, weights, squares(old), size, products(old, weights), strict=True)
-        for index, weight, moved, held, along in numbers:
+        for index, weight, moved, squared, along in numbers:
             share = 1 / copies(weight)
-            self.numbers[index][2:5] = [moved * share, held * share, 1.0]
+            self.numbers[index][2:5] = [moved * share, squared * share, 1.0]
             # of the weights before: the products are of those after
             self.numbers[index][7] = -(along + moved) * share
             if self.spectra and self.matrices[index].has_spectrum:
@@ -150,7 +150,7 @@ class Weights:
         self.kept.clear()
 
     def gradients(self, scale: float = 1.0) -> bool:
-        """Reads the gradients that are there, over a scale; whether there are any."""
+        """Reads the gradients that are there, divided by a scale; returns whether there are any."""
         gradients = {
             index: matrix.weight.grad
             for index, matrix in enumerate(self.matrices)
@@ -163,11 +163,11 @@ class Weights:
 
 
 def puts_out_columns(module: nn.Module) -> bool:
-    """Whether a module multiplies by x W, as Conv1D of Hugging Face Transformers: its bias has a
-    number a column.
+    """Whether a module computes x W, as Conv1D of Hugging Face Transformers: its bias has a
+    number for each column.
 
-    Of a square matrix it makes no difference; without a bias W is taken for one that multiplies by
-    W x, as Linear's."""
+    For a square matrix it makes no difference. Without a bias W is taken for a Linear's, which
+    computes W x."""
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     return (
         isinstance(weight, Tensor)
@@ -178,13 +178,13 @@ def puts_out_columns(module: nn.Module) -> bool:
 
 
 def plain(name: str) -> str:
-    """A name without what wrappers add to it."""
+    """A module's or parameter's name without the parts that wrappers add."""
     return WRAPPERS.sub("", name)
 
 
 def products(tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[float]:
-    """Sum of the products of each tensor, such as a gradient, with its weight; the device is waited
-    for once."""
+    """Σ x W of each tensor, such as a gradient, with its weight. All sums cross to the processor
+    at once."""
     sums = [
         (local(x).float() * local(weight)).sum() for x, weight in zip(tensors, weights, strict=True)
     ]
@@ -192,8 +192,8 @@ def products(tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[float
 
 
 def squares(tensors: list[Tensor]) -> list[float]:
-    """Sum of squares of each tensor: half precision in float32, and no overflow (see
-    `measuring.statistics.norms`)."""
+    """Sum of squares of each tensor. Half precision is summed in float32, and no sum overflows, see
+    `measuring.statistics.norms`."""
     totals = [0.0] * len(tensors)
     kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, tensor in enumerate(tensors):
@@ -219,10 +219,10 @@ WITH_TOKENS = 3
 """Axes up to which the last one of a stream has a token's coordinates; of images it may be
 another."""
 NOTHING = Sums(torch.zeros(5), torch.tensor(-torch.inf))
-"""Sums of a place that no pass came by: they change nothing."""
+"""Sums of a place that no pass reached: to add them changes nothing."""
 
 Cells = defaultdict[Key, dict[int | None, Array]]
-"""Numbers by statistic and site, then by layer from 0; None for a matrix in no layer."""
+"""Statistics by name and site, then by layer from 0; None for a matrix in no layer."""
 
 
 class Window:
@@ -284,12 +284,12 @@ class Window:
         )
 
     def keep(self, layer: int, means: Mapping[str, Tensor]) -> None:
-        """Keeps statistics by token position, unless they are known."""
+        """Keeps statistics by token position, of the first pass of a layer."""
         for name, mean in means.items():
             self.tokens[name].setdefault(layer, mean)
 
     def attend(self, layer: int, heads: Sums) -> None:
-        """Adds the sums over a block's attention, by head."""
+        """Adds sums over a block's attention, by head."""
         share, n_shares = head_share(self.blocks[layer].module)
         if n_shares > 1:  # the other processes' heads stand beside these
             heads = spread(heads, share, n_shares)
@@ -306,19 +306,21 @@ class Window:
             the reading, and the maxima of `times`, `[number]`.
         """
         n = len(self.blocks) + 1
-        stream, gradient = (
-            [held.get(place, NOTHING) for place in range(n)]
-            for held in (self.stream, self.gradient)
-        )
-        heads = {layer: self.heads[layer] for layer in sorted(self.heads)}
+        stream = [self.stream.get(number, NOTHING) for number in range(n)]
+        gradient = [self.gradient.get(number, NOTHING) for number in range(n)]
+        heads = dict(sorted(self.heads.items()))
         matrices = self.weights.matrices
         device = next(
             (sums.parts.device for sums in self.stream.values()), matrices[0].weight.device
         )
         numbers = torch.tensor(self.weights.numbers, dtype=torch.float64)
         (weights, small, *sums), (first, *largest) = over_processes(
-            [numbers, self.small, *(held.parts for held in (*stream, *gradient, *heads.values()))],
-            [times, *(held.largest for held in (*stream, *heads.values()))],
+            [
+                numbers,
+                self.small,
+                *(total.parts for total in (*stream, *gradient, *heads.values())),
+            ],
+            [times, *(total.largest for total in (*stream, *heads.values()))],
             device,
         )
         cells: Cells = defaultdict(dict)
@@ -329,18 +331,22 @@ class Window:
             for layer, parts, most in zip(heads, sums[2 * n :], largest[n:], strict=True):
                 _head_cells(cells, layer, parts, most)
         _token_cells(cells, self.tokens)
-        notes = gradient_note(
-            bool(gradients[-1, 0]) and not gradients[-1, 2],
-            _gates(matrices, weights),
-            (int(small[0]), int(small[1])),
-        )
+        nothing = bool(gradients[-1, 0]) and not gradients[-1, 2]
+        gates = _gates(matrices, weights)
+        notes = gradient_note(nothing, gates, (int(small[0]), int(small[1])))
         logits = self.logits[0] if self.logits else {}
         return Reading(step, *gather(cells, len(self.blocks)), self.dtype, notes, logits), first
 
 
 def spread(heads: Sums, share: int, n_shares: int) -> Sums:
-    """A share of the heads at their place among all; what stands at the others' neither adds nor
-    exceeds."""
+    """A share of the heads at their place among all: zeros, and −∞ for maxima, at the other
+    heads change nothing when processes are added.
+
+    Args:
+        heads: sums of this process's heads.
+        share: its number.
+        n_shares: number of processes over which heads are split.
+    """
     n_heads = len(heads.largest)
     place = slice(share * n_heads, (share + 1) * n_heads)
     parts = heads.parts.new_zeros(len(heads.parts), n_shares * n_heads)
@@ -349,63 +355,65 @@ def spread(heads: Sums, share: int, n_shares: int) -> Sums:
     return Sums(parts, largest)
 
 
-def _add(held: dict[int, Sums], place: int, sums: Sums) -> Tensor:
-    held[place] = held[place] + sums if place in held else sums
+def _add(totals: dict[int, Sums], place: int, sums: Sums) -> Tensor:
+    """Adds sums to those of a place; returns the largest |x|."""
+    totals[place] = totals[place] + sums if place in totals else sums
     return sums.largest
 
 
 def _stream_cells(cells: Cells, stream: Array, most: Array, gradient: Array) -> None:
-    """Numbers of the stream from its sums `[place, part]`."""
+    """Fills in the statistics of the stream.
+
+    Args:
+        stream: sums `[place, 5]`, see `Sums.parts`.
+        most: largest |x|, `[place]`.
+        gradient: as `stream`, of the gradients.
+    """
     last = gradient[-1, 2] / gradient[-1, 0]
-    for place, ((count, total, square, fourth, infinite), largest) in enumerate(
-        zip(stream, most, strict=True)
-    ):
-        site, layer = ("embed", 0) if place == 0 else ("resid_post", place - 1)
-        values = (
-            {}
-            if not count
-            else {
-                "mean": total / count,
-                "second_moment": square / count,
-                "max_abs": np.nan
-                if np.isnan(square)
-                else largest,  # a maximum over processes may pass over a nan
-                "nonfinite": infinite,
-                "fourth_moment_ratio": fourth / count / (square / count) ** 2,
-            }
-        )
-        if gradient[place, 0] and gradient[-1, 0] and gradient[-1, 2]:
-            values["activation_gradient"] = gradient[place, 2] / gradient[place, 0] / last
+    for number, (sums, largest) in enumerate(zip(stream, most, strict=True)):
+        site, layer = ("resid_post", number - 1) if number else ("embed", 0)
+        count, total, square, fourth, infinite = sums
+        values = {}
+        if count:
+            values["mean"] = total / count
+            values["second_moment"] = square / count
+            # a maximum over processes may pass over a nan
+            values["max_abs"] = np.nan if np.isnan(square) else largest
+            values["nonfinite"] = infinite
+            values["fourth_moment_ratio"] = fourth / count / (square / count) ** 2
+        if gradient[number, 0] and gradient[-1, 0] and gradient[-1, 2]:
+            values["activation_gradient"] = gradient[number, 2] / gradient[number, 0] / last
         for name, value in values.items():
             cells[name, site][layer] = np.asarray(value)
 
 
 def _weight_cells(cells: Cells, matrices: Sequence[Matrix], numbers: Array) -> None:
-    """Numbers of the matrices from their sums `[matrix, part]`."""
-    for matrix, (gradient, has, moved, size, stepped, turn, along, radial, largest, rank) in zip(
-        matrices, numbers, strict=True
-    ):
+    """Fills in the statistics of the matrices, from `Weights.numbers`."""
+    for matrix, row in zip(matrices, numbers, strict=True):
+        gradient, has, moved, size, stepped, turn, along, radial, largest, rank = row
+        values = {}
         if has:
-            cells["parameter_gradient", matrix.site][matrix.layer] = np.sqrt(gradient)
+            values["parameter_gradient"] = np.sqrt(gradient)
         if stepped:
-            cells["update_ratio", matrix.site][matrix.layer] = np.sqrt(np.divide(moved, size))
-            cells["weight_norm", matrix.site][matrix.layer] = np.sqrt(size)
+            values["update_ratio"] = np.sqrt(np.divide(moved, size))
+            values["weight_norm"] = np.sqrt(size)
         if stepped and gradient and size:
-            cells["gradient_cosine", matrix.site][matrix.layer] = along / np.sqrt(gradient * size)
+            values["gradient_cosine"] = along / np.sqrt(gradient * size)
         if moved and size:
-            cells["update_cosine", matrix.site][matrix.layer] = radial / np.sqrt(moved * size)
+            values["update_cosine"] = radial / np.sqrt(moved * size)
         if rank:
             rows, columns = matrix.weight.shape[::-1] if matrix.turned else matrix.weight.shape
-            cells["update_spectral_norm", matrix.site][matrix.layer] = largest * np.sqrt(
-                columns / rows
-            )
-            cells["update_stable_rank", matrix.site][matrix.layer] = rank
+            values["update_spectral_norm"] = largest * np.sqrt(columns / rows)
+            values["update_stable_rank"] = rank
         if turn:
-            cells["equilibrium_update", matrix.site][matrix.layer] = turn / stepped
+            values["equilibrium_update"] = turn / stepped
+        for name, value in values.items():
+            cells[name, matrix.site][matrix.layer] = value
 
 
 def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
-    """Matrices outside of the layers that were 0 before the step and whose gradient was not."""
+    """Names of matrices outside the layers that were 0 before the step and whose gradient was
+    not."""
     return [
         matrix.site
         for matrix, (gradient, _, _, size, stepped, *_) in zip(matrices, numbers, strict=True)
@@ -414,8 +422,8 @@ def _gates(matrices: Sequence[Matrix], numbers: Array) -> list[str]:
 
 
 def _token_cells(cells: Cells, tokens: Mapping[str, Mapping[int, Tensor]]) -> None:
-    """Numbers by token position. Attention says which of the stream's two first axes has the
-    tokens."""
+    """Fills in statistics by token position. Attention shows which of the stream's two first
+    axes has the tokens."""
     counts = {
         len(mean)
         for name, by_layer in tokens.items()
@@ -433,7 +441,13 @@ def _token_cells(cells: Cells, tokens: Mapping[str, Mapping[int, Tensor]]) -> No
 
 
 def _head_cells(cells: Cells, layer: int, parts: Array, largest: Array) -> None:
-    """Numbers of a layer's heads from their sums `[part, head]`."""
+    """Fills in the statistics of a layer's heads.
+
+    Args:
+        layer: from 0.
+        parts: sums `[5, head]`, see `attention.Reader`.
+        largest: logits, `[head]`.
+    """
     rows, entropy, several, normalized, weight = parts
     lost = np.isnan(entropy) & np.isfinite(largest)  # a maximum over processes may pass over a nan
     cells["largest_logit", "attn_scores"][layer] = np.where(lost, np.nan, largest)
