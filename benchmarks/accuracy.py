@@ -30,10 +30,12 @@ from scipy.special import stdtrit
 from explorer.config import Config, ConfigError
 from explorer.diagnosis.agreement import CHANCE
 from explorer.measuring import measure
-from explorer.profile import BRANCHES, STATISTICS, Profile, Statistic
+from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
+from explorer.sites import BRANCHES
 from explorer.theory import coverage, predict
+from explorer.vocabulary import STATISTICS, Statistic
 
 Array = NDArray[np.float64]
 SIZES: dict[str, Any] = {"n_layers": 12, "d_model": 256, "n_heads": 4, "n_ctx": 64, "batch_size": 2}

@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.profile import Array
 from explorer.text import prose
+from explorer.vocabulary import Array
 from explorer_models.alarms import WINDOW, course, distances, least
 from explorer_models.findings import _norms, over_time
 from explorer_models.readings import Reading

@@ -26,8 +26,9 @@ import numpy as np
 
 from benchmarks.accuracy import Array, measured
 from explorer.config import Config, ConfigError
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import Profile
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS
 
 SEEDS, MORE_SEEDS = 8, 64
 BOUNDS = {

@@ -15,7 +15,8 @@ import numpy as np
 
 from explorer import __version__
 from explorer.app.link.state import plain
-from explorer.profile import MATRICES, STREAM, Array
+from explorer.sites import MATRICES, STREAM
+from explorer.vocabulary import Array
 from explorer_race.history import History
 from explorer_race.page.lineup import Lineup, Plan, first_lineup
 from explorer_race.page.preparation import Start

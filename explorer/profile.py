@@ -21,75 +21,9 @@ import numpy as np
 from explorer import stored
 from explorer.config import Config
 from explorer.display import Copied, draw, glance, shown, table
-from explorer.foreign import (
-    FACTS as FACTS,
-)
-from explorer.foreign import (
-    LOGITS as LOGITS,
-)
-from explorer.foreign import (
-    NOT_READ as NOT_READ,
-)
-from explorer.foreign import (
-    STUCK as STUCK,
-)
-from explorer.foreign import (
-    TRAITS as TRAITS,
-)
-from explorer.foreign import (
-    Fault as Fault,
-)
-from explorer.foreign import (
-    Learning as Learning,
-)
-from explorer.foreign import (
-    Part as Part,
-)
-from explorer.foreign import (
-    State as State,
-)
-from explorer.sites import (
-    BRANCHES as BRANCHES,
-)
-from explorer.sites import (
-    FORWARD as FORWARD,
-)
-from explorer.sites import (
-    MATRICES as MATRICES,
-)
-from explorer.sites import (
-    ROWS as ROWS,
-)
-from explorer.sites import (
-    SITE_WORDS as SITE_WORDS,
-)
-from explorer.sites import (
-    STREAM as STREAM,
-)
-from explorer.sites import (
-    TAPS as TAPS,
-)
-from explorer.sites import (
-    VECTORS as VECTORS,
-)
-from explorer.vocabulary import (
-    STATISTICS as STATISTICS,
-)
-from explorer.vocabulary import (
-    VOCABULARY as VOCABULARY,
-)
-from explorer.vocabulary import (
-    WEIGHT_STATISTICS as WEIGHT_STATISTICS,
-)
-from explorer.vocabulary import (
-    Array as Array,
-)
-from explorer.vocabulary import (
-    Key as Key,
-)
-from explorer.vocabulary import (
-    Statistic as Statistic,
-)
+from explorer.foreign import NOT_READ, Fault, Learning
+from explorer.sites import FORWARD, SITE_WORDS, STREAM, TAPS
+from explorer.vocabulary import VOCABULARY, Array, Key
 
 if TYPE_CHECKING:
     import pandas as pd

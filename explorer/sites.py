@@ -38,6 +38,8 @@ class Site(NamedTuple):
     """Whether it is computed before its layer's MLP: half a layer earlier than the layer's end."""
     once: bool = False
     """Whether the model has it once, before its layers, and not in each."""
+    matrices: tuple[str, ...] = ()
+    """The weight matrices that set its size, beyond those of the sites before it in its branch."""
     statistics: tuple[str, ...] = ()
     """Names of the statistics that are measured there beside those of its kind."""
 
@@ -57,6 +59,7 @@ TAPS: Mapping[str, Site] = MappingProxyType(
                 "attention",
                 lambda design: design.attends,
                 before_mlp=True,
+                matrices=("W_Q", "W_K"),
             ),
             Site(
                 "pattern",
@@ -71,9 +74,10 @@ TAPS: Mapping[str, Site] = MappingProxyType(
                 "branch",
                 lambda design: design.attends,
                 before_mlp=True,
+                matrices=("W_V", "W_G", "W_O"),
             ),
             Site("resid_mid", "stream after attention", "stream", before_mlp=True),
-            Site("mlp_out", "MLP output", "branch"),
+            Site("mlp_out", "MLP output", "branch", matrices=("W_gate", "W_in", "W_out")),
             Site("resid_post", "stream after MLP", "stream"),
             Site("logits", "output logits", "readout", lambda design: design.predicts_text),
         )

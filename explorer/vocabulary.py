@@ -68,6 +68,8 @@ class Statistic(NamedTuple):
     by_position: bool = False
     """Whether it has a value of each token position, mean over batch and heads; a chart has those
     of one layer."""
+    undefined_at_0: bool = False
+    """Whether it is no number where the signal is 0, since it divides by its second moment."""
     end: AtEnd | None = None
     """Its value at the end of a stack, where that is not simply the one after the last layer."""
 
@@ -142,6 +144,7 @@ STATISTICS: dict[str, Statistic] = {
             healthy=(0.0, "unrelated tokens"),
             marks={1.0: "all tokens alike", 0.0: "unrelated"},
             reference="input",
+            undefined_at_0=True,
         ),
         Statistic(
             "max_abs",
@@ -171,6 +174,7 @@ STATISTICS: dict[str, Statistic] = {
             "the rest.",
             healthy=(1.0, "features alike"),
             marks={1.0: "all features alike", 3.0: "all tokens alike"},
+            undefined_at_0=True,
         ),
         # massive activations stand out in a few spike channels: Sun et al. 2026, arXiv 2603.05498
         Statistic(
@@ -184,6 +188,7 @@ STATISTICS: dict[str, Statistic] = {
             caption="1: features are alike. Far above: a few spike channels hold massive activations.",
             healthy=(1.0, "features alike"),
             marks={1.0: "all features alike"},
+            undefined_at_0=True,
         ),
         Statistic(
             "logit_std",
@@ -258,6 +263,7 @@ STATISTICS: dict[str, Statistic] = {
             caption="Overlap of each token with the others after {layer}.",
             marks={1.0: "all tokens alike", 0.0: "unrelated"},
             by_position=True,
+            undefined_at_0=True,
         ),
         Statistic(
             "attention_entropy_by_position",

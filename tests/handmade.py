@@ -9,7 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.config import Config
-from explorer.profile import Array, Key, Profile
+from explorer.profile import Profile
+from explorer.vocabulary import Array, Key
 
 SEEDS = 3
 PLAIN = tuple(Config().design.shapes)

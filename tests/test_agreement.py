@@ -9,7 +9,8 @@ import pytest
 
 from explorer import Config, measure, predict
 from explorer.diagnosis.agreement import agreement, most_errors
-from explorer.profile import STATISTICS, Array, Key, Profile
+from explorer.profile import Profile
+from explorer.vocabulary import STATISTICS, Array, Key
 
 
 def stream(q: list[float], statistic: str = "second_moment", **notes: str) -> Profile:

@@ -18,9 +18,9 @@ from explorer.figures import BY_CHOICE, FIGURES, row_of
 from explorer.figures.why import ALIASES, LAWS, WHYS, why
 from explorer.figures.words import NOTATION, linked
 from explorer.glossary import HOSTS, LESSONS, PAPERS, ROWS, TERMS, cited, marks, term_of
-from explorer.profile import VOCABULARY
 from explorer.schemes.preset import PRESETS
 from explorer.theory import predict
+from explorer.vocabulary import VOCABULARY
 from explorer_race.figures import CURVES
 from explorer_race.history import TRAINING
 from explorer_race.maps import MAPS

@@ -10,8 +10,10 @@ import pytest
 
 from explorer import Config, Profile, measure, predict
 from explorer.diagnosis.agreement import agreement
-from explorer.profile import STATISTICS, STREAM, Breakdown, Statistic
+from explorer.profile import Breakdown
+from explorer.sites import STREAM
 from explorer.theory.laws import LAWS, ROW_LAWS
+from explorer.vocabulary import STATISTICS, Statistic
 
 
 def profile(**changes: np.ndarray) -> Profile:

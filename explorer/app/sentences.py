@@ -8,9 +8,10 @@ from functools import lru_cache
 
 from explorer.app.widgets.wording import in_words
 from explorer.config import Config, departures, design_fields, differences
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
+from explorer.vocabulary import STATISTICS
 
 LONGEST_NAME = 40
 """Letters of a design's name: it stands in a legend, and in front of every number on hovering."""

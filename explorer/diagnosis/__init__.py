@@ -19,7 +19,8 @@ from explorer.diagnosis.finding import ORDER, Finding, Findings, Quantity, Sever
 from explorer.diagnosis.reading import numbered
 from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
 from explorer.display import must_be
-from explorer.profile import STUCK, Profile
+from explorer.foreign import STUCK
+from explorer.profile import Profile
 
 __all__ = [
     "LEAST_DIFFERENCE",

@@ -23,17 +23,10 @@ from explorer.diagnosis.reading import (
     worst,
 )
 from explorer.diagnosis.remedies import fix
-from explorer.profile import (
-    BRANCHES,
-    SITE_WORDS,
-    STATISTICS,
-    Array,
-    Key,
-    Profile,
-    Statistic,
-    index_of,
-)
+from explorer.profile import Profile, index_of
+from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
 CLOSE = {True: 0.02, False: 0.05}
 """Differences (bounded) and relative errors up to here are what a model of finite width does."""

@@ -16,7 +16,9 @@ from explorer.diagnosis.finding import text
 from explorer.diagnosis.reading import comparable, place, stated
 from explorer.diagnosis.structure import FEEDS
 from explorer.display import Copied, draw, glance, must_be, shown, table
-from explorer.profile import FORWARD, SITE_WORDS, VOCABULARY, Array, Key, Profile, Statistic
+from explorer.profile import Profile
+from explorer.sites import FORWARD, SITE_WORDS
+from explorer.vocabulary import VOCABULARY, Array, Key, Statistic
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,9 @@ import math
 from explorer.diagnosis.finding import NO_REMEDY, Finding, Remedy, finding, text
 from explorer.diagnosis.reading import FEW, by_layer, drawn_variance, layer_names, numbered, path
 from explorer.diagnosis.remedies import fix, listed
-from explorer.profile import MATRICES, SITE_WORDS, Fault, Profile
+from explorer.foreign import Fault
+from explorer.profile import Profile
+from explorer.sites import MATRICES, SITE_WORDS
 
 AFTER = ("the norm after attention", "the norm after the MLP")
 """Norms whose gains may start at 0 by design, in every layer: the stream then starts as it is."""

@@ -10,7 +10,8 @@ from explorer.diagnosis.finding import LONGEST, NO_REMEDY, VERDICTS, Finding, Re
 from explorer.diagnosis.reading import numbered, runs, weight_gradients
 from explorer.diagnosis.remedies import fix, listed
 from explorer.diagnosis.structure import unmoved_layers
-from explorer.profile import FIRST_STEP, STUCK, Part, Profile, State
+from explorer.foreign import STUCK, Part, State
+from explorer.profile import FIRST_STEP, Profile
 
 NAMES = 8
 """Names that a list has at most; how many more there are is said."""

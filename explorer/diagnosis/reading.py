@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import chdtri, stdtrit
 
 from explorer.diagnosis.finding import text
-from explorer.profile import BRANCHES, STREAM, Array, Profile
+from explorer.profile import Profile
+from explorer.sites import BRANCHES, STREAM
+from explorer.vocabulary import Array
 
 GROWN = 10.0
 """A second moment that has grown by so much widens the logits that no norm protects."""

@@ -39,23 +39,11 @@ from explorer.diagnosis.reading import (
 )
 from explorer.diagnosis.remedies import LARGE, awake, calm, distinct, even, fix, soft
 from explorer.diagnosis.structure import unmoved
-from explorer.profile import (
-    ALMOST_ZERO,
-    BRANCHES,
-    FEW_CARRY,
-    FIRST_STEP,
-    LOGITS,
-    OTHER_TOKENS,
-    SITE_WORDS,
-    VOCABULARY,
-    WEIGHT_STATISTICS,
-    Array,
-    Breakdown,
-    Fault,
-    Key,
-    Profile,
-)
+from explorer.foreign import LOGITS, Fault
+from explorer.profile import ALMOST_ZERO, FEW_CARRY, FIRST_STEP, OTHER_TOKENS, Breakdown, Profile
+from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory.inputs import log_sum
+from explorer.vocabulary import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Array, Key
 
 
 class Bounds(NamedTuple):
@@ -90,8 +78,6 @@ UNTOUCHED = 1e-6
 
 SQUARED = 1e18
 """Largest |x| from which on squares may leave float32, which ends at 3.4e38."""
-UNDEFINED_AT_0 = ("token_correlation", "kurtosis", "feature_ratio")
-"""Statistics of the stream that divide by its second moment."""
 LEVEL = 1.05
 """Change over depth up to which a signal is called level."""
 
@@ -167,13 +153,11 @@ def _finite(profile: Profile, first: Breakdown) -> bool:
 def _defined(profile: Profile, key: Key) -> Array:
     """Values of a statistic, with 0 where it is 0 / 0 because the signal is 0: tokens of zeros have
     no correlation."""
-    by_position = "_by_position" if key[0].endswith("_by_position") else ""
-    values, size = profile.values[key], profile.values.get((f"second_moment{by_position}", key[1]))
-    if (
-        key[0].removesuffix(by_position) not in UNDEFINED_AT_0
-        or size is None
-        or size.shape != values.shape
-    ):
+    statistic, site = key
+    row, values = STATISTICS[statistic], profile.values[key]
+    square = "second_moment_by_position" if row.by_position else "second_moment"
+    size = profile.values.get((square, site))
+    if not row.undefined_at_0 or size is None or size.shape != values.shape:
         return values
     return np.where((size == 0) & np.isnan(values), 0.0, values)
 

@@ -24,13 +24,11 @@ from explorer.diagnosis.reading import (
     worst,
 )
 from explorer.diagnosis.remedies import fix, listed
-from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, STUCK, Profile
+from explorer.foreign import STUCK
+from explorer.profile import Profile
+from explorer.sites import BRANCHES, MATRICES, SITE_WORDS, TAPS
 
-FEEDS = {
-    "attn_scores": ("W_Q", "W_K"),
-    "attn_out": ("W_V", "W_G", "W_O"),
-    "mlp_out": ("W_gate", "W_in", "W_out"),
-}
+FEEDS = {site.name: site.matrices for site in TAPS.values() if site.matrices}
 """A site, and the matrices that set its size."""
 SAME = 1e-5
 """Relative difference up to which two second moments are of the same tensor: float32 over a few

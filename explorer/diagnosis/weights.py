@@ -32,7 +32,9 @@ from explorer.diagnosis.reading import (
 from explorer.diagnosis.remedies import fix
 from explorer.diagnosis.signal import alike, gradient_steep, not_finite, one_hot, runs_away
 from explorer.diagnosis.structure import FEEDS
-from explorer.profile import BRANCHES, MATRICES, SITE_WORDS, Array, Profile
+from explorer.profile import Profile
+from explorer.sites import BRANCHES, MATRICES, SITE_WORDS
+from explorer.vocabulary import Array
 
 SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "second_moment"}
 """The statistic that is a site's size."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 
 from explorer.config import Config, preset
-from explorer.profile import STATISTICS
 from explorer.schemes.preset import PRESETS
+from explorer.vocabulary import STATISTICS
 
 LONGEST = 100
 """Letters of a line; a call that is longer has an argument a line."""

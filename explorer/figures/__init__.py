@@ -27,7 +27,9 @@ from explorer.figures.layers import (
 )
 from explorer.figures.palette import NEUTRAL, LegendEntry, designs
 from explorer.figures.why import Why, why
-from explorer.profile import SITE_WORDS, STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Profile
+from explorer.profile import Profile
+from explorer.sites import SITE_WORDS
+from explorer.vocabulary import STATISTICS, VOCABULARY, WEIGHT_STATISTICS
 
 __all__ = [
     "BY_CHOICE",

@@ -16,8 +16,8 @@ from explorer.figures.layers import statistic_axis
 from explorer.figures.map.cells import Cells, Mask, Scale, cells
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.numbers import number
-from explorer.profile import Array
 from explorer.sweeping.table import Table
+from explorer.vocabulary import Array
 
 if TYPE_CHECKING:
     import xarray as xr

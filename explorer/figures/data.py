@@ -53,6 +53,8 @@ def packed(part: Any) -> Any:
         return part.item()
     if not isinstance(part, np.ndarray):
         return part
+    if part.dtype.itemsize == 8 and part.dtype.kind in "iu":  # a browser has no such numbers
+        part = part.astype(np.float64)
     array = {
         "dtype": f"{part.dtype.kind}{part.dtype.itemsize}",
         "bdata": base64.b64encode(part.tobytes()).decode(),

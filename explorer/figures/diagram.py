@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from explorer.config import Config, differences
 from explorer.numbers import number
-from explorer.profile import BRANCHES, STATISTICS, Profile
+from explorer.profile import Profile
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import NORMS, SITES
 from explorer.schemes.residual import RESIDUALS
+from explorer.sites import BRANCHES
+from explorer.vocabulary import STATISTICS
 
 STREAM, LANE, HEIGHT = 84, 39, 117
 """Pixels from the top: the residual line, the branch above it, and the lower end of the drawing."""

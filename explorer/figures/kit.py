@@ -22,7 +22,7 @@ from explorer.figures.data import Picture, Plain, untagged
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.words import typeset
 from explorer.numbers import number
-from explorer.profile import Array
+from explorer.vocabulary import Array
 
 BARE = {"data": {"scatter": [{"type": "scatter"}]}}
 """An empty template, as plotly writes it: given explicitly, or plotly adds its own theme."""

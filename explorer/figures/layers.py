@@ -36,15 +36,9 @@ from explorer.figures.series import (
     spread,
 )
 from explorer.figures.words import typeset
-from explorer.profile import (
-    ROWS,
-    VOCABULARY,
-    WEIGHT_STATISTICS,
-    Array,
-    Profile,
-    Statistic,
-    index_of,
-)
+from explorer.profile import Profile, index_of
+from explorer.sites import ROWS
+from explorer.vocabulary import VOCABULARY, WEIGHT_STATISTICS, Array, Statistic
 
 STATISTIC = "parameter_gradient"
 """The statistic of `gradient_by_matrix`."""

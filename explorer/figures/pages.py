@@ -27,8 +27,9 @@ from explorer.figures.data import untagged
 from explorer.figures.kit import round_values
 from explorer.figures.words import typeset
 from explorer.numbers import number
-from explorer.profile import Array, Profile
+from explorer.profile import Profile
 from explorer.theory import predict
+from explorer.vocabulary import Array
 
 SEVERITIES = {"good": "Good", "warning": "Careful", "bad": "Bad"}
 CONFIG = {"responsive": True, "displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}

@@ -29,7 +29,9 @@ from explorer.figures.kit import (
 )
 from explorer.figures.palette import LegendEntry, designs
 from explorer.figures.words import typeset
-from explorer.profile import STREAM, VOCABULARY, Array, Breakdown, Profile, Statistic
+from explorer.profile import Breakdown, Profile
+from explorer.sites import STREAM
+from explorer.vocabulary import VOCABULARY, Array, Statistic
 
 GRADIENTS = {"activation_gradient": "gradient at ", "parameter_gradient": "gradient of "}
 """Statistics that break on the way back, from a layer down."""
@@ -333,7 +335,7 @@ def _break(
     """
     words = _verdict(profile, breakdown)
     return capped(
-        _depth(breakdown),
+        breakdown.depth,
         words if alone else words.partition("<br>")[0],
         across,
         height,
@@ -342,13 +344,6 @@ def _break(
         name=design.named("not finite"),
         hovertemplate=f"{design.bold}{words}<extra></extra>",
     )
-
-
-def _depth(breakdown: Breakdown) -> float:
-    """Depth of a breakdown in layers: attention comes half a layer before its layer's end."""
-    if breakdown.site in ("resid_mid", "attn_out", "attn_scores", "pattern"):
-        return breakdown.layer - 0.5
-    return breakdown.layer
 
 
 def _verdict(profile: Profile, breakdown: Breakdown) -> str:

@@ -18,8 +18,9 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.numbers import number
-from explorer.profile import Array, Profile
+from explorer.profile import Profile
 from explorer.schemes.placement import Placement
+from explorer.vocabulary import Array
 
 TOLERANCE = 0.01
 """Relative difference between a predicted number and the one by the law that a line states."""

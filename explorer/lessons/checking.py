@@ -20,7 +20,7 @@ from explorer.display import must_be, shown
 from explorer.lessons.answers import AnswerBox
 from explorer.lessons.exercises import EXERCISES, TEXTS, Exercise, only
 from explorer.lessons.expressions import ExpressionError, evaluated, settings
-from explorer.profile import Array
+from explorer.vocabulary import Array
 
 
 class AnswerError(ValueError):

@@ -20,10 +20,10 @@ from scipy.optimize import brentq
 from scipy.stats import truncnorm
 
 from explorer.config import Config, ConfigError
-from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS, SELU_SCALE
 from explorer.theory import predict
 from explorer.theory.gaussian import moments
+from explorer.vocabulary import Array
 
 DRAWS = 100_000
 """Weights that an answer which draws them is asked for."""

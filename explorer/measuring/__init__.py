@@ -12,8 +12,9 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.measuring.sharing import Compute, Run, runs_of
-from explorer.profile import Array, Key, Profile
+from explorer.profile import Profile
 from explorer.stopping import Progress, Stop, Stopped
+from explorer.vocabulary import Array, Key
 
 __all__ = ["Compute", "OnSeed", "Run", "Stopped", "measure"]
 

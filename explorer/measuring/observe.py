@@ -21,9 +21,12 @@ from explorer.measuring.record import Recorder
 from explorer.measuring.sharing import Run, device, shares, torch_threads
 from explorer.measuring.statistics import no_number, norms_by_seed
 from explorer.model import Layer, Transformer, batch, ignore, noise
-from explorer.model.attention import Carried, Tap, visible
-from explorer.profile import STREAM, Array, Key, by_site
+from explorer.model.attention import Carried, visible
+from explorer.model.taps import Tap
+from explorer.profile import by_site
+from explorer.sites import STREAM
 from explorer.stopping import Progress, Rarely, Stop, check
+from explorer.vocabulary import Array, Key
 
 # The backward pass's recorder: each layer's gradients become numbers while they are warm, and are
 # let go at once. Nothing waits for the end of the pass, so a deep model's gradients never stand in

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from explorer.config import Config
 from explorer.limits import OTHERS, SEEDS, SIDE_BY_SIDE_BYTES
-from explorer.profile import Array, Key
 from explorer.stopping import Stop
+from explorer.vocabulary import Array, Key
 
 if TYPE_CHECKING:
     import torch

@@ -18,8 +18,8 @@ from torch import Tensor
 from explorer.config import Config
 from explorer.measuring.statistics import norms
 from explorer.model.transformer import draw_weights
-from explorer.profile import Array, Key
 from explorer.stopping import Stop, check
+from explorer.vocabulary import Array, Key
 
 STEPS = 32
 """Steps from random starts: largest singular values of random matrices up to 768 × 3072 are then

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.profile import Array
+from explorer.vocabulary import Array
 
 Vectors: TypeAlias = Tensor
 """Numbers `[layer, batch, token, d]`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from explorer.design import Design
 from explorer.model.functions import beside, linear, norm, norms, plus, product, times
+from explorer.model.taps import Tap
 
 # Positions for the model: queries and keys turned by theirs, and logits that fall with distance.
 
@@ -46,8 +47,6 @@ def turns(n: int, angles: tuple[float, ...], device: torch.device) -> tuple[Tens
     return turned.cos().float().to(device), turned.sin().float().to(device)
 
 
-Tap = Callable[[str, int, Tensor], None]
-"""Called with a site's name, the layer from 1, and the tensor there."""
 Carried = tuple[Tensor, ...]
 """Tensors that attention passes to the next layer. First, with value residuals, the first layer's
 values; then, if logits are inherited, the sum of the scores so far, or of the queries and of the

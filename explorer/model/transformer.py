@@ -18,17 +18,14 @@ from explorer import text
 from explorer.config import Config
 from explorer.design import Design
 from explorer.model import noise
-from explorer.model.attention import Attention, Carried, Tap
+from explorer.model.attention import Attention, Carried
 from explorer.model.batch import Batch
 from explorer.model.functions import beside, norm, norms, product
 from explorer.model.mlp import MLP
 from explorer.model.streams import MIXES
-from explorer.profile import BRANCHES
+from explorer.model.taps import Tap, ignore
 from explorer.schemes.residual import LAST, profiled_factor
-
-
-def ignore(site: str, layer: int, tensor: Tensor) -> None:
-    """The tap of a pass of which nothing is read."""
+from explorer.sites import BRANCHES
 
 
 class Layer(nn.Module):

@@ -18,9 +18,10 @@ from explorer.choices import Choices
 from explorer.config import Config
 from explorer.ends import ENDS, endings
 from explorer.fields import Spec
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import Profile
 from explorer.stopping import Stop
 from explorer.tasks.pool import Call
+from explorer.vocabulary import STATISTICS
 
 Numbers = dict[str, float | list[float]]
 """The numbers of a cell, by name; a list has one for each layer."""

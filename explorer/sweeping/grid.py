@@ -17,8 +17,8 @@ from explorer.config import Config
 from explorer.display import must_be, shown
 from explorer.ends import ENDS
 from explorer.fields import Spec
-from explorer.profile import STATISTICS
 from explorer.sweeping.cell import Cell, Settings, origins, varied_specs
+from explorer.vocabulary import STATISTICS
 
 MOST_AXES = 3
 MOST_CELLS = 1_000_000

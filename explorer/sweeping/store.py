@@ -18,8 +18,8 @@ from zarr.errors import ContainsGroupError
 
 from explorer.choices import ConfigError
 from explorer.display import reason, shown
-from explorer.profile import Array
 from explorer.sweeping.grid import Grid, Place
+from explorer.vocabulary import Array
 
 NAMED = 4
 """Differences between two sweeps that a refusal names, at most."""

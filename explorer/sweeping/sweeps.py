@@ -16,13 +16,13 @@ import numpy as np
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.ends import ENDS
-from explorer.profile import STATISTICS, Array
 from explorer.stopping import Stop
 from explorer.sweeping.cell import Cell, Found, Settings
 from explorer.sweeping.cell import origins as known_origins
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.table import Table, imported
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
+from explorer.vocabulary import STATISTICS, Array
 
 if TYPE_CHECKING:
     import xarray as xr

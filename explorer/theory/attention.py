@@ -30,7 +30,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from explorer.profile import Array
 from explorer.theory.gains import Gains
 from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
@@ -38,6 +37,7 @@ from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.softmax import Row
 from explorer.theory.tables import Sloped, Tables
 from explorer.theory.tokens import ONE, TINY, State, key_scatter, keys_of, scatter_after_attention
+from explorer.vocabulary import Array
 
 Record = TypeVar("Record", Logits, Sunk)
 

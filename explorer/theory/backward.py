@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.attention import Attention, paths, stack
 from explorer.theory.forward import Step, Steps
@@ -29,6 +28,7 @@ from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.positions import Positions
 from explorer.theory.tables import Tables
 from explorer.theory.tokens import ZERO, Norm, normalize, ratio
+from explorer.vocabulary import Array
 
 
 class Backward(NamedTuple):

@@ -13,13 +13,15 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.numbers import number
-from explorer.profile import BRANCHES, FEW_CARRY, MATRICES, STATISTICS, STREAM, VECTORS, Array, Key
+from explorer.profile import FEW_CARRY
+from explorer.sites import BRANCHES, MATRICES, STREAM, VECTORS
 from explorer.theory.forward import LARGEST
 from explorer.theory.inputs import recognized, repeated, spread
 from explorer.theory.laws import Rows, input_share
 from explorer.theory.positions import LONGEST
 from explorer.theory.scatter import APART, parting
 from explorer.theory.tables import highest
+from explorer.vocabulary import STATISTICS, Array, Key
 
 RUNAWAY = 50.0
 """Standard deviation of the logits beyond which a row's gradient sits in the rare ties between its

@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtbsv
 
-from explorer.profile import Array
 from explorer.schemes.placement import Part, Placement
 from explorer.schemes.residual import profiled_factor
 from explorer.theory.attention import Attention, attention, stack
@@ -45,6 +44,7 @@ from explorer.theory.tokens import (
     normalize,
     overlap_response,
 )
+from explorer.vocabulary import Array
 
 LARGEST = 1e60
 """Second moments beyond this, or below its inverse, leave float32's range: nothing is claimed

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import MATRICES, Array
 from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import SITES
+from explorer.sites import MATRICES
 from explorer.theory.gaussian import flatness, kernel
+from explorer.vocabulary import Array
 
 Real = TypeVar("Real", float, Array)
 SMALL = 1e-5

@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
-from explorer.profile import Array
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.activation import normal_pdf as _normal_pdf
 from explorer.schemes.closed_forms import Kernel
+from explorer.vocabulary import Array
 
 PATH = Path(__file__).with_name("tables.npz")
 V_INPUT = np.linspace(0.0, 1.0, 41)

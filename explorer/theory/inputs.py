@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from explorer.config import Config
-from explorer.profile import Array
 from explorer.schemes.data import INPUTS
 from explorer.theory.gaussian import REACH, normal_weights
 from explorer.theory.logits import NODES, WEIGHTS, cap, squashed
 from explorer.theory.tables import highest, softmax
 from explorer.theory.tokens import Tokens
+from explorer.vocabulary import Array
 
 VOCABULARY = 103
 """Characters of the prose that text inputs are drawn from."""

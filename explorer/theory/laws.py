@@ -17,11 +17,13 @@ import numpy as np
 from scipy.special import gammaincinv, ndtr
 
 from explorer.config import Config
-from explorer.profile import MATRICES, Array, Key, Profile
+from explorer.profile import Profile
 from explorer.schemes.residual import profiled_factor
+from explorer.sites import MATRICES
 from explorer.theory.gaussian import normal_weights
 from explorer.theory.inputs import VOCABULARY, after_cap, softened, spread
 from explorer.theory.tokens import ratio
+from explorer.vocabulary import Array, Key
 
 SPREAD = np.linspace(0.0, 1.0, 13)
 """√(1 − ρ) of the tables of expected maxima: the maximum is nearly linear in it where it changes

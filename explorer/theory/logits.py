@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from explorer.profile import Array
 from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, around_kink, normal_weights
 from explorer.theory.positions import STILL, Positions
 from explorer.theory.tables import as_normal, contrast, highest
 from explorer.theory.tokens import ZERO, Keys, State, correlation
+from explorer.vocabulary import Array
 
 NODES = np.linspace(-4, 4, 17)
 WEIGHTS = normal_weights(NODES)

@@ -22,7 +22,6 @@ from typing import Any, get_args
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import Array
 from explorer.schemes.placement import Part
 from explorer.theory.backward import Backward, of_heads
 from explorer.theory.forward import Steps
@@ -37,6 +36,7 @@ from explorer.theory.inputs import (
 )
 from explorer.theory.positions import Positions
 from explorer.theory.tokens import Tokens, ratio
+from explorer.vocabulary import Array
 
 ONLY_MEAN = column([1.0, 0.0, 0.0])
 """`[kind, 1, 1]`: the mean over all pairs, without the two kinds of excess; see

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config
-from explorer.profile import Array
 from explorer.theory.softmax import SIZES
+from explorer.vocabulary import Array
 
 Indices = NDArray[np.intp]
 LONGEST = 64

@@ -15,17 +15,8 @@ import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.profile import (
-    BRANCHES,
-    ROWS,
-    STATISTICS,
-    STREAM,
-    VECTORS,
-    Array,
-    Key,
-    Profile,
-    by_site,
-)
+from explorer.profile import Profile, by_site
+from explorer.sites import STREAM, TAPS, VECTORS, sites_of
 from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import Attention, by_layer, stack
 from explorer.theory.gains import Gains
@@ -35,6 +26,7 @@ from explorer.theory.positions import axis_of, bias_slopes
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
 from explorer.theory.tokens import State, Tokens, normalize, ratio
+from explorer.vocabulary import STATISTICS, Array, Key
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -123,21 +115,16 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
 
 
 def _lengths(config: Config) -> dict[str, int]:
-    """Number of layers of each site that the model has."""
-    design = config.design
-    present = {
-        **dict.fromkeys(("attn_scores", "pattern", "attn_out"), design.attends),
-        "logits": design.predicts_text,
-    }
-    learned = (
-        bool(design.sink.std),
-        design.alpha_shape is not None,
-        bool(design.mix_shapes),
+    """Number of layers of each site, matrix and vector that the model has and theory speaks of."""
+    design, n_layers = config.design, config.n_layers
+    sites = [TAPS[name] for name in sites_of("stream", "branch", "attention", "readout")]
+    vectors = zip(
+        VECTORS, (design.sink.std, design.alpha_shape is not None, design.mix_shapes), strict=True
     )
-    present |= dict(zip(VECTORS, learned, strict=True))
-    sites = [*STREAM, *BRANCHES, *ROWS, "logits", *design.shapes, *VECTORS]
     return {
-        site: 1 if site == "embed" else config.n_layers for site in sites if present.get(site, True)
+        **{site.name: site.layers(n_layers) for site in sites if site.there(design)},
+        **dict.fromkeys(design.shapes, n_layers),
+        **{name: n_layers for name, learned in vectors if learned},
     }
 
 

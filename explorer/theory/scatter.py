@@ -28,9 +28,10 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import STREAM, Array, Key
 from explorer.schemes.placement import Part
+from explorer.sites import STREAM
 from explorer.theory.laws import stream_shares
+from explorer.vocabulary import Array, Key
 
 APART = math.log(1.3)
 """Logarithm of mean over typical draw above which a predicted mean says little of a draw."""

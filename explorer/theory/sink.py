@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.profile import Array
 from explorer.theory.gaussian import normal_weights
 from explorer.theory.softmax import REACH, Row, X, s_of, x_of
+from explorer.vocabulary import Array
 
 STEP = 0.5
 """Step of the integrals over ln t, see `softmax.STEP`; averages are exact to 1e-8."""

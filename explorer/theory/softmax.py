@@ -27,8 +27,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import log_ndtr
 
-from explorer.profile import Array
 from explorer.theory.gaussian import PATH, TABULATED, integrals, normal_weights, rho_of
+from explorer.vocabulary import Array
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Visible keys."""

@@ -14,9 +14,9 @@ from scipy.optimize import brentq, minimize_scalar
 
 from explorer.config import Config
 from explorer.display import must_be
-from explorer.profile import Array
 from explorer.theory.laws import input_share, update_size
 from explorer.theory.predict import predict
+from explorer.vocabulary import Array
 
 VARY = ("init_variance", "alpha")
 CLOSE = 1e-3

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from explorer.profile import Array
 from explorer.theory.gaussian import PATH, v_of
 from explorer.theory.positions import positions
 from explorer.theory.softmax import ROOT, SIZES, Row, V, X, s_of, x_of
+from explorer.vocabulary import Array
 
 FINE_X, FINE_R = 91, 51
 """Nodes of the piecewise linear tables that the recursions read."""

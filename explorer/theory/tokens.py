@@ -13,9 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from explorer.profile import Array
 from explorer.theory.gains import Gains, Point
 from explorer.theory.positions import Positions
+from explorer.vocabulary import Array
 
 Value = TypeVar("Value")
 # arrays, for numpy takes them sooner than floats

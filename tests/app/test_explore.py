@@ -20,9 +20,10 @@ from explorer.diagnosis import Finding
 from explorer.diagnosis.agreement import agreement
 from explorer.figures import BY_CHOICE
 from explorer.measuring import measure
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
+from explorer.vocabulary import STATISTICS
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from explorer.measuring.statistics import Rows, Signal, second_moment
-from explorer.profile import MATRICES, ROWS, STATISTICS, Array, Key, Profile
+from explorer.profile import Profile
+from explorer.sites import MATRICES, ROWS
+from explorer.vocabulary import STATISTICS, Array, Key
 
 
 class Block(nn.Module):

@@ -14,8 +14,8 @@ from explorer.diagnosis.finding import Finding, Findings
 from explorer.diagnosis.reading import drawn_variance, stated
 from explorer.diagnosis.signal import OUTLIERS, headroom, logit_growth, lost, outliers
 from explorer.diagnosis.weights import odd_logits
-from explorer.profile import Key
 from explorer.theory import predict
+from explorer.vocabulary import Key
 
 SMALL = Config(d_model=64, n_heads=4, n_ctx=32, batch_size=2, n_seeds=1)
 LAYERS = tuple(f"h.{layer}" for layer in range(12))

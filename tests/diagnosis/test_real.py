@@ -13,7 +13,7 @@ from torch import nn
 
 from benchmarks.models import MODELS, build, ours_of
 from explorer import Profile, diagnose, measure
-from explorer.profile import MATRICES
+from explorer.sites import MATRICES
 from tests.test_models import weights
 
 pytest.importorskip("transformers", reason="needs the extra `models`")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from explorer.diagnosis.reading import LIKE, SPREAD, beside, departure, spread, unlike
-from explorer.profile import Array, Profile
+from explorer.profile import Profile
+from explorer.vocabulary import Array
 
 DEPTH = np.arange(1.0, 25.0)
 LAWS = {

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from explorer.figures.layers import WITHHELD, asked, with_guess, withheld
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 
 
 def test_axes_hold_the_extent_the_layers_and_the_marks_alone() -> None:

@@ -16,7 +16,7 @@ from explorer.ends import ENDS
 from explorer.figures.map import contour, heat_map
 from explorer.figures.map.cells import Side, colors, scales
 from explorer.figures.palette import DIVERGING
-from explorer.profile import Array
+from explorer.vocabulary import Array
 
 MEASURED, PREDICTED = "Second moment, measured", "Second moment, predicted"
 DEPTHS, VARIANCES = [1, 2, 4, 8, 16], [0.01, 0.1, 1.0, 10.0]

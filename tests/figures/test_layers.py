@@ -11,7 +11,9 @@ from handmade import SEEDS, healthy, measured, predicted, stream, traces
 
 from explorer.config import Config
 from explorer.figures import row_of
-from explorer.profile import SITE_WORDS, STATISTICS, Profile
+from explorer.profile import Profile
+from explorer.sites import SITE_WORDS
+from explorer.vocabulary import STATISTICS
 
 second_moment, token_correlation, attention_entropy, gradient_by_layer = OVER_DEPTH = [
     row_of(name).draw

@@ -10,7 +10,8 @@ from handmade import measured, predicted
 
 from explorer.config import Config
 from explorer.figures.palette import DASHES, HUES, MATRIX_MARKS, SYMBOLS, LegendEntry, designs
-from explorer.profile import MATRICES, VECTORS, Profile
+from explorer.profile import Profile
+from explorer.sites import MATRICES, VECTORS
 
 # Machado, Oliveira & Fernandes 2009, table of matrices at severity 1, applied to linear RGB.
 VISION = {

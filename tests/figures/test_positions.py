@@ -12,7 +12,7 @@ from explorer.diagnosis.agreement import agreement
 from explorer.ends import ENDS, endings
 from explorer.figures import BY_CHOICE, FIGURES, row_of
 from explorer.figures.layers import NO_ATTENTION
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 
 NAMES = [name for name, row in STATISTICS.items() if row.by_position]
 CONFIG = Config(n_layers=3, d_model=64, n_heads=2, n_ctx=8, n_seeds=3, causal=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from explorer import Config, ConfigError
 from explorer.measuring.observe import Pass
 from explorer.model import Layer
-from explorer.profile import Array, Key
+from explorer.vocabulary import Array, Key
 
 HUGE = {
     "d_model": 16,

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Profile, Stopped, measure, predict
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 
 SMALL = Config(n_layers=5, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=2)
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from explorer import Config, ConfigError, Profile, Stopped, measure, predict
 from explorer.measuring.observe import Pass
 from explorer.model import Transformer, batch
-from explorer.profile import BRANCHES, STATISTICS, STREAM, VECTORS
+from explorer.sites import BRANCHES, STREAM, VECTORS
+from explorer.vocabulary import STATISTICS
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, batch_size=2, n_seeds=2)
 

@@ -11,7 +11,7 @@ import torch
 from explorer import Config, Stopped, measure, preset
 from explorer.measuring.spectra import of_stack, spectra
 from explorer.model import Transformer
-from explorer.profile import MATRICES
+from explorer.sites import MATRICES
 
 SMALL = Config(n_layers=2, d_model=64, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
 

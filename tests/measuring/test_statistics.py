@@ -9,7 +9,8 @@ import torch
 
 from explorer.measuring import statistics
 from explorer.measuring.statistics import Rows, Signal
-from explorer.profile import ROWS, STATISTICS
+from explorer.sites import ROWS
+from explorer.vocabulary import STATISTICS
 
 
 def rng(*shape: int) -> torch.Tensor:

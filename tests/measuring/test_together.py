@@ -18,7 +18,7 @@ from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import runs_of
 from explorer.model import Transformer
 from explorer.model.batch import draw
-from explorer.profile import Array, Key
+from explorer.vocabulary import Array, Key
 
 SMALL = Config(n_layers=3, d_model=32, n_heads=4, n_ctx=8, n_seeds=3)
 CPU = torch.device("cpu")

@@ -25,7 +25,7 @@ from small_models import (
 from torch import Tensor, nn
 
 import explorer as ex
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 from explorer_models.nodes import first_floating
 from explorer_models.readings import COLUMNS, UNITS, scalars
 

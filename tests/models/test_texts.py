@@ -9,8 +9,9 @@ import pytest
 from placeholders import code_of, texts_and_names
 
 import explorer_models
-from explorer.profile import ALMOST_ZERO, BRANCHES, FIRST_STEP, OTHER_TOKENS, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, OTHER_TOKENS, Profile
 from explorer.schemes.placement import PLACEMENTS
+from explorer.sites import BRANCHES
 from explorer_models.differences import FACTS, _difference, norm_difference
 from explorer_models.findings import Jump
 from explorer_models.stack import gradient_note, tokens_note

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 from explorer_race.history import TRAINING, History
 
 

@@ -13,7 +13,7 @@ from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
 from explorer import Config, measure
 from explorer.model import Transformer
 from explorer.model.batch import Batch
-from explorer.profile import STATISTICS
+from explorer.vocabulary import STATISTICS
 from explorer_race.archive import load, save
 from explorer_race.history import ON_REQUEST, Terms
 from explorer_race.race import MARGIN, race

@@ -15,7 +15,6 @@ from explorer.app.explore.selections import NamedDesigns
 from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.wording import unused
 from explorer.fields import Option
-from explorer.profile import STREAM
 from explorer.schemes.activation import ACTIVATIONS, Activation
 from explorer.schemes.attention import (
     ATTENTION_GATES,
@@ -56,6 +55,7 @@ from explorer.schemes.placement import (
 from explorer.schemes.preset import GROUPS, PRESETS, Preset
 from explorer.schemes.residual import RESIDUALS, STREAMS, ResidualRule, Rule, StreamRule
 from explorer.schemes.scale import BIASES, SCALE_RULES, Biased, ScaleRule
+from explorer.sites import STREAM
 
 SIZES = {"n_layers": 3, "d_model": 128, "n_heads": 4, "n_ctx": 16, "batch_size": 2, "n_seeds": 12}
 WORDS = ("made up", "nobody")

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, Sweep, measure, predict, sweep
 from explorer.ends import ENDS, Ending, endings
-from explorer.profile import STATISTICS
 from explorer.sweeping.cell import body_of, compute, result_of
 from explorer.sweeping.sweeps import CellResult
 from explorer.sweeping.workers import Here
 from explorer.tasks.pool import Call
+from explorer.vocabulary import STATISTICS
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, n_seeds=2)
 OVER = {"alpha": [0.0, 0.5, 2.0], "n_layers": [1, 3]}

@@ -11,8 +11,8 @@ import pytest
 from trial import agrees, both
 
 from explorer import Config, Profile, predict
-from explorer.profile import STATISTICS
 from explorer.theory.positions import positions
+from explorer.vocabulary import STATISTICS
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "all keys": {},

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from explorer import Config, ConfigError, measure
-from explorer.profile import STATISTICS
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS
 
 SMALL: dict[str, Any] = {
     "n_layers": 2,

@@ -11,8 +11,8 @@ import pytest
 from trial import SIZES, Array, agrees, both, by_layer
 
 from explorer import Config
-from explorer.profile import STATISTICS
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS
 
 SHARP = {
     # second order in 1/256 and in 1/64 over 8 branches: half a per cent, one for gradients by the

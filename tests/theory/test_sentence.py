@@ -10,7 +10,6 @@ import pytest
 from trial import ALLOWANCE, agrees, both, by_layer
 
 from explorer import Config, ConfigError, predict
-from explorer.profile import STATISTICS
 from explorer.schemes.data import POSITIONS
 from explorer.schemes.placement import PLACEMENTS
 from explorer.theory import inputs
@@ -23,6 +22,7 @@ from explorer.theory.coverage import (
     SENTENCE_ROWS,
     SENTENCE_SPREAD,
 )
+from explorer.vocabulary import STATISTICS
 
 SENTENCES = ("the cat sat on the mat", "mississippi", "aaab aaab")
 SIZE: dict[str, Any] = {"n_layers": 4, "d_model": 128, "n_seeds": 24, "input": "sentence"}

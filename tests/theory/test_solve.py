@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from explorer import Config, ConfigError, Profile, measure, preset
-from explorer.profile import BRANCHES
 from explorer.schemes.preset import PRESETS
+from explorer.sites import BRANCHES
 from explorer.theory import predict, solve
 from explorer.theory.laws import input_share, update_size
 from explorer.theory.solve import TARGETS, VARY

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer import Config, Profile, measure
-from explorer.profile import STATISTICS
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS
 
 Array = NDArray[np.float64]
 SIGMAS = 4.0

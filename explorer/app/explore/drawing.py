@@ -18,7 +18,8 @@ from explorer.config import Config
 from explorer.figures import FIGURES, Row, gradient_by_matrix, row_of
 from explorer.figures.layers import WITHHELD
 from explorer.figures.palette import LegendEntry
-from explorer.profile import STATISTICS, Profile
+from explorer.profile import Profile
+from explorer.vocabulary import STATISTICS
 
 
 class Drawing:

@@ -19,7 +19,8 @@ from explorer.figures.data import Plain
 from explorer.figures.layers import asked, with_guess, withheld
 from explorer.figures.series import Series, by_depth
 from explorer.numbers import number
-from explorer.profile import STATISTICS, Array, Profile, Statistic
+from explorer.profile import Profile
+from explorer.vocabulary import STATISTICS, Array, Statistic
 
 if TYPE_CHECKING:
     from explorer.app.widgets.chart import Chart

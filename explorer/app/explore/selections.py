@@ -13,8 +13,8 @@ from explorer.config import Config, changes_to, matching
 from explorer.fields import About, Spec
 from explorer.figures import BY_CHOICE
 from explorer.glossary import cited
-from explorer.profile import MATRICES, VECTORS
 from explorer.schemes.preset import PRESETS
+from explorer.sites import MATRICES, VECTORS
 
 Field = Mapping[str, Any]
 """A control, as `choice` or `describe` makes it."""

@@ -18,8 +18,8 @@ from explorer.figures.map.cells import Cells, Colors, Mask, Side, cells, colors,
 from explorer.figures.palette import NEUTRAL
 from explorer.figures.words import typeset
 from explorer.numbers import number
-from explorer.profile import Array
 from explorer.sweeping.table import Table
+from explorer.vocabulary import Array
 
 if TYPE_CHECKING:
     import xarray as xr

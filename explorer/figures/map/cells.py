@@ -29,9 +29,9 @@ from explorer.figures.kit import (
 from explorer.figures.palette import DIVERGING, SEQUENTIAL, rgb
 from explorer.figures.words import typeset
 from explorer.numbers import number
-from explorer.profile import Array
 from explorer.sweeping.cell import varied_specs
 from explorer.sweeping.table import Table
+from explorer.vocabulary import Array
 
 if TYPE_CHECKING:
     import xarray as xr

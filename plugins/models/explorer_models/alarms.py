@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from explorer.diagnosis import Finding
-from explorer.profile import Array
+from explorer.vocabulary import Array
 from explorer_models.readings import Reading
 from explorer_models.sums import Breakdown
 from explorer_models.texts import text

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from explorer.profile import BRANCHES
 from explorer.schemes import placement
+from explorer.sites import BRANCHES
 from explorer_models.nodes import (
     FACTOR,
     FUSED,

@@ -25,8 +25,8 @@ from explorer import plugins
 from explorer.config import Config
 from explorer.diagnosis import Finding, Findings
 from explorer.display import Copied, draw, must_be, shown, table
-from explorer.profile import Array
 from explorer.schemes.parametrization import PARAMETRIZATIONS
+from explorer.vocabulary import Array
 from explorer_models.attention import logits, visible
 from explorer_models.model import (
     Batch,

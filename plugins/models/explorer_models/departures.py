@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from explorer.config import Config
 from explorer.diagnosis.every_layer import lost_stream, wrong_rotary, wrong_softmax
-from explorer.profile import BRANCHES, Profile
+from explorer.profile import Profile
 from explorer.schemes.activation import second_moment
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS, SITES
+from explorer.sites import BRANCHES
 from explorer_models.facts import Facts
 from explorer_models.fields import EXACT, Majority
 from explorer_models.matched import norms_of, read_branches

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from explorer.diagnosis.structure import SIBLINGS
-from explorer.profile import BRANCHES
 from explorer.schemes.placement import PLACEMENTS, SITES
+from explorer.sites import BRANCHES
 from explorer_models.facts import Facts
 from explorer_models.kinds import kinds, of_kind
 from explorer_models.matched import norms_of, placement_of

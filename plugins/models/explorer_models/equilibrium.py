@@ -30,7 +30,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from explorer.diagnosis import Finding
-from explorer.profile import Array
+from explorer.vocabulary import Array
 from explorer_models.readings import Present, Reading
 from explorer_models.texts import text
 

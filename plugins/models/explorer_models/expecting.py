@@ -18,8 +18,10 @@ from explorer.diagnosis.comparing import Difference as Parting
 from explorer.diagnosis.reading import numbered
 from explorer.display import shown
 from explorer.measuring import measure
-from explorer.profile import SITE_WORDS, VOCABULARY, Array, Key, Profile
+from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
+from explorer.sites import SITE_WORDS
+from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.departures import departures, unseen
 from explorer_models.differences import Difference
 from explorer_models.fields import Majority

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.profile import BRANCHES
 from explorer.schemes.activation import ACTIVATIONS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import NORMS
+from explorer.sites import BRANCHES
 from explorer_models.anatomy import Anatomy, Fact, Sum, attends, branches_by_site
 from explorer_models.heads import of_heads
 from explorer_models.matrices import of_matrices

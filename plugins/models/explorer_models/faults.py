@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from explorer.profile import BRANCHES, SITE_WORDS, Fault, Key
+from explorer.foreign import Fault
+from explorer.sites import BRANCHES, SITE_WORDS
+from explorer.vocabulary import Key
 from explorer_models.anatomy import Anatomy, queries_keys_values
 from explorer_models.nodes import (
     BENT,

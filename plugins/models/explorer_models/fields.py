@@ -12,10 +12,10 @@ import numpy as np
 from torch import Tensor
 
 from explorer.measuring.statistics import Signal
-from explorer.profile import BRANCHES
 from explorer.schemes.activation import second_moment
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS
+from explorer.sites import BRANCHES
 from explorer_models.facts import Facts
 from explorer_models.matched import placement_of
 from explorer_models.texts import text

@@ -13,7 +13,7 @@ import numpy as np
 from explorer.diagnosis import Finding, Severity
 from explorer.diagnosis.remedies import listed
 from explorer.diagnosis.signal import FORMATS, HEADROOM, large_loss
-from explorer.profile import Array, Key
+from explorer.vocabulary import Array, Key
 from explorer_models.alarms import alarm
 from explorer_models.equilibrium import gradients_grow
 from explorer_models.readings import Reading

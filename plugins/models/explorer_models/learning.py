@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-from explorer.profile import STUCK, Array, Part, State
+from explorer.foreign import STUCK, Part, State
+from explorer.vocabulary import Array
 from explorer_models.model import Block
 from explorer_models.sums import local
 from explorer_models.window import plain

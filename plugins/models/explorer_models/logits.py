@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from explorer.profile import LOGITS
+from explorer.foreign import LOGITS
 from explorer_models.hooks import Hook
 from explorer_models.model import Loss, output_of, scalar_of
 

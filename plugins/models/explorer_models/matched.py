@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from explorer.config import Config
-from explorer.profile import BRANCHES, Array
 from explorer.schemes.placement import PLACEMENTS, SITES, Placement
 from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
+from explorer.sites import BRANCHES
+from explorer.vocabulary import Array
 from explorer_models.facts import Facts
 
 CLOSE = 0.02

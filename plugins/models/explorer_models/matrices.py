@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from explorer.measuring.spectra import spectra as spectra_of
-from explorer.profile import Array, Key
+from explorer.vocabulary import Array, Key
 from explorer_models.anatomy import (
     Anatomy,
     Fact,

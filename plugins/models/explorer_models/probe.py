@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from explorer.display import must_be
-from explorer.profile import BRANCHES, STREAM, Learning, Profile, State
+from explorer.foreign import Learning, State
+from explorer.profile import Profile
+from explorer.sites import BRANCHES, STREAM
 from explorer_models.ahead import sees_target
 from explorer_models.facts import UNREADABLE
 from explorer_models.faults import of_parameters, of_pass, with_names

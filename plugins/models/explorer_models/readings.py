@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.display import reason, shown
-from explorer.profile import ROWS, VOCABULARY, Array, Key, Profile, tidy
+from explorer.profile import Profile, tidy
+from explorer.sites import ROWS
+from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.texts import TEXTS
 
 if TYPE_CHECKING:

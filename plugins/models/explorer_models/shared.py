@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from explorer.profile import BRANCHES
+from explorer.sites import BRANCHES
 from explorer_models.facts import Facts
 from explorer_models.matched import norms_of
 from explorer_models.model import Block

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from explorer.diagnosis.remedies import listed
+from explorer.foreign import Fault
 from explorer.measuring.spectra import of_heads
 from explorer.measuring.statistics import Signal, norms, second_moment
-from explorer.profile import MATRICES, ROWS, STATISTICS, STREAM, VECTORS, Array, Fault, Key, Profile
+from explorer.profile import Profile
+from explorer.sites import MATRICES, ROWS, STREAM, VECTORS
+from explorer.vocabulary import STATISTICS, Array, Key
 from explorer_models import faults
 from explorer_models.anatomy import Anatomy, Layout, Piece, branches_by_site, ends_with_norm, layout
 from explorer_models.attention import read_attention

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from explorer.profile import Array
+from explorer.vocabulary import Array
 from explorer_models.texts import text
 
 HALF = (torch.float16, torch.bfloat16)

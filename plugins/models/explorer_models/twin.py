@@ -14,8 +14,10 @@ from explorer.choices import ConfigError
 from explorer.config import Config
 from explorer.diagnosis.reading import by_layer, comparable, numbered, stated
 from explorer.display import table
-from explorer.profile import BRANCHES, SITE_WORDS, STATISTICS, STREAM, Key, Profile
+from explorer.profile import Profile
+from explorer.sites import BRANCHES, SITE_WORDS, STREAM
 from explorer.theory import predict
+from explorer.vocabulary import STATISTICS, Key
 from explorer_models.differences import FEW
 from explorer_models.facts import Facts
 from explorer_models.fields import Majority, Source, attention, folded, mlp, norms, sizes, weights

@@ -17,7 +17,8 @@ from torch.optim.optimizer import Optimizer
 
 from explorer.diagnosis import Finding, Findings, diagnose
 from explorer.display import must_be, shown
-from explorer.profile import Learning, Profile
+from explorer.foreign import Learning
+from explorer.profile import Profile
 from explorer_models.findings import over_time
 from explorer_models.hooks import Hook, Passes, Steps, inner_hooks, recomputing
 from explorer_models.learning import Course, grouped

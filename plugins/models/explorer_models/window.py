@@ -18,7 +18,7 @@ from torch.optim.optimizer import Optimizer
 from explorer.measuring.rotation import rotation
 from explorer.measuring.spectra import FEW_STEPS, of_stack
 from explorer.measuring.statistics import norms
-from explorer.profile import VOCABULARY, Array, Key
+from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.attention import reader
 from explorer_models.model import Block, is_compiled
 from explorer_models.readings import Reading, gather

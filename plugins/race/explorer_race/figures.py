@@ -34,7 +34,7 @@ from explorer.figures.palette import LegendEntry
 from explorer.figures.why import Why, why
 from explorer.figures.words import typeset
 from explorer.numbers import number
-from explorer.profile import Array
+from explorer.vocabulary import Array
 from explorer_race.history import TRAINING, History, Outcome, Standing
 from explorer_race.tasks import Levels
 

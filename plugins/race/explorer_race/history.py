@@ -19,22 +19,14 @@ import numpy as np
 from explorer import tasks
 from explorer.choices import ConfigError, FieldName
 from explorer.config import Config
-from explorer.profile import (
-    BRANCHES,
-    MATRICES,
-    STATISTICS,
-    STREAM,
-    WEIGHT_STATISTICS,
-    Array,
-    Key,
-    Statistic,
-    tidy,
-)
+from explorer.profile import tidy
+from explorer.sites import BRANCHES, MATRICES, STREAM
 from explorer.stopping import Progress, Stop
 from explorer.tasks.frames import packed, unpacked
 from explorer.tasks.pool import Order
 from explorer.tasks.pool import Task as Request
 from explorer.text import Text
+from explorer.vocabulary import STATISTICS, WEIGHT_STATISTICS, Array, Key, Statistic
 from explorer_race.recipe import Recipe
 from explorer_race.tasks import Levels, Task
 

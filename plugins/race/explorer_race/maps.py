@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from explorer.figures.kit import Axis, colorbar, compact, drawable, headline, masked, sheet
 from explorer.figures.palette import SEQUENTIAL
 from explorer.numbers import number
-from explorer.profile import BRANCHES, STREAM, Array
+from explorer.sites import BRANCHES, STREAM
+from explorer.vocabulary import Array
 from explorer_race.figures import Course, Read, Track, series, stride
 from explorer_race.history import TRAINING, History
 

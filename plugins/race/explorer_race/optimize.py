@@ -14,7 +14,8 @@ from torch.optim.optimizer import Optimizer
 
 from explorer.config import Config
 from explorer.model import Layer, Transformer
-from explorer.model.attention import Tap, visible
+from explorer.model.attention import visible
+from explorer.model.taps import Tap
 from explorer_race.recipe import OPTIMIZERS, Recipe, Stepper
 
 ADAMS_EPSILON = 1e-8

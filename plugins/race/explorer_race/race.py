@@ -16,8 +16,8 @@ from explorer.config import Config
 from explorer.display import draw, must_be, table
 from explorer.limits import NOISE, RESIDENT, claimed, memory_limit
 from explorer.measuring.sharing import device, shares, torch_threads
-from explorer.profile import Array
 from explorer.text import Text
+from explorer.vocabulary import Array
 from explorer_race.history import History, Outcome, Standing, Terms
 from explorer_race.recipe import LONGEST, Recipe
 from explorer_race.runner import Contender, Runner

@@ -24,7 +24,9 @@ from explorer.measuring.statistics import norms
 from explorer.model import Layer, Transformer, ignore
 from explorer.model.attention import visible
 from explorer.model.batch import Batch
-from explorer.profile import BRANCHES, MATRICES, Array, Key, by_site
+from explorer.profile import by_site
+from explorer.sites import BRANCHES, MATRICES
+from explorer.vocabulary import Array, Key
 from explorer_race.history import NO_SITE, Entrant
 from explorer_race.optimize import QKClip, alphas, optimizers, schedule, total_norm
 from explorer_race.recipe import Recipe
