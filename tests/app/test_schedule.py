@@ -132,12 +132,12 @@ def test_a_refusal_keeps_the_last_result_and_its_own_line(hand: Hand) -> None:
 def test_pins_are_measured_after_the_controls(hand: Hand) -> None:
     hand.move(SMALL)
     schedule = hand.schedule
-    assert not list(schedule.unmeasured([OTHER]))
+    assert schedule.pins_to_measure([OTHER]) is None
     schedule.keep(SMALL, hand.done(SMALL), [SMALL, OTHER])
-    assert list(schedule.unmeasured([SMALL, OTHER])) == [job(OTHER)]
+    assert schedule.pins_to_measure([SMALL, OTHER]) == [job(OTHER)]
     schedule.keep(OTHER, "OSError: gone", [SMALL, OTHER])
     assert schedule.known(OTHER).trouble == "OSError: gone"
-    assert not list(schedule.unmeasured([SMALL, OTHER]))
+    assert schedule.pins_to_measure([SMALL, OTHER]) == []
 
 
 def test_a_measured_pin_keeps_its_numbers_when_it_fails_later(hand: Hand) -> None:

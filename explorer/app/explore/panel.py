@@ -265,8 +265,10 @@ class Explore(Live[Job, Profile]):
         ]
 
     def _measure_pins(self) -> None:
-        """Has the pins measured that are not yet, once the design of the controls is."""
-        if jobs := [*self.schedule.unmeasured(pin.config for pin in self.comparison.pins)]:
+        """Has the pins measured that are not yet, once the design of the controls is; ends the
+        measurement of one that was removed."""
+        jobs = self.schedule.pins_to_measure(pin.config for pin in self.comparison.pins)
+        if jobs is not None:
             self.worker.submit(*jobs)
 
     def _work(self, job: Job, stop: Stop, progress: Progress) -> Profile:

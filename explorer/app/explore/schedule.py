@@ -15,7 +15,7 @@ There are no widgets here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -207,13 +207,12 @@ class ExploreSchedule(Schedule[Job, Profile]):
             return Known(line, None, outcome)
         return Known(line, outcome, "")
 
-    def unmeasured(self, pins: Iterable[Config]) -> Iterator[Job]:
-        """The pins to measure now: none before the design of the controls is."""
+    def pins_to_measure(self, pins: Iterable[Config]) -> list[Job] | None:
+        """The pins that are to be measured now; None while the design of the controls is on its
+        way."""
         if self._computing or not self.measured:
-            return
-        for config in pins:
-            if config not in self._outcomes:
-                yield Job(config, (1, 0))
+            return None
+        return [Job(config, (1, 0)) for config in pins if config not in self._outcomes]
 
     def _theory_of(self, config: Config) -> tuple[Profile | None, str]:
         """The theory's profile of a design, None where there is none; and the reason, if theory has
