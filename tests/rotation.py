@@ -24,6 +24,8 @@ ABOUT = (
     "explorer/config.py",
     "explorer/design.py",
     "explorer/profile.py",
+    "explorer/sites.py",
+    "explorer/vocabulary.py",
     "explorer/measuring",
     "explorer/model",
     "explorer/schemes",
