@@ -52,3 +52,8 @@ class Watched(Generic[Panel]):
         """What a browser does."""
         controls = self.panel.controls
         controls.set_state({"values": {**controls.values, **values}})
+
+    def choose(self, words: str = "", /, **values: object) -> None:
+        """The same, until the panel shows it; the status line has the words then."""
+        self.set(**values)
+        self.until("idle", words)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, expected, opened, plain
+from explored import SMALL, Held, Open, Page, expected, opened, plain, theory
 from watched import WAIT
 
 from explorer.app.sentences import marks, residual_words, summary
@@ -27,6 +27,11 @@ from explorer.theory.solve import solve
 open_panel = pytest.fixture(name="open_panel")(opened)
 
 
+@pytest.fixture
+def page(open_panel: Open) -> Page:
+    return open_panel()
+
+
 def depth_rule(profile: Profile) -> Sequence[Finding]:
     """A finding whose numbers come from the profile."""
     q = profile.stream("second_moment")[1].mean(axis=0)
@@ -40,9 +45,8 @@ def depth_rule(profile: Profile) -> Sequence[Finding]:
     return [Finding("good", "All is well.", evidence, "", {})]
 
 
-def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle", "Measured 2 layers of width 16")
+def test_first_measurement_reaches_all_charts(page: Page) -> None:
+    assert page.panel.status.text == "Measured 2 layers of width 16"
     np.testing.assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {False}
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
@@ -59,12 +63,9 @@ def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
         {"alpha": 0.5},
     ],
 )
-def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[str, Any]) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_each_named_control_redraws_the_charts(page: Page, change: dict[str, Any]) -> None:
     before = page.drawn()
-    page.set(**change)
-    page.until("idle")
+    page.choose(**change)
     after = page.drawn()
     assert before.shape != after.shape or not np.allclose(before, after)
     np.testing.assert_allclose(after, expected(SMALL.replace(**change)), rtol=1e-6)
@@ -72,46 +73,36 @@ def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[st
 
 def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -> None:
     page = open_panel(predict=predict)
-    page.until("idle")
     chart = page.panel.charts["gradient_by_layer"]
     assert "/ q_(l−1)" in chart.why
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert "/ q_(l−1)" not in chart.why
     assert "before its norm" in chart.why
     assert page.panel.charts["second_moment"].why == "The norm on each sum resets q to 1."
     page.panel.comparison.box.handle(["pin"], [])
-    page.set(norm_placement="pre")
-    page.until("idle")
+    page.choose(norm_placement="pre")
     assert not chart.why
     assert chart.lesson == "09_norm_placement"
 
 
 def test_attention_scale_redraws_the_entropy(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(d_model=64, n_heads=1, n_ctx=32))
-    page.until("idle")
     before = page.drawn("attention_entropy")
-    page.set(attention_scale="none")
-    page.until("idle")
+    page.choose(attention_scale="none")
     assert page.drawn("attention_entropy")[0] < 0.5 * before[0]
 
 
-def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(page: Page) -> None:
     before = page.drawn()
     page.set(d_model=17)
     page.until("refused", "Refused: Width must be divisible by Heads; got 17 and 2.")
     assert page.stale() == {True}
     np.testing.assert_array_equal(page.drawn(), before)
-    page.set(d_model=18)
-    page.until("idle", "Measured 2 layers of width 18")
+    page.choose("Measured 2 layers of width 18", d_model=18)
     assert page.stale() == {False}
 
 
-def test_undo_takes_a_refused_value_back(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_undo_takes_a_refused_value_back(page: Page) -> None:
     page.set(n_layers="many")
     page.until("refused")
     assert page.panel.status.action == "Undo"
@@ -129,13 +120,11 @@ def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_p
         assert may_end.wait(WAIT)
         return measure(config, *rest)
 
-    page = open_panel(measure=slow)
+    page = open_panel(measure=slow, ready=False)
     page.set(d_model=17)
     page.until("refused")
-    arrived = threading.Event()
-    page.panel.charts["attention_pattern"].observe(lambda _: arrived.set(), names="figure")
     may_end.set()
-    assert arrived.wait(WAIT)
+    assert page.comes(lambda: bool(page.panel.charts["attention_pattern"].figure.get("data")))
     page.until("refused")
     np.testing.assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {True}
@@ -157,21 +146,11 @@ def lengths(page: Page) -> set[int]:
 def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     open_panel: Open, ahead: bool, end: str
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slow(config: Config, *rest: Any) -> Profile:
-        if config.n_layers > 2:
-            begun.set()
-            assert may_end.wait(WAIT)
-        if end == "failed" and config.n_layers == 8:
-            raise MemoryError
-        return measure(config, *rest)
-
-    page = open_panel(measure=slow, predict=predict)
-    page.until("idle")
+    held = Held(lambda config: config.n_layers > 2)
+    page = open_panel(measure=held, predict=predict)
     one = lengths(page)
     page.set(n_layers=4)
-    assert begun.wait(WAIT)
+    assert held.begun.wait(WAIT)
     if ahead:
         page.set(n_layers=8)
         assert len(lengths(page)) == 2, "the line goes ahead while a slider is dragged"
@@ -179,32 +158,25 @@ def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
         page.set(d_model=17)
     elif end == "stale":
         page.panel.status.handle("action", [])
-    elif not ahead:
+    else:
+        held.broken = {SMALL.replace(n_layers=8)}
         page.set(n_layers=8)
-    if end == "failed":
-        may_end.set()
+        held.may_end.set()
     page.until(end)
     assert lengths(page) == one
     assert page.stale() == {True}
     assert not any(chart.ahead for chart in page.panel.charts.values())
     assert page.panel.status.detail == "The charts show the last measured design."
     assert page.panel.charts["second_moment"].badge, "of the dots and the line that are drawn"
-    may_end.set()
-    page.set(n_layers=3, d_model=16)
-    page.until("idle", "Measured 3 layers")
+    held.may_end.set()
+    page.choose("Measured 3 layers", n_layers=3, d_model=16)
     assert lengths(page) == {7}
     assert page.stale() == {False}
 
 
 def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open) -> None:
-    may_end = threading.Event()
-
-    def slow(config: Config, *rest: Any) -> Profile:
-        assert config.n_layers == 2 or may_end.wait(WAIT)
-        return measure(config, *rest)
-
-    page = open_panel(measure=slow, predict=predict)
-    page.until("idle")
+    held = Held(lambda config: config.n_layers > 2)
+    page = open_panel(measure=held, predict=predict)
     page.set(n_layers=3)
     page.set(n_layers=4)
     page.set(d_model=17)
@@ -212,14 +184,12 @@ def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open
     page.set(d_model=16, n_layers=4)
     page.set(n_layers=5)
     assert len(lengths(page)) == 2
-    may_end.set()
+    held.may_end.set()
     page.until("idle", "Measured 5 layers")
     assert lengths(page) == {11}
 
 
-def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_one_press_fixes_a_refusal(page: Page) -> None:
     page.set(loss="next_token")
     page.until("refused")
     assert page.panel.status.offer == "Set Input to text"
@@ -229,12 +199,9 @@ def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
     assert page.panel.status.offer == ""
 
 
-def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_design_without_attention_says_so_where_its_charts_would_be(page: Page) -> None:
     assert not page.panel.pattern.hidden
-    page.set(attention="none")
-    page.until("idle")
+    page.choose(attention="none")
     for name in ("attention_entropy", "attention_pattern"):
         figure = page.panel.charts[name].figure
         assert [note["text"] for note in figure["layout"]["annotations"]] == [
@@ -242,27 +209,21 @@ def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel
         ]
         assert not figure["layout"]["xaxis"]["visible"]
     assert page.panel.pattern.hidden
-    page.set(attention="softmax")
-    page.until("idle")
+    page.choose(attention="softmax")
     assert not page.panel.pattern.hidden
     assert all(chart.figure["data"] for chart in page.panel.charts.values())
 
 
 def test_an_exception_shows_its_class_and_message_and_the_next_move_works(open_panel: Open) -> None:
-    def breaks(config: Config, *rest: Any) -> Profile:
-        if config.n_layers == 3:
-            raise MemoryError("no room for three layers")
-        return measure(config, *rest)
-
-    page = open_panel(measure=breaks)
-    page.until("idle")
+    held = Held(lambda _: False)
+    held.broken = {SMALL.replace(n_layers=3)}
+    page = open_panel(measure=held)
     before = page.drawn()
     page.set(n_layers=3)
-    page.until("failed", "MemoryError: no room for three layers")
+    page.until("failed", "MemoryError: no room")
     assert page.stale() == {True}
     np.testing.assert_array_equal(page.drawn(), before)
-    page.set(n_layers=4)
-    page.until("idle", "Measured 4 layers")
+    page.choose("Measured 4 layers", n_layers=4)
     assert page.stale() == {False}
 
 
@@ -270,18 +231,15 @@ def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_pan
     def breaks(config: Config) -> Profile:
         if config.n_layers == 3:
             raise ArithmeticError("no such integral")
-        return replace(measure(config), origin="predicted", seeds=())
+        return theory(config)
 
     page = open_panel(predict=breaks)
-    page.set(n_layers=3)
-    page.until("idle", "Measured 3 layers")
+    page.choose("Measured 3 layers", n_layers=3)
     assert page.panel.status.detail.endswith("no prediction: ArithmeticError: no such integral")
     assert page.stale() == {False}
-    assert [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"]].count(
-        "predicted"
-    ) == 0
-    page.set(n_layers=4)
-    page.until("idle", "Measured 4 layers")
+    traces = page.panel.charts["second_moment"].figure["data"]
+    assert "predicted" not in {trace["name"] for trace in traces}
+    page.choose("Measured 4 layers", n_layers=4)
     assert "no prediction" not in page.panel.status.detail
 
 
@@ -291,24 +249,22 @@ def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open
         return measure(*asked)
 
     page = open_panel(measure=unhurried)
-    for step in range(40):
+    for step in range(1, 41):
         page.set(init_variance=1.0 + step / 10)
     page.until("idle")
-    last = SMALL.replace(init_variance=4.9)
-    np.testing.assert_allclose(page.drawn(), expected(last))
+    np.testing.assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
     assert page.panel.worker.computations < 40
 
 
 def test_moves_while_the_worker_is_busy_cost_one_computation(open_panel: Open) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def held(config: Config, stop: Any, *rest: Any) -> Profile:
-        if config == SMALL:
-            begun.set()
-            assert may_go_on.wait(WAIT)
-        return measure(config, stop, *rest)
+    def deaf(config: Config, *rest: Any) -> Profile:
+        begun.set()
+        assert may_go_on.wait(WAIT)
+        return measure(config, *rest)
 
-    page = open_panel(measure=held)
+    page = open_panel(measure=deaf, ready=False)
     assert begun.wait(WAIT)
     for step in range(1, 41):
         page.set(init_variance=1.0 + step / 10)
@@ -320,29 +276,14 @@ def test_moves_while_the_worker_is_busy_cost_one_computation(open_panel: Open) -
 
 def test_going_back_answers_from_the_cache(open_panel: Open) -> None:
     page = open_panel()
-    for layers in (2, 3, 2):
-        page.set(n_layers=layers)
-        page.until("idle", f"Measured {layers} layers")
+    for layers in (3, 2):
+        page.choose(f"Measured {layers} layers", n_layers=layers)
     assert page.panel.worker.computations == 2
 
 
 def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: Open) -> None:
-    may_end = threading.Event()
-    may_end.set()
-
-    def held(config: Config, *rest: Any) -> Profile:
-        assert may_end.wait(WAIT)
-        return measure(config, *rest)
-
-    def theory(config: Config) -> Profile:
-        """A line with the right sites: the measurement of another seed."""
-        return replace(
-            measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=()
-        )
-
+    held = Held(lambda config: config.n_layers > 2)
     page = open_panel(measure=held, predict=theory)
-    page.until("idle")
-    may_end.clear()
     page.set(n_layers=4)
     page.until("computing")
     first = page.panel.charts["second_moment"].figure["data"]
@@ -350,16 +291,13 @@ def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: 
     assert not any(chart.ahead for chart in page.panel.charts.values())
     page.set(n_layers=5)
     page.until("computing")
-    traces = page.panel.charts["second_moment"].figure["data"]
-    line, dots = (
-        next(trace for trace in traces if trace["name"] == name)
-        for name in ("predicted", "measured")
-    )
+    traces = {trace["name"]: trace for trace in page.panel.charts["second_moment"].figure["data"]}
+    line, dots = traces["predicted"], traces["measured"]
     assert [plain(trace["x"]).max() for trace in (line, dots)] == [5, 2]
     assert line["line"]["color"] == dots["marker"]["color"], "a design keeps its hue"
     assert page.stale() == {True}
     assert all(chart.ahead for chart in page.panel.charts.values()), "only the dots are stale"
-    may_end.set()
+    held.may_end.set()
     page.until("idle")
     assert len(page.drawn()) == 11
 
@@ -368,7 +306,6 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(
     open_panel: Open,
 ) -> None:
     page = open_panel(diagnose=depth_rule)
-    page.until("idle")
     (finding,) = page.panel.verdict.findings
     assert (finding["severity"], finding["remedy"]) == ("warning", "Use post")
     page.panel.verdict.handle(0, [])
@@ -379,7 +316,6 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(
 
 def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Open) -> None:
     page = open_panel(diagnose=depth_rule)
-    page.until("idle")
     verdict = page.panel.verdict
     assert verdict.undo == ""
     verdict.handle(0, [])
@@ -393,39 +329,32 @@ def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Op
     assert verdict.undo == ""
     verdict.handle(0, [])
     page.until("idle")
-    page.set(norm_placement="peri")
-    page.until("idle")
+    page.choose(norm_placement="peri")
     assert verdict.undo == "", "what it set stands no more"
     verdict.handle("undo", [])
     assert page.panel.controls.config.norm_placement == "peri"
 
 
-@pytest.mark.parametrize("nonsense", [-1, 7, "0", "undo", None, {"index": 0}, True])
-def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
+def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open) -> None:
     page = open_panel(diagnose=lambda profile: [])
-    page.until("idle")
-    page.panel.verdict.handle(nonsense, [])
-    assert page.panel.controls.config == SMALL
+    for nonsense in (-1, 7, "0", "undo", None, {"index": 0}, True):
+        page.panel.verdict.handle(nonsense, [])
+        assert page.panel.controls.config == SMALL, nonsense
 
 
-def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_layer_and_head_of_the_pattern(page: Page) -> None:
     before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
     page.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
     page.until("idle")
     shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
     np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
     assert not np.allclose(shown, before)
-    page.set(n_layers=1)
-    page.until("idle", "Measured 1 layer ")
+    page.choose("Measured 1 layer ", n_layers=1)
     assert page.panel.pattern.pattern_of == (1, 1)
     assert page.panel.pattern.values == {"layer": 1, "head": 2}
 
 
-def test_the_layer_of_a_chart_by_position(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_the_layer_of_a_chart_by_position(page: Page) -> None:
     chart, layer = page.panel.charts["second_moment"], page.panel.layer
     assert layer.hidden
     page.panel.statistic.set_state({"values": {"statistic": "attention_received"}})
@@ -435,49 +364,37 @@ def test_the_layer_of_a_chart_by_position(open_panel: Open) -> None:
     layer.set_state({"values": {"layer": 1}})
     assert "in layer 1" in chart.caption
     assert not np.allclose(plain(chart.figure["data"][-1]["y"]), before, rtol=1e-3)
-    page.set(n_layers=1)
-    page.until("idle", "Measured 1 layer ")
+    page.choose("Measured 1 layer ", n_layers=1)
     assert "in the last layer" in chart.caption
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_a_layer_that_there_is_not_is_refused_in_words(page: Page) -> None:
+    for values in (
         {"layer": 3, "head": 1},
         {"layer": "x", "head": 1},
         {"layer": 2.5, "head": 1},
         {"layer": True, "head": 2},
         {"head": 1},
-    ],
-)
-def test_a_layer_that_there_is_not_is_refused_in_words(
-    open_panel: Open, values: dict[str, object]
-) -> None:
-    page = open_panel()
-    page.until("idle")
-    page.panel.pattern.set_state({"values": values})
-    page.until("refused", "Layer must be a whole number between 1 and 2")
-    page.panel.status.handle("action", [])
-    page.until("idle")
-    assert page.panel.pattern.values == {"layer": 1, "head": 1}
+    ):
+        page.panel.pattern.set_state({"values": values})
+        page.until("refused", "Layer must be a whole number between 1 and 2")
+        page.panel.status.handle("action", [])
+        page.until("idle")
+        assert page.panel.pattern.values == {"layer": 1, "head": 1}, values
 
 
 def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
     stopped = threading.Event()
 
-    class Left(Exception):  # noqa: N818
-        pass
-
     def endless(config: Config, stop: Any, progress: Any, *_: Any) -> Profile:
         while not stop():
             progress(0.75)
         stopped.set()
-        raise Left
+        raise InterruptedError
 
-    page = open_panel(measure=endless)
+    page = open_panel(measure=endless, ready=False)
     page.until("computing", "Measuring 2 layers of width 16")
-    with page.changed:
-        assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
+    assert page.comes(lambda: page.panel.status.action == "Stop")
     assert page.panel.status.detail == "75 % of 2 seeds"
     assert page.panel.status.fraction == 0.75
     page.panel.status.handle("action", [])
@@ -487,7 +404,6 @@ def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
 
 def test_what_is_not_finite_is_said_in_words(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(n_layers=200, norm_placement="none", init_variance=1000.0))
-    page.until("idle")
     assert "Not finite from layer" in page.panel.status.text
     assert page.stale() == {False}
 
@@ -558,22 +474,19 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
         init_variance=2.0,
     )
     page = open_panel(config, predict=predict, solve=solve)
-    page.until("idle")
     click(page, "init_variance", 0)
     found = wait_for_value(page, "init_variance", 2.0)
     page.until("idle")
     measured = measure(config.replace(init_variance=found)).stream("second_moment")[1].mean(axis=0)
     assert measured[-1] == pytest.approx(1, abs=0.35)  # from 2^(number of products) = thousands
     assert "second moment" in page.panel.controls.notes["init_variance"]
-    page.set(init_variance=1.25)
-    page.until("idle")
+    page.choose(init_variance=1.25)
     # the remark was on the value that is gone
     assert "init_variance" not in page.panel.controls.notes
 
 
 def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(n_layers=6, init_variance=2.0), predict=predict, solve=solve)
-    page.until("idle")
     controls = page.panel.controls
     before = len(controls.offers["alpha"])
     click(page, "alpha", 0)
@@ -598,20 +511,17 @@ def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Op
         raise ArithmeticError(f"no {target} by {vary}")
 
     page = open_panel(predict=predict, solve=broken)
-    page.until("idle")
     for wrong in ([], "alpha", ["alpha", 7], ["seed", 0], [1, "alpha"], {"alpha": 0}):
         page.panel.controls.handle(wrong, [])
     assert page.panel.status.state == "idle"
     click(page, "alpha", 1)
     page.until("failed", "ArithmeticError: no flat_gradient by alpha")
-    page.set(alpha=0.5)
-    page.until("idle")
+    page.choose(alpha=0.5)
 
 
 def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> None:
     config = SMALL.replace(d_model=128, n_ctx=16)
     page = open_panel(config, predict=predict)
-    page.until("idle")
     chart = page.panel.charts["second_moment"]
     assert chart.badge.endswith("of theory")
     worst = agreement(measure(config), predict(config), "second_moment").worst
@@ -621,7 +531,6 @@ def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> 
 
 def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: Open) -> None:
     page = open_panel(predict=predict)
-    page.until("idle")
     chart, selection = page.panel.charts["second_moment"], page.panel.statistic
     measured, predicted = measure(SMALL), predict(SMALL)
     titles = set()
@@ -630,8 +539,7 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
     for name in sorted(BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites):
         config = text if "logits" in STATISTICS[name].sites else SMALL
         if page.panel.controls.config != config:
-            page.set(input=config.input, loss=config.loss)
-            page.until("idle")
+            page.choose(input=config.input, loss=config.loss)
             measured, predicted = measure(config), predict(config)
         selection.set_state({"values": {"statistic": name}})
         row = STATISTICS[name]
@@ -651,8 +559,7 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
         assert chart.badge == agreement(measured, predicted, name).words
         titles.add(chart.title)
     assert len(titles) == len(BY_CHOICE)
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert chart.title == BY_CHOICE[name].title, "another design does not change what is shown"
     part = page.panel.part
     selection.set_state({"values": {"statistic": "second_moment"}})

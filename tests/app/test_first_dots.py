@@ -56,7 +56,6 @@ class Seeds:
 
     def moved(self, page: Page, **values: object) -> None:
         """A move, until its first seeds were handed over."""
-        page.until("idle")
         page.set(**values)
         assert self.handed_over.wait(WAIT)
 
@@ -135,7 +134,6 @@ def test_no_more_drawings_than_are_useful(
 ) -> None:
     seeds = Seeds(*parts)
     page = open_panel(FOUR, seeds)
-    page.until("idle")
     before = page.drawn()
     seeds.moved(page, init_variance=2.0)
     wanted = first(FOUR.replace(init_variance=2.0), shown) if shown else before
@@ -163,7 +161,6 @@ def test_what_interrupts_it_brings_the_last_whole_measurement_back(
 def test_a_question_withholds_it(open_panel: Open) -> None:
     seeds = Seeds((1, 1.0))
     page = open_panel(FOUR, seeds)
-    page.until("idle")
     config = FOUR.replace(n_layers=3)
     with LOCK:
         page.panel.controls.apply({"n_layers": 3})
@@ -183,7 +180,6 @@ def test_a_question_withholds_it(open_panel: Open) -> None:
 def test_another_head_leaves_the_dots_of_all_seeds(open_panel: Open) -> None:
     seeds = Seeds((1, 1.0))
     page = open_panel(FOUR, seeds)
-    page.until("idle")
     page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
     assert seeds.handed_over.wait(WAIT)
     np.testing.assert_allclose(page.drawn(), expected(FOUR))
@@ -205,7 +201,6 @@ class Slow:
 @pytest.mark.parametrize("move", [{"n_layers": 4}, {"d_model": 17}], ids=["accepted", "refused"])
 def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[str, object]) -> None:
     page = open_panel(FOUR, measure)
-    page.until("idle")
     slow = Slow(page, "gradient_by_layer")
     page.set(n_layers=3)
     assert slow.begun.wait(WAIT)
@@ -242,7 +237,6 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
 ) -> None:
     seeds = Seeds()
     page = open_panel(SMALL, seeds)
-    page.until("idle")
     page.set(n_layers=3)
     assert seeds.handed_over.wait(WAIT), "a single move is not held"
     for layers in range(4, 20):
@@ -270,9 +264,7 @@ def test_dots_that_are_known_wait_as_well_until_a_slider_rests(
     seeds.may_end.set()
     page = open_panel(SMALL, seeds, predict=predict)
     for layers in (3, 4):
-        page.until("idle")
-        page.set(n_layers=layers)
-        page.until("idle", f"Measured {layers}")
+        page.choose(f"Measured {layers}", n_layers=layers)
     seeds.may_end.clear()
     for layers in (5, 6, 3, 4, 3):  # 5 is a single move, with which the drag begins
         page.set(n_layers=layers)
@@ -298,7 +290,6 @@ def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_t
         return predict(config)
 
     page = open_panel(SMALL, seeds, predict=told)
-    page.until("idle")
     seeds.may_end.clear()
     for layers in (3, 4, 5, 4, 3, 5):
         page.set(n_layers=layers)
@@ -316,13 +307,11 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     seeds = Seeds()
     seeds.may_end.set()
     page = open_panel(SMALL, seeds, predict=predict)
-    page.until("idle")
     charts = page.panel.charts
     seen, unseen = charts["second_moment"], charts["token_correlation"]
     unseen.handle(["seen", False], [])  # as a browser says it
     before = len(page.drawn()), len(page.drawn("token_correlation"))
-    page.set(n_layers=3)
-    page.until("idle", "Measured 3")
+    page.choose("Measured 3", n_layers=3)
     alone = unseen.figure
     seeds.may_end.clear()
     assert len(page.drawn("token_correlation")) > before[1], "a single move draws them all"

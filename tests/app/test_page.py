@@ -47,7 +47,7 @@ def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
     part = first.panel.part
     assert (part.pattern_of, part.matrix) == ((2, 1), "W_Q")
 
-    second = open_panel(Config(), predict=predict)
+    second = open_panel(Config(), predict=predict, ready=False)
     second.panel.restore(part)
     assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
     assert second.panel.pattern.pattern_of == (2, 1)
@@ -70,11 +70,9 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(
     open_panel: Open,
 ) -> None:
     page = open_panel()
-    page.until("idle")
     pin(page, "pin")
     part = page.panel.part
-    page.set(n_layers=3)
-    page.until("idle")
+    page.choose(n_layers=3)
     page.panel.restore(part)
     page.until("idle", "Measured 2 layers")
     (one,) = page.panel.comparison.pins

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, expected, opened, plain
+from explored import SMALL, Held, Open, Page, expected, opened, plain, theory
 from watched import WAIT
 
 from explorer.app.sentences import design_words
 from explorer.app.widgets.parts import LOCK
-from explorer.config import Config
 from explorer.figures.palette import HUES
 from explorer.measuring import measure
-from explorer.profile import Profile
 
 LAYERED = (
     "second_moment",
@@ -30,11 +27,9 @@ POST = SMALL.replace(norm_placement="post")
 open_panel = pytest.fixture(name="open_panel")(opened)
 
 
-def theory(config: Config) -> Profile:
-    """A line with the right sites: the measurement of another seed."""
-    return replace(
-        measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=()
-    )
+@pytest.fixture
+def page(open_panel: Open) -> Page:
+    return open_panel()
 
 
 def click(page: Page, *message: object) -> str:
@@ -68,13 +63,11 @@ def dots(page: Page, hue: str, chart: str = "second_moment") -> np.ndarray:
 
 def test_a_pinned_design_stays_on_every_chart_while_the_controls_move_on(open_panel: Open) -> None:
     page = open_panel(predict=theory)
-    page.until("idle")
     assert (
         click(page, "pin")
         == "Pinned as “Pre-LN”: it stays on the charts while the controls move on."
     )
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     for chart in LAYERED:
         assert hues(page, chart, "markers") == [HUES[1], HUES[0]]
         assert hues(page, chart, "lines") == [HUES[1], HUES[0]]
@@ -98,12 +91,9 @@ def test_a_pinned_design_stays_on_every_chart_while_the_controls_move_on(open_pa
     assert "measured" in page.panel.charts["second_moment"].marks
 
 
-def test_the_pattern_is_the_current_designs_and_says_so(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_the_pattern_is_the_current_designs_and_says_so(page: Page) -> None:
     click(page, "pin")
-    page.set(norm_placement="post", init_variance=3.0)
-    page.until("idle")
+    page.choose(norm_placement="post", init_variance=3.0)
     chart = page.panel.charts["attention_pattern"]
     np.testing.assert_allclose(
         plain(chart.figure["data"][0]["z"]),
@@ -115,9 +105,7 @@ def test_the_pattern_is_the_current_designs_and_says_so(open_panel: Open) -> Non
     assert "in the current design" not in chart.caption
 
 
-def test_a_design_alone_is_drawn_as_ever_with_its_pin_or_without(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_design_alone_is_drawn_as_ever_with_its_pin_or_without(page: Page) -> None:
     before = [trace["name"] for trace in page.panel.charts["gradient_by_matrix"].figure["data"]]
     click(page, "pin")
     assert [
@@ -128,7 +116,7 @@ def test_a_design_alone_is_drawn_as_ever_with_its_pin_or_without(open_panel: Ope
 
 
 def test_hiding_and_removing_recolor_nobody_and_a_free_hue_is_used_again(open_panel: Open) -> None:
-    page = open_panel()
+    page = open_panel(ready=False)
     for variance in (1.0, 2.0, 3.0, 4.0):
         page.set(init_variance=variance)
         wait_for_current(page)
@@ -154,7 +142,7 @@ def wait_for_current(page: Page) -> None:
 
 
 def test_the_seventh_and_the_second_of_a_kind_are_refused_in_words(open_panel: Open) -> None:
-    page = open_panel()
+    page = open_panel(ready=False)
     for step in range(6):
         page.set(init_variance=1.0 + step)
         wait_for_current(page)
@@ -172,12 +160,9 @@ def test_the_seventh_and_the_second_of_a_kind_are_refused_in_words(open_panel: O
         assert hues(page, chart, "markers") == [*HUES[1:], HUES[0]]
 
 
-def test_a_name_is_the_persons_in_legend_and_on_hovering_to_the_letter(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_name_is_the_persons_in_legend_and_on_hovering_to_the_letter(page: Page) -> None:
     click(page, "pin")
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert click(page, "name", 1, " <b>%{x}</b> ") == ""
     assert pins(page)[1]["name"] == "<b>%{x}</b>"
     trace = next(
@@ -193,12 +178,9 @@ def test_a_name_is_the_persons_in_legend_and_on_hovering_to_the_letter(open_pane
     )
 
 
-def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_pin_can_be_loaded_back_into_the_controls(page: Page) -> None:
     click(page, "pin")
-    page.set(norm_placement="post", n_layers=3)
-    page.until("idle")
+    page.choose(norm_placement="post", n_layers=3)
     assert click(page, "load", 1) == "The controls show “Pre-LN”."
     page.until("idle", "Measured 2 layers")
     assert page.panel.controls.config == SMALL
@@ -206,9 +188,10 @@ def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
     np.testing.assert_allclose(dots(page, HUES[0]), expected(SMALL))
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    [
+def test_what_no_button_sends_changes_nothing(page: Page) -> None:
+    click(page, "pin")
+    before = page.panel.comparison.box.entries
+    for nonsense in (
         None,
         "pin",
         {},
@@ -226,41 +209,11 @@ def test_a_pin_can_be_loaded_back_into_the_controls(open_panel: Open) -> None:
         ["load", [1]],
         [["pin"]],
         ["close", 1],
-    ],
-)
-def test_what_no_button_sends_changes_nothing(open_panel: Open, nonsense: object) -> None:
-    page = open_panel()
-    page.until("idle")
-    click(page, "pin")
-    before = page.panel.comparison.box.entries
-    page.panel.comparison.box.handle(nonsense, [])
-    assert page.panel.comparison.box.entries == before
-    assert page.panel.controls.config == SMALL
-    assert page.panel.status.state == "idle"
-
-
-class Held:
-    """A measurement that waits to be let go; breaks for the configs in `broken`."""
-
-    def __init__(self) -> None:
-        self.may_end = threading.Event()
-        self.begun = threading.Event()
-        self.left = threading.Event()
-        self.broken: set[Config] = set()
-        self.asked: list[Config] = []
-        self.abandoned: list[Config] = []
-
-    def __call__(self, config: Config, stop: Any, *rest: Any) -> Profile:
-        self.asked.append(config)
-        self.begun.set()
-        while not self.may_end.wait(0.01):
-            if stop():
-                self.abandoned.append(config)
-                self.left.set()
-                raise InterruptedError
-        if config in self.broken:
-            raise MemoryError("no room")
-        return measure(config, stop, *rest)
+    ):
+        page.panel.comparison.box.handle(nonsense, [])
+        assert page.panel.comparison.box.entries == before, nonsense
+        assert page.panel.controls.config == SMALL, nonsense
+        assert page.panel.status.state == "idle", nonsense
 
 
 def until_pins(page: Page, there: Any) -> None:
@@ -274,15 +227,14 @@ def until_pins(page: Page, there: Any) -> None:
 
 def test_a_design_pinned_while_it_is_measured_gets_that_measurement(open_panel: Open) -> None:
     held = Held()
-    page = open_panel(measure=held, predict=theory)
+    page = open_panel(measure=held, predict=theory, ready=False)
     assert held.begun.wait(WAIT)
     click(page, "pin")
     assert pins(page)[1]["about"] == "same as now · not measured yet"
     held.may_end.set()
     page.until("idle")
     assert pins(page)[1]["about"] == "same as now"
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
     assert held.asked == [SMALL, POST]
 
@@ -291,7 +243,7 @@ def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_c
     open_panel: Open,
 ) -> None:
     held = Held()
-    page = open_panel(measure=held, predict=theory)
+    page = open_panel(measure=held, predict=theory, ready=False)
     assert held.begun.wait(WAIT)
     click(page, "pin")
     page.set(norm_placement="post")
@@ -309,7 +261,7 @@ def test_a_pin_that_was_left_too_soon_shows_its_line_and_is_measured_after_the_c
 def test_a_pin_that_cannot_be_measured_says_why_and_holds_up_nobody(open_panel: Open) -> None:
     held = Held()
     held.broken = {SMALL}
-    page = open_panel(measure=held, predict=theory)
+    page = open_panel(measure=held, predict=theory, ready=False)
     assert held.begun.wait(WAIT)
     click(page, "pin")
     page.set(init_variance=2.0)
@@ -334,7 +286,6 @@ def test_removing_a_pin_that_is_measured_ends_that(open_panel: Open) -> None:
     held = Held()
     held.may_end.set()
     page = open_panel(measure=held, predict=theory)
-    page.until("idle")
     held.may_end.clear()
     held.begun.clear()
     page.set(norm_placement="post")
@@ -359,7 +310,6 @@ def test_pins_outlive_refusal_failure_and_stop(open_panel: Open) -> None:
     broken = SMALL.replace(n_layers=3)
     held.broken = {broken}
     page = open_panel(measure=held, predict=theory)
-    page.until("idle")
     click(page, "pin")
     page.set(d_model=17)
     page.until("refused")
@@ -378,19 +328,16 @@ def test_pins_outlive_refusal_failure_and_stop(open_panel: Open) -> None:
     page.until("stale", "Stopped")
     click(page, "name", 1, "kept")
     held.may_end.set()
-    page.set(norm_placement="post", n_layers=2)
-    page.until("idle")
+    page.choose(norm_placement="post", n_layers=2)
     np.testing.assert_allclose(dots(page, HUES[1]), expected(SMALL))
     assert pins(page)[1]["name"] == "kept"
 
 
 def test_moving_on_measures_no_pin_again(open_panel: Open) -> None:
     page = open_panel(predict=theory)
-    page.until("idle")
     click(page, "pin")
     for step in range(1, 4):
-        page.set(init_variance=1.0 + step)
-        page.until("idle")
+        page.choose(init_variance=1.0 + step)
     click(page, "hide", 1)
     click(page, "show", 1)
     click(page, "name", 1, "first")
@@ -399,28 +346,23 @@ def test_moving_on_measures_no_pin_again(open_panel: Open) -> None:
 
 def test_a_preset_sets_the_design_and_leaves_the_size(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(causal=True, alpha=0.5))
-    page.until("idle")
     assert page.panel.named_designs.values == {"preset": "custom"}
     page.panel.named_designs.set_state({"values": {"preset": "post_ln"}})
     page.until("idle")
     assert page.panel.controls.config == POST
     assert page.panel.named_designs.values == {"preset": "post_ln"}
-    page.set(norm_placement="pre")
-    page.until("idle")
+    page.choose(norm_placement="pre")
     assert page.panel.named_designs.values == {"preset": "pre_ln"}
     page.set(d_model=17)
     page.until("refused")
     assert page.panel.named_designs.values == {"preset": "pre_ln"}
 
 
-def test_one_matrix_is_compared_where_one_is_chosen(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_one_matrix_is_compared_where_one_is_chosen(page: Page) -> None:
     selection = page.panel.matrix
     assert selection.hidden
     click(page, "pin")
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert not selection.hidden
     selection.set_state({"values": {"matrix": "W_V"}})
     for hue, config in ((HUES[1], SMALL), (HUES[0], POST)):

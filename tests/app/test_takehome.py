@@ -47,11 +47,9 @@ open_race = pytest.fixture(name="open_race")(raced)
 def pinned(page: Page) -> None:
     """The panel with a pin that is called like a formula, and another design in the controls, both
     measured."""
-    page.until("idle")
     page.panel.comparison.box.handle(["pin"], [])
     page.panel.comparison.box.handle(["name", 1, "=1+1"], [])
-    page.set(norm_placement="post", alpha=0.3)
-    page.until("idle")
+    page.choose(norm_placement="post", alpha=0.3)
 
 
 def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> None:
@@ -74,7 +72,6 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
 
 def test_the_script_draws_the_layer_whose_tokens_are_shown(open_panel: Any) -> None:
     page = open_panel(predict=ex.predict)
-    page.until("idle")
     page.panel.statistic.restore("attention_received")
     page.panel.layer.restore(1)
     press(page.panel.home, "show", "Python")
@@ -134,13 +131,11 @@ def test_a_design_that_cannot_be_a_torch_code_is_refused_in_words(open_panel: An
 
 def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:
     page = open_panel()
-    page.until("idle")
     fold = page.panel.home
     press(fold, "show", "Python")
     assert fold.reading == 0
     assert "ex.Config(" in fold.text
-    page.set(n_layers=3)
-    page.until("idle")
+    page.choose(n_layers=3)
     assert (fold.reading, fold.text) == (-1, "")
     for message in (
         ["show", 9],
@@ -160,7 +155,7 @@ def test_numbers_that_are_not_there_are_refused_in_words(open_panel: Any) -> Non
     def never(*_: object) -> Profile:
         raise RuntimeError("no")
 
-    page = open_panel(measure=never)
+    page = open_panel(measure=never, ready=False)
     page.comes(lambda: page.panel.status.state == "failed")
     assert press(page.panel.home, "save", "Numbers (CSV)") == []
     assert page.panel.home.refused
