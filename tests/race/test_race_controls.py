@@ -119,15 +119,13 @@ def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> Non
 
 def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.wait(lambda: bool(page.panel.gallery.selections[0].sections))
     page.panel.gallery.selections[0].set_state(
         {"values": {"statistic": "attention_entropy", "contender": "1"}}
     )
     assert page.panel.gallery.maps[0].title == "Layer by layer: attention entropy"
-    page.press("stop")
-    page.until("idle", "Stopped")
+    page.stop()
 
 
 def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_has_them(
@@ -192,11 +190,11 @@ def test_each_contender_has_a_recipe_of_its_own(open_race: Open) -> None:
     page = open_race(lineup("post_ln", "post_ln"))
     recipe = page.panel.preparation.recipe
     page.ask("select", 2)
-    recipe.set_state({"values": {**recipe.values, "warmup": 50, "optimizer": "radam"}})
+    page.prescribe(warmup=50, optimizer="radam")
     assert page.names == ["Post-LN, adam, no warm-up", "Post-LN, radam, warm-up 50"]
     page.ask("select", 1)
     assert (recipe.values["warmup"], recipe.config.optimizer) == (1, "adam")
-    recipe.set_state({"values": {**recipe.values, "warmup": -3}})
+    page.prescribe(warmup=-3)
     assert recipe.refusal
     page.ask("select", 2)
     assert (recipe.refusal, recipe.values["warmup"]) == ("", 50)
@@ -215,7 +213,7 @@ def test_what_can_do_nothing_for_a_design_says_so(open_race: Open) -> None:
     assert not set(recipe.disabled) & {"alpha_schedule", "qk_clip"}
     page.ask("select", 3)
     assert {"alpha_schedule", "qk_clip"} <= set(recipe.disabled)
-    recipe.set_state({"values": {**recipe.values, "qk_clip": 100}})
+    page.prescribe(qk_clip=100)
     assert "qk_clip" not in recipe.disabled
     page.press("start")
     page.until(
@@ -228,9 +226,9 @@ def test_fields_of_muon_are_used_by_muon(open_race: Open) -> None:
     page = open_race(lineup("pre_ln"), every=1)
     recipe = page.panel.preparation.recipe
     assert {"muon_rate", "muon_momentum", "decay_share", "alpha_steps"} <= set(recipe.disabled)
-    recipe.set_state({"values": {**recipe.values, "optimizer": "muon_rms", "decay": "wsd"}})
+    page.prescribe(optimizer="muon_rms", decay="wsd")
     assert {"muon_rate", "muon_momentum", "decay_share"} & set(recipe.disabled) == {"muon_rate"}
-    recipe.set_state({"values": {**recipe.values, "optimizer": "muon", "qk_clip": 20}})
+    page.prescribe(optimizer="muon", qk_clip=20)
     page.run()
     assert page.race.contenders[0].recipe == Recipe(optimizer="muon", decay="wsd", qk_clip=20)
 
@@ -320,9 +318,8 @@ def test_the_dashboard_hands_over_what_is_pinned() -> None:
 
 def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
     first = open_race(lineup("post_ln", "post_ln", "pre_ln"), seed=5)
-    recipe = first.panel.preparation.recipe
     first.ask("select", 2)
-    recipe.set_state({"values": {**recipe.values, "warmup": 50, "learning_rate": 0.1 + 0.2}})
+    first.prescribe(warmup=50, learning_rate=0.1 + 0.2)
     first.panel.preparation.welcome(
         [("Mine", Config(n_layers=5, d_model=48, n_heads=3, norm_placement="peri"))]
     )
@@ -349,11 +346,9 @@ def test_the_choices_come_back_from_their_part(open_race: Open) -> None:
 def test_a_record_restored_while_a_race_runs_is_for_the_next(open_race: Open) -> None:
     page = open_race(steps=LONG)
     part = open_race(lineup("rezero")).panel.part
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.panel.restore(part)
     assert page.panel.status.state == "computing"
     assert page.names == ["ReZero"]
-    page.press("stop")
-    page.until("idle", "Stopped")
+    page.stop()
     assert [one.name for one in page.race.contenders] == ["Post-LN", "Pre-LN"]

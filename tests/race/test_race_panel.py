@@ -72,9 +72,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
 def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
     page = open_race(lineup("rezero", warmup=3), kind="masked_character", seed=5)
     page.set(n_layers=3, steps=5, every=2)
-    page.panel.preparation.recipe.set_state(
-        {"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}}
-    )
+    page.prescribe(learning_rate=0.01)
     page.run()
     race = page.race
     (contender,) = race.contenders
@@ -94,8 +92,7 @@ def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
     page.wait(lambda: page.points() != before)
     assert page.panel.status.text == "Training 2 contenders"
     assert "of 100,000" in page.panel.status.detail
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
     assert page.panel.gallery.standings.title == "Verdict"
     assert page.enabled == {"start"}
     assert page.panel.saves.offers("race")
@@ -103,8 +100,7 @@ def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
 
 def test_a_pause_loses_nothing(open_race: Open) -> None:
     page, other = open_race(steps=LONG), open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.press("pause")
     page.until("paused", "Paused")
     assert page.enabled == {"resume", "stop"}
@@ -114,8 +110,7 @@ def test_a_pause_loses_nothing(open_race: Open) -> None:
     paused = race.step
     page.press("resume")
     page.wait(lambda: page.panel.status.state == "computing" and race.step > paused + 1)
-    page.press("stop")
-    page.until("idle", "Stopped")
+    page.stop()
     assert page.panel.race is race
     assert race.runners[0].step > paused
     other.press("start")
@@ -139,22 +134,19 @@ def test_a_press_that_comes_as_the_race_ends_means_nothing(open_race: Open) -> N
 
 def test_a_paused_race_can_be_ended(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.press("pause")
     page.until("paused", "Paused")
     assert page.panel.gallery.standings.title.startswith("At step ")
     assert page.panel.gallery.verdict.findings == []
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
     assert page.panel.gallery.verdict.findings
 
 
 def test_a_stop_before_the_first_step_is_obeyed(open_race: Open) -> None:
     page = open_race(steps=LONG)
     page.press("start")
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
     assert len(page.panel.gallery.standings.rows) == 2
 
 
@@ -176,16 +168,14 @@ def test_controls_are_for_the_next_race(open_race: Open) -> None:
     page = open_race(steps=LONG)
     box = page.panel.preparation.contenders
     assert box.heading == HEADING
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     assert box.heading == WHILE_RUNNING
     assert "next race" in page.panel.bar.note
     page.set(n_layers=9, steps=7)
     page.ask("remove", 1)
     page.set(n_heads=5)  # refused, and no matter now
     assert page.panel.status.state == "computing"
-    page.press("stop")
-    page.until("idle", "Stopped")
+    page.stop()
     race = page.race
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
@@ -323,8 +313,7 @@ def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
     page.press("start")
     assert page.enabled == {"stop"}
     assert page.panel.bar.note.endswith(" This one is too large to be paused or saved.")
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
 
 
 def test_more_steps_than_the_server_allows_are_refused(
@@ -357,13 +346,11 @@ def test_a_race_stands_still_when_its_time_is_up_and_goes_on(
     page.press("resume")
     page.until("paused", "Paused")
     assert before < page.panel.race.step < LONG
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
 
 
 def test_close_ends_a_race_that_runs(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.panel.close()
     assert not page.panel.worker.alive
