@@ -397,9 +397,6 @@ def _like(function: Any, other: Any) -> Any:
         ("13.3", lambda d, b: 6.28 * b ** (1 - 2 / d)),
         ("12.2", lambda eta, N: ceil(1 / (eta * (2 * N) ** 0.5))),
         ("12.2", lambda eta, N: round(1 / (eta * (2 * N) ** 0.5))),
-        ("04.3", 44),
-        ("09.3", 100),
-        ("10.4", 556),
         ("01.1", np.float32(1.0136)),
         ("01.1", torch.tensor(1.0136)),
         ("01.1", torch.tensor([1.0136], requires_grad=True)),
@@ -426,21 +423,13 @@ def test_three_digits_a_measurement_and_whole_steps_are_right(number: str, answe
         ("12.2", lambda eta, N: 0.5 + 1 / (eta * (2 * N) ** 0.5)),
         ("07.1", 0.179),
         ("11.1", 0.22),
-        ("09.4", ex.Config(n_layers=12, alpha=0)),
         ("09.4", ex.Config(n_layers=12, alpha=0.001)),
-        ("09.4", ex.Config(n_layers=12, norm_placement="post", alpha=0)),
     ],
 )
 def test_nearly_right_is_not_right_where_something_is_counted_or_left_out(
     number: str, answer: Any
 ) -> None:
     assert not ex.check(number, answer)
-
-
-def test_a_design_without_branches_is_told_so() -> None:
-    for placement in ("pre", "post", "peri"):
-        checked = ex.check("09.4", ex.Config(n_layers=12, norm_placement=placement, alpha=0))
-        assert "without branches the layers compute nothing" in repr(checked)
 
 
 # --- answers that are none ------------------------------------------------------------------------
@@ -451,66 +440,48 @@ def nothing(n: int, m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "answer", "sentence"),
+    ("number", "answer", "facts"),
     [
-        (
-            "01.1",
-            float("nan"),
-            "the value is nan, which is no number: 0/0, or a root of a negative number?.",
-        ),
-        ("01.1", float("inf"), "the value is infinite: is something divided by 0?."),
+        ("01.1", float("nan"), "nan, which is no number: 0/0, or a root"),
+        ("01.1", float("inf"), "infinite"),
         ("01.1", 0, "the value is 0."),
         ("01.1", -1, "the value has the wrong sign."),
-        ("01.1", [1, 2], "01.1 asks for a number; got 2 numbers."),
-        ("01.1", np.ones((2, 3)), "01.1 asks for a number; got an array of shape (2, 3)."),
-        ("01.1", [[1], [2, 3]], "01.1 asks for a number; got a list whose parts differ in length."),
-        ("01.1", None, "01.1 asks for a number; got None: is a return missing?."),
-        (
-            "01.1",
-            "1.0136",
-            "01.1 asks for a number; got the text '1.0136': numbers have no quotation marks.",
-        ),
-        ("01.1", True, "01.1 asks for a number; got True, which is no number."),
-        (
-            "01.1",
-            1j,
-            "01.1 asks for a number; got the complex number 1j: a root of a negative number?.",
-        ),
-        ("01.1", gamma, "01.1 asks for a number; got the function gamma: call it."),
+        ("01.1", [1, 2], "got 2 numbers."),
+        ("01.1", np.ones((2, 3)), "got an array of shape (2, 3)."),
+        ("01.1", [[1], [2, 3]], "got a list whose parts differ in length."),
+        ("01.1", None, "got None: is a return missing?"),
+        ("01.1", "1.0136", "got the text '1.0136'"),
+        ("01.1", True, "got True, which is no number."),
+        ("01.1", 1j, "got the complex number 1j"),
+        ("01.1", gamma, "got the function gamma: call it."),
         ("01.1", ex.Config(), "01.1 asks for a number; got a Config."),
         ("02.3", 3.0, "02.3 asks for an array of 13 numbers; got one number."),
-        ("02.3", [0.8] * 12, "02.3 asks for an array of 13 numbers; got 12 numbers."),
+        ("02.3", [0.8] * 12, "got 12 numbers."),
         ("02.1", 3, "02.1 asks for a function of n, m and v; got 3 of type int."),
-        ("02.1", lambda n, m: n, "02.1 asks for a function of n, m and v; got one of n, m."),
-        ("02.1", lambda: 1, "02.1 asks for a function of n, m and v; got one of no arguments."),
-        (
-            "02.2",
-            nothing,
-            "at n = 256, m = 256 02.2 asks for a function of n and m; got None: is a return missing?.",
-        ),
-        (
-            "02.2",
-            lambda n, m: 1 / (n - m),
-            "at n = 256, m = 256 ZeroDivisionError: division by zero.",
-        ),
+        ("02.1", lambda n, m: n, "of n, m and v; got one of n, m."),
+        ("02.1", lambda: 1, "got one of no arguments."),
+        ("02.2", nothing, "at n = 256, m = 256 02.2 asks for a function of n and m; got None"),
+        ("02.2", lambda n, m: 1 / (n - m), "at n = 256, m = 256 ZeroDivisionError"),
         (
             "02.2",
             lambda n, m: "1",
-            (
-                "at n = 256, m = 256 02.2 asks for a function of n and m; got the text '1': numbers "
-                "have no quotation marks."
-            ),
+            "at n = 256, m = 256 02.2 asks for a function of n and m; got the text '1'",
         ),
         ("02.4", 3, "02.4 asks for a Config; got 3 of type int."),
-        ("02.4", None, "02.4 asks for a Config; got None: is a return missing?."),
+        ("02.4", None, "got None: is a return missing?"),
+        *(
+            ("09.4", ex.Config(n_layers=12, norm_placement=placement, alpha=0), "without branches")
+            for placement in ("pre", "post", "peri")
+        ),
     ],
 )
 def test_each_wrong_kind_of_answer_has_its_sentence(
-    number: str, answer: object, sentence: str
+    number: str, answer: object, facts: str
 ) -> None:
     checked = ex.check(number, answer)
     assert not checked
-    assert repr(checked) == f"Not yet: {sentence}".replace("?.", "?")
+    assert repr(checked).startswith("Not yet: ")
+    assert facts in repr(checked)
 
 
 @pytest.mark.parametrize("ask", [lambda number: ex.check(number, 1), ex.hint, ex.solution])

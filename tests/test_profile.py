@@ -114,38 +114,60 @@ def test_arrays_cannot_be_written_to() -> None:
         profile()["second_moment", "embed"][0, 0] = 2
 
 
-def test_the_first_trouble_is_found_forward_before_backward() -> None:
+BAD, LATE = np.full((2, 3), np.inf), np.array([[1, 1, np.nan]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "first"),
+    [
+        (
+            {"activation_gradient__resid_post": np.array([[np.nan, 1, 1]] * 2)},
+            Breakdown("activation_gradient", "resid_post", 1, 5),
+        ),
+        (
+            {
+                "activation_gradient__resid_post": np.full((2, 3), np.nan),
+                "second_moment__resid_mid": np.array([[1, 1, 1], [1, 1, np.inf]]),
+                "second_moment__resid_post": LATE,
+            },
+            Breakdown("second_moment", "resid_mid", 3, 6),
+        ),
+        (
+            {
+                "second_moment__embed": np.array([[1.0], [np.nan]]),
+                "second_moment__resid_post": BAD,
+            },
+            Breakdown("second_moment", "embed", 0, 6),
+        ),
+        (
+            {"activation_gradient__embed": np.full((2, 1), np.inf)},
+            Breakdown("activation_gradient", "embed", 0, 5),
+        ),
+        (
+            {
+                "second_moment__resid_mid": BAD,
+                "second_moment__attn_out": BAD,
+                "logit_std__attn_scores": BAD[..., None],
+            },
+            Breakdown("logit_std", "attn_scores", 1, 5),
+        ),
+        (
+            {"second_moment__resid_mid": BAD, "second_moment__attn_out": BAD},
+            Breakdown("second_moment", "attn_out", 1, 5),
+        ),
+    ],
+    ids=[
+        "a gradient",
+        "forward before backward",
+        "the input is layer 0",
+        "a gradient by the input",
+        "logits before what they feed",
+        "attention before its sum",
+    ],
+)
+def test_the_first_trouble_is_found(broken: dict[str, np.ndarray], first: Breakdown) -> None:
     assert profile().first_nonfinite is None
-    gradient = profile(activation_gradient__resid_post=np.array([[np.nan, 1, 1]] * 2))
-    assert gradient.first_nonfinite == Breakdown("activation_gradient", "resid_post", 1, 5)
-    both = profile(
-        activation_gradient__resid_post=np.full((2, 3), np.nan),
-        second_moment__resid_mid=np.array([[1, 1, 1], [1, 1, np.inf]]),
-        second_moment__resid_post=np.array([[1, 1, np.nan], [1, 1, np.nan]]),
-    )
-    assert both.first_nonfinite == Breakdown("second_moment", "resid_mid", 3, 6)
-
-
-def test_the_input_is_layer_0() -> None:
-    bad = np.full((2, 3), np.nan)
-    broken = profile(
-        second_moment__embed=np.array([[1.0], [np.nan]]), second_moment__resid_post=bad
-    )
-    assert broken.first_nonfinite == Breakdown("second_moment", "embed", 0, 6)
-    back = profile(activation_gradient__embed=np.full((2, 1), np.inf))
-    assert back.first_nonfinite == Breakdown("activation_gradient", "embed", 0, 5)
-
-
-def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
-    bad = np.full((2, 3), np.inf)
-    broken = profile(
-        second_moment__resid_mid=bad,
-        second_moment__attn_out=bad,
-        logit_std__attn_scores=bad[..., None],
-    )
-    assert broken.first_nonfinite == Breakdown("logit_std", "attn_scores", 1, 5)
-    broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
-    assert broken.first_nonfinite == Breakdown("second_moment", "attn_out", 1, 5)
+    assert profile(**broken).first_nonfinite == first
 
 
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
@@ -178,28 +200,6 @@ def test_an_empty_design_in_a_file_is_none() -> None:
     data = json.loads(profile().to_json()) | {"config": {}, "twin": {}}
     back = Profile.from_json(json.dumps(data))
     assert (back.config, back.twin) == (None, None)
-
-
-def test_the_vocabulary_is_complete() -> None:
-    assert set(STATISTICS) == {
-        "second_moment",
-        "token_correlation",
-        "max_abs",
-        "kurtosis",
-        "logit_std",
-        "attention_entropy",
-        "attention_entropy_normalized",
-        "attention_max",
-        "activation_gradient",
-        "parameter_gradient",
-        "feature_ratio",
-        "second_moment_by_position",
-        "token_correlation_by_position",
-        "attention_entropy_by_position",
-        "attention_received",
-        "output_logit_rms",
-        "output_logit_largest",
-    }
 
 
 def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
@@ -323,30 +323,18 @@ def test_a_file_whose_arrays_are_of_no_one_model_is_refused(
     change: dict[tuple[str, str], Any], said: str
 ) -> None:
     """The charts draw them as one line, and broke."""
-    stream: dict[tuple[str, str], Any] = {
-        ("second_moment", "embed"): [[1.0]],
-        ("second_moment", "resid_post"): [[1.0, 1.0]],
-    }
-    rows = [
-        {"statistic": statistic, "site": site, "values": values}
-        for (statistic, site), values in (stream | change).items()
-    ]
-    stored = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
-    Profile.from_json(
-        json.dumps(
-            stored
-            | {
-                "values": [
-                    {"statistic": statistic, "site": site, "values": values}
-                    for (statistic, site), values in stream.items()
-                ]
-            }
-        )
-    )
+
+    def stored(arrays: dict[tuple[str, str], Any]) -> str:
+        rows = [{"statistic": key[0], "site": key[1], "values": arrays[key]} for key in arrays]
+        about = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
+        return json.dumps(about | {"values": rows})
+
+    stream = {("second_moment", "embed"): [[1.0]], ("second_moment", "resid_post"): [[1.0, 1.0]]}
+    Profile.from_json(stored(stream))
     with pytest.raises(
         ValueError, match=f"a profile must be what Profile.to_json wrote; values must have .*{said}"
     ):
-        Profile.from_json(json.dumps(stored | {"values": rows}))
+        Profile.from_json(stored(stream | change))
 
 
 @pytest.mark.parametrize("shape", [[0, 4], [4, 0], [-1, 4]])
