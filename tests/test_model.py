@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from benchmarks.overhead import fuse, handwritten
 from explorer import Config, ConfigError, text
@@ -83,12 +84,12 @@ def test_parity_with_torch(norm_first: bool, activation: str, causal: bool, bias
     x, direction = torch.randn(2, 8, 32), torch.randn(2, 8, 32)
     mask = nn.Transformer.generate_square_subsequent_mask(8) if causal else None
     mine, yours = ours(x)[0], theirs(x, src_mask=mask)
-    torch.testing.assert_close(mine, yours, atol=1e-5, rtol=1e-5)
+    assert_close(mine, yours, atol=1e-5, rtol=1e-5)
     (mine * direction).sum().backward()
     (yours * direction).sum().backward()
     for parts, whole in pairs:
         gradient = torch.cat([part.grad for part in parts])
-        torch.testing.assert_close(gradient, whole.grad, atol=1e-4, rtol=1e-4)
+        assert_close(gradient, whole.grad, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,14 @@ def test_grouped_heads_gates_and_sinks_by_torchs_attention(choices: dict[str, An
             -1, (4, -1)
         )
     expected = nn.functional.linear(out.flatten(2), block.W_O * sigma["W_O"])
-    torch.testing.assert_close(block(x, ignore, ())[0], expected, atol=1e-5, rtol=1e-5)
+    assert_close(block(x, ignore, ())[0], expected, atol=1e-5, rtol=1e-5)
     for name, parameter in block.named_parameters():
         assert name == "sink" or parameter.T.shape == config.design.shapes[name]
 
 
 def test_the_benchmarks_hand_written_pass_computes_the_same() -> None:
     model, inputs = Transformer(SMALL, 0), batch.draw(SMALL, 0)
-    torch.testing.assert_close(
+    assert_close(
         handwritten(fuse(model), inputs, SMALL.n_heads),
         model.loss(model(model.embed(inputs)), inputs).detach(),
     )
@@ -180,11 +181,11 @@ def test_a_gated_mlp_is_the_one_of_its_paper(
     x, ours = torch.randn(2, 8, 32), (mlp.W_gate, mlp.W_in, mlp.W_out)
     gate, up, down = copies = [weight.detach().clone().requires_grad_() for weight in ours]
     found, expected = mlp(x), (theirs(x @ gate.T) * (x @ up.T)) @ down.T
-    torch.testing.assert_close(found, expected)
+    assert_close(found, expected)
     found.square().sum().backward()
     expected.square().sum().backward()
     for weight, copy in zip(ours, copies, strict=True):
-        torch.testing.assert_close(weight.grad, copy.grad)
+        assert_close(weight.grad, copy.grad)
     assert float(gate.detach().std()) == pytest.approx(float(up.detach().std()), rel=0.05)
     plain = Transformer(config.replace(mlp="plain"), 0).layers[0]
     assert "W_gate" not in plain.weights
@@ -233,10 +234,8 @@ def test_where_the_norms_stand(
 )
 def test_how_the_branch_joins_the_stream(residual: str, skip: float, branch: float) -> None:
     x, _, seen = run(SMALL.replace(norm_placement="none", residual=residual, alpha=0.3))
-    torch.testing.assert_close(seen["resid_mid 1"], skip * x + branch * seen["attn_out 1"])
-    torch.testing.assert_close(
-        seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"]
-    )
+    assert_close(seen["resid_mid 1"], skip * x + branch * seen["attn_out 1"])
+    assert_close(seen["resid_post 1"], skip * seen["resid_mid 1"] + branch * seen["mlp_out 1"])
 
 
 @pytest.mark.parametrize("residual", ["rezero", "skipinit", "fixup"])
@@ -278,8 +277,8 @@ def test_what_is_learned_of_the_branches_multiplier(residual: str, shape: tuple[
     x, seen = torch.randn(2, 8, 32), {}
     layer(x, lambda site, _, tensor: seen.update({site: tensor}))
     attention, mlp = (layer.alpha, layer.alpha) if shape == () else layer.alpha
-    torch.testing.assert_close(seen["resid_mid"], x + attention * seen["attn_out"])
-    torch.testing.assert_close(seen["resid_post"], seen["resid_mid"] + mlp * seen["mlp_out"])
+    assert_close(seen["resid_mid"], x + attention * seen["attn_out"])
+    assert_close(seen["resid_post"], seen["resid_mid"] + mlp * seen["mlp_out"])
 
 
 def test_a_scaled_skip_is_a_scaled_branch_under_post_norm() -> None:
@@ -291,7 +290,7 @@ def test_a_scaled_skip_is_a_scaled_branch_under_post_norm() -> None:
         ]
         for placement in ("post", "none")
     )
-    torch.testing.assert_close(*post, atol=1e-4, rtol=1e-4)
+    assert_close(*post, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(*bare, rtol=0.1)
 
 
@@ -315,7 +314,7 @@ def test_realformers_scores_add_up() -> None:
     model = Transformer(SMALL.replace(norm_placement="post"), 0)
     own: dict[str, Tensor] = {}
     model.layers[1](seen["resid_post 1"], lambda site, _, tensor: own.update({site: tensor}))
-    torch.testing.assert_close(seen["attn_scores 2"], seen["attn_scores 1"] + own["attn_scores"])
+    assert_close(seen["attn_scores 2"], seen["attn_scores 1"] + own["attn_scores"])
 
 
 def test_added_queries_and_keys_multiply_each_other() -> None:
@@ -326,14 +325,12 @@ def test_added_queries_and_keys_multiply_each_other() -> None:
         sum(model.layers[i].attention.split(x[i] @ model.layers[i].weights[name].T) for i in (0, 1))
         for name in ("W_Q", "W_K")
     )
-    torch.testing.assert_close(
-        seen["attn_scores 2"], (q @ k.transpose(-2, -1) / math.sqrt(8)).detach()
-    )
+    assert_close(seen["attn_scores 2"], (q @ k.transpose(-2, -1) / math.sqrt(8)).detach())
 
 
 def test_a_soft_cap_bounds_the_logits() -> None:
     capped, plain = (scores(init_variance=30, logit_cap=cap) for cap in (5.0, 0.0))
-    torch.testing.assert_close(capped, 5 * torch.tanh(plain / 5))
+    assert_close(capped, 5 * torch.tanh(plain / 5))
     assert float(capped.abs().max()) <= 5 < float(plain.abs().max())
 
 
@@ -414,7 +411,7 @@ def test_a_block_is_the_one_of_its_paper(placement: str) -> None:
     config = SMALL.replace(n_layers=2, norm="rms", norm_epsilon=1e-12, norm_placement=placement)
     seen = run(config)[2]
     expected = BLOCKS[placement](seen["resid_post 1"], Transformer(config, 0).layers[1])
-    torch.testing.assert_close(seen["resid_post 2"], expected.detach(), rtol=1e-4, atol=1e-4)
+    assert_close(seen["resid_post 2"], expected.detach(), rtol=1e-4, atol=1e-4)
 
 
 def test_the_second_hybrid_normalizes_the_first_layers_inputs_instead_of_its_sum() -> None:
@@ -437,8 +434,8 @@ def test_a_function_stands_where_a_norm_would(
     x = seen["resid_post 1"]
     y = x + attention(function(0.7 * x))
     y = y + mlp(function(0.7 * y))
-    torch.testing.assert_close(seen["resid_post 2"], y.detach(), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(output, function(0.7 * seen["resid_post 2"]))
+    assert_close(seen["resid_post 2"], y.detach(), rtol=1e-4, atol=1e-4)
+    assert_close(output, function(0.7 * seen["resid_post 2"]))
 
 
 def test_layernorm_scaling_divides_by_the_root_of_the_layer() -> None:
@@ -447,21 +444,19 @@ def test_layernorm_scaling_divides_by_the_root_of_the_layer() -> None:
         Transformer(SMALL.replace(norm_placement=p), 0).layers[2] for p in ("pre", "scaled_pre")
     )
     x = torch.randn(2, 8, 32)
-    torch.testing.assert_close(scaled.branch_input(x, 0) * math.sqrt(3), plain.branch_input(x, 0))
+    assert_close(scaled.branch_input(x, 0) * math.sqrt(3), plain.branch_input(x, 0))
 
 
 def test_without_attention_a_layer_is_its_mlp() -> None:
     x, output, seen = run(SMALL.replace(attention="none", norm_placement="none", n_layers=1))
     assert torch.equal(seen["resid_mid 1"], x)
     assert set(seen) == {"embed 0", "resid_mid 1", "mlp_out 1", "resid_post 1"}
-    torch.testing.assert_close(output, x + seen["mlp_out 1"])
+    assert_close(output, x + seen["mlp_out 1"])
 
 
 @pytest.mark.parametrize(("scale", "divisor"), [("sqrt_d", math.sqrt(8)), ("d", 8.0)])
 def test_the_divisor_of_the_logits(scale: str, divisor: float) -> None:
-    torch.testing.assert_close(
-        scores(attention_scale=scale) * divisor, scores(attention_scale="none")
-    )
+    assert_close(scores(attention_scale=scale) * divisor, scores(attention_scale="none"))
 
 
 def test_qk_norm_bounds_the_logits() -> None:
@@ -488,11 +483,9 @@ def test_rotary_positions_turn_pairs_of_coordinates_as_complex_numbers(
         return torch.cat([plane.real, plane.imag, split[..., turned:]], -1)
 
     expected = heads(attention.W_Q) @ heads(attention.W_K).transpose(-2, -1) / math.sqrt(8)
-    torch.testing.assert_close(seen["attn_scores 1"], expected, atol=1e-5, rtol=1e-4)
+    assert_close(seen["attn_scores 1"], expected, atol=1e-5, rtol=1e-4)
     start = run(config.replace(position="none"))[2]["attn_scores 1"]
-    torch.testing.assert_close(
-        seen["attn_scores 1"].diagonal(dim1=-2, dim2=-1), start.diagonal(dim1=-2, dim2=-1)
-    )
+    assert_close(seen["attn_scores 1"].diagonal(dim1=-2, dim2=-1), start.diagonal(dim1=-2, dim2=-1))
     assert not torch.allclose(seen["attn_scores 1"], start, atol=0.1)
 
 
@@ -513,13 +506,13 @@ def test_alibi_takes_each_heads_slope_times_the_distance(heads: int, slopes: lis
     plain, alibi = (run(config.replace(position=name))[2] for name in ("none", "alibi"))
     distance = (torch.arange(8.0)[:, None] - torch.arange(8.0)).tril()
     taken = (plain["attn_scores 1"] - alibi["attn_scores 1"]).tril()
-    torch.testing.assert_close(
+    assert_close(
         taken,
         (torch.tensor(slopes)[:, None, None] * distance).expand(2, -1, -1, -1),
         atol=1e-5,
         rtol=1e-5,
     )
-    torch.testing.assert_close(alibi["pattern 1"].sum(-1), torch.ones(2, heads, 8))
+    assert_close(alibi["pattern 1"].sum(-1), torch.ones(2, heads, 8))
 
 
 def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them_beside_its_own() -> (
@@ -527,7 +520,7 @@ def test_learned_positions_are_half_of_what_is_read_and_no_other_design_has_them
 ):
     plain, learned = (run(SMALL.replace(position=name))[0] for name in ("none", "learned"))
     added = math.sqrt(2) * learned - plain
-    torch.testing.assert_close(added[0], added[1])  # the same in every sequence
+    assert_close(added[0], added[1])  # the same in every sequence
     assert float(added.var()) == pytest.approx(1, rel=0.3)
     text_config = SMALL.replace(input="text")
     models = {
@@ -560,7 +553,7 @@ def test_a_model_without_any_positions() -> None:
     x = model.embed(inputs)
     assert torch.equal(x, model.E[inputs.input])  # type: ignore[index]
     order = torch.randperm(config.n_ctx, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(model(x[:, order]), model(x)[:, order], atol=1e-5, rtol=1e-4)
+    assert_close(model(x[:, order]), model(x)[:, order], atol=1e-5, rtol=1e-4)
     read, expected = (
         of(config.replace(n_seeds=16))["token_correlation", "embed"] for of in (measure, predict)
     )
@@ -593,7 +586,7 @@ def test_half_of_each_layers_values_are_the_first_layers() -> None:
         mixed = (values[0] + values[index]) / 2
         heads = seen[f"pattern {index + 1}"] @ mixed.reshape(2, 8, 4, 8).transpose(1, 2)
         expected = heads.transpose(1, 2).flatten(2) @ layer.attention.W_O.detach().T
-        torch.testing.assert_close(seen[f"attn_out {index + 1}"], expected, atol=1e-5, rtol=1e-4)
+        assert_close(seen[f"attn_out {index + 1}"], expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -604,7 +597,7 @@ def test_ssmax_is_a_factor_of_each_row(causal: bool) -> None:
         for scale in ("sqrt_d", "ssmax")
     )
     n = torch.arange(1.0, 9) if causal else torch.full((8,), 8.0)
-    torch.testing.assert_close(scaled, 0.7 * n.log()[:, None] * plain)
+    assert_close(scaled, 0.7 * n.log()[:, None] * plain)
 
 
 def test_qk_norm_over_all_heads_fixes_the_length_of_all_together_and_its_gain_is_a_factor() -> None:
@@ -619,19 +612,19 @@ def test_qk_norm_over_all_heads_fixes_the_length_of_all_together_and_its_gain_is
         for weight in (attention.W_Q, attention.W_K)
     )
     expected = 3 * q @ k.transpose(-2, -1) / math.sqrt(8)
-    torch.testing.assert_close(seen["attn_scores 1"], expected, atol=1e-4, rtol=1e-4)
+    assert_close(seen["attn_scores 1"], expected, atol=1e-4, rtol=1e-4)
     by_head = run(config)[2]["attn_scores 1"]
-    torch.testing.assert_close(run(config.replace(qk_gain=3.0))[2]["attn_scores 1"], 3 * by_head)
+    assert_close(run(config.replace(qk_gain=3.0))[2]["attn_scores 1"], 3 * by_head)
     assert not torch.allclose(seen["attn_scores 1"], 3 * by_head, atol=0.1)
     one = config.replace(n_heads=1)
-    torch.testing.assert_close(run(one)[1], run(one.replace(qk_norm_over="all"))[1])
+    assert_close(run(one)[1], run(one.replace(qk_norm_over="all"))[1])
 
 
 def test_ntk_is_the_same_function() -> None:
     standard, ntk = (
         run(SMALL.replace(parametrization=p, init_variance=1.7))[1] for p in ("standard", "ntk")
     )
-    torch.testing.assert_close(standard, ntk, atol=1e-5, rtol=1e-5)
+    assert_close(standard, ntk, atol=1e-5, rtol=1e-5)
 
 
 def test_mup_is_the_same_function_up_to_the_readout() -> None:
@@ -641,7 +634,7 @@ def test_mup_is_the_same_function_up_to_the_readout() -> None:
     assert torch.equal(standard(standard.embed(inputs)), mup(mup.embed(inputs)))
     assert standard.W_U is not None
     assert mup.W_U is not None
-    torch.testing.assert_close(mup.W_U, standard.W_U / 2)  # √(64 / 256)
+    assert_close(mup.W_U, standard.W_U / 2)  # √(64 / 256)
 
 
 def test_theory_follows_mups_smaller_readout() -> None:
@@ -662,7 +655,7 @@ def test_t5_is_the_lecun_rule_with_the_divisor_moved() -> None:
     moved = run(SMALL.replace(scale_rule="t5", attention_scale="none"))
     plain = run(SMALL)
     for site in ("attn_scores 1", "pattern 3", "resid_post 3"):
-        torch.testing.assert_close(moved[2][site], plain[2][site], atol=1e-5, rtol=1e-5)
+        assert_close(moved[2][site], plain[2][site], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "correlated", "text"])
@@ -723,7 +716,7 @@ def test_layers_of_one_weight_get_the_sum_of_what_copies_get() -> None:
     assert sizes[0] == 3 * sizes[1]
     for name, parameter in shared.layers[0].named_parameters():
         parts = [layer.get_parameter(name).grad for layer in copied.layers]
-        torch.testing.assert_close(parameter.grad, sum(parts), rtol=1e-4, atol=1e-7)
+        assert_close(parameter.grad, sum(parts), rtol=1e-4, atol=1e-7)
 
 
 def test_loops_pass_through_the_first_layers_again() -> None:
@@ -812,17 +805,17 @@ def test_a_tied_readout_is_the_embedding(
     assert "W_U" not in dict(tied.named_parameters())
     assert torch.allclose(separate.embed(inputs), tied.embed(inputs), rtol=1e-5)
     tied.P = None if tied.P is None else nn.Parameter(0 * tied.P)
-    torch.testing.assert_close(tied.embed(inputs) * ratio, tied.E[inputs.input])
+    assert_close(tied.embed(inputs) * ratio, tied.E[inputs.input])
     tied.P = separate.P
     with torch.no_grad():
         separate.W_U.copy_(tied.E[: len(separate.W_U)])
     losses = [model.loss(model(model.embed(inputs)), inputs) for model in (separate, tied)]
-    torch.testing.assert_close(*losses)
+    assert_close(*losses)
     for loss in losses:
         loss.backward()
     both = separate.E.grad * (separate.E.detach() / tied.E.detach())
     both[: len(separate.W_U)] += separate.W_U.grad
-    torch.testing.assert_close(tied.E.grad, both, rtol=1e-3, atol=1e-6)
+    assert_close(tied.E.grad, both, rtol=1e-3, atol=1e-6)
 
 
 def test_a_tied_readout_has_one_rate() -> None:
@@ -855,7 +848,7 @@ def test_admins_factors_are_found_in_the_first_pass(choices: dict[str, Any]) -> 
     there = slice(None) if "attention" not in choices else slice(1, None, 2)
     # of the first branch that there is
     expected[1] = 1.0 if "attention" in choices else expected[1]
-    torch.testing.assert_close(found[there], torch.tensor(expected)[there])
+    assert_close(found[there], torch.tensor(expected)[there])
     model.embed(batch.draw(config, 1))
     assert torch.equal(found, torch.stack([layer.skip for layer in model.layers]).flatten())
     again = Transformer(config, 1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from explorer import Config, Profile, measure, predict
 from explorer.diagnosis.agreement import agreement
@@ -70,9 +71,7 @@ def test_a_missing_statistic_says_what_there_is() -> None:
 
 
 def test_a_statistic_of_one_site_needs_no_site() -> None:
-    np.testing.assert_array_equal(
-        profile()["attention_entropy"], profile()["attention_entropy", "pattern"]
-    )
+    assert_array_equal(profile()["attention_entropy"], profile()["attention_entropy", "pattern"])
     with pytest.raises(
         KeyError, match=r"second_moment has several sites: embed, resid_mid, resid_post; say"
     ):
@@ -95,9 +94,7 @@ def test_a_profile_holds_what_it_iterates_over() -> None:
     whole = profile()
     assert list(whole) == whole.keys() == list(whole.values)
     assert all(key in whole and key[0] in whole for key in whole)
-    np.testing.assert_array_equal(
-        dict(whole)["second_moment", "embed"], whole["second_moment", "embed"]
-    )
+    assert_array_equal(dict(whole)["second_moment", "embed"], whole["second_moment", "embed"])
 
 
 def test_what_is_no_statistic_or_no_array_of_layers_is_refused() -> None:
@@ -210,9 +207,7 @@ def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
     ]
     back = Profile.from_json(json.dumps(data))
     assert "max_abs" not in back
-    np.testing.assert_array_equal(
-        back["second_moment", "resid_post"], whole["second_moment", "resid_post"]
-    )
+    assert_array_equal(back["second_moment", "resid_post"], whole["second_moment", "resid_post"])
     assert agreement(back, predict(back.config), "kurtosis").tone == ""
     assert {trace.name for trace in back.plot("max_abs").data} == {"float16 ends"}
 
@@ -260,7 +255,7 @@ def test_a_statistic_is_one_row(made_up: Statistic) -> None:
     assert figure.layout.yaxis.title.text == "n / N (ratio)"
     dots = [trace for trace in figure.data if trace.mode == "markers"]
     depths = measured.stream("above")[0] if made_up.on_stream else measured.depth(made_up.sites[0])
-    np.testing.assert_allclose(dots[0].x, depths)
+    assert_allclose(dots[0].x, depths)
 
 
 def test_a_law_is_one_row(made_up: Statistic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +285,7 @@ def test_every_statistic_draws_itself(name: str) -> None:
         values = measured.stream(name)[1].mean(0)
     else:
         values = np.median(held, axis=(0, *range(2, held.ndim))) if row.by_head else row.mean(held)
-    np.testing.assert_allclose(dots.y, values, rtol=1e-5)
+    assert_allclose(dots.y, values, rtol=1e-5)
     assert any(trace.name.endswith("predicted") or trace.mode == "lines" for trace in figure.data)
     assert (figure.layout.yaxis.type == "log") == row.log
     assert figure.layout.yaxis.title.text.endswith(f"({row.unit})")

@@ -94,6 +94,12 @@ def theory(config: Config) -> Profile:
     return replace(other, origin="predicted", config=config, seeds=())
 
 
+def some(whole: Profile, count: int, seconds: float) -> Profile:
+    """The first seeds of a measurement, as if they had taken so long."""
+    values = {key: value[:count] for key, value in whole.values.items()}
+    return replace(whole, values=values, seeds=whole.seeds[:count], seconds=seconds)
+
+
 def as_the_page(config: Config) -> Profile:
     """Measured as the page does: where the first seed is waited for, others share passes, and last
     bits differ."""

@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 from explored import plain
 from linked import state
+from numpy.testing import assert_allclose, assert_array_equal
 from watched import Watched
 
 import explorer as ex
@@ -79,8 +80,8 @@ def page() -> Iterator[Page]:
     page = Page(MapPanel(Plan(**FEW), TINY))
     page.until("idle")
     yield page
-    page.panel.close()
-    assert not page.panel.worker.alive
+    page.close()
+    assert not page.worker.alive
 
 
 def ends(of: Callable[[Config], Profile], xs: Sequence[float], **fields: Any) -> list[float]:
@@ -90,33 +91,30 @@ def ends(of: Callable[[Config], Profile], xs: Sequence[float], **fields: Any) ->
 
 
 def test_every_cell_is_measured_and_the_lines_are_theory_s(page: Page) -> None:
-    assert page.panel.status.text == "Measured 3 × 3 cells"
+    assert page.status.text == "Measured 3 × 3 cells"
     heat = page.traces["Second moment, measured"]
     xs, ys = heat["x"], heat["y"]
     assert (xs, ys) == ([0.5, 1.0, 2.0], [1, 2, 3])
     measured, theory = ([ends(of, xs, n_layers=y) for y in ys] for of in (ex.measure, ex.predict))
-    np.testing.assert_allclose(plain(heat["z"]), np.log10(measured), rtol=1e-6)
-    np.testing.assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
+    assert_allclose(plain(heat["z"]), np.log10(measured), rtol=1e-6)
+    assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
     assert any(name.startswith("predicted") for name in page.traces), "contour lines"
-    assert page.panel.picture.chart.title == "Second moment over init variance and depth"
+    assert page.picture.chart.title == "Second moment over init variance and depth"
 
 
 def test_another_statistic_is_another_picture_of_the_same_numbers(page: Page) -> None:
-    computed = page.panel.worker.computations
+    computed = page.worker.computations
     page.set(statistic="kurtosis")
     assert "Kurtosis of features, measured" in page.traces
-    assert page.panel.worker.computations == computed
-    assert page.panel.phase is Phase.IDLE
+    assert page.worker.computations == computed
+    assert page.phase is Phase.IDLE
 
 
 def test_another_range_is_another_map_and_the_first_is_remembered(page: Page) -> None:
     before = page.numbers
     page.set(x_from=0.25)
     assert page.comes(
-        lambda: (
-            page.panel.phase is Phase.IDLE
-            and page.traces["Second moment, measured"]["x"][0] == 0.25
-        )
+        lambda: page.phase is Phase.IDLE and page.traces["Second moment, measured"]["x"][0] == 0.25
     )
     page.choose(x_from=0.5)
     xr.testing.assert_identical(page.numbers, before)  # the seconds too: nothing was computed again
@@ -139,7 +137,7 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     page.act()
     page.until("paused", "Stopped")
     seconds = page.numbers.seconds.values
-    found, status = int(np.isfinite(seconds).sum()), page.panel.status
+    found, status = int(np.isfinite(seconds).sum()), page.status
     assert found < seconds.size
     assert status.action == "Resume"
     assert status.detail.endswith(f"of {seconds.size} cells")
@@ -148,11 +146,11 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     after = page.numbers.seconds.values
     assert np.isfinite(after).all()
     kept = np.isfinite(seconds)
-    np.testing.assert_array_equal(after[kept], seconds[kept])
+    assert_array_equal(after[kept], seconds[kept])
 
 
 def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page) -> None:
-    before = page.panel.picture.chart.figure
+    before = page.picture.chart.figure
     for choice, sentence in (
         (
             {"x_from": 0.0},
@@ -166,32 +164,32 @@ def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page) -> None:
     ):
         page.set(**choice)
         page.until("refused", f"Refused: {sentence}.")
-        assert page.panel.picture.chart.figure is before
-        assert page.panel.status.action == "Undo"
+        assert page.picture.chart.figure is before
+        assert page.status.action == "Undo"
         page.act()
         page.until("idle")
-        assert page.panel.controls.config == Plan(**FEW)
-        before = page.panel.picture.chart.figure
+        assert page.controls.config == Plan(**FEW)
+        before = page.picture.chart.figure
 
 
 def test_a_map_that_would_take_hours_is_refused_before_it_starts(page: Page) -> None:
-    before, computed = page.panel.picture.chart.figure, page.panel.worker.computations
+    before, computed = page.picture.chart.figure, page.worker.computations
     plan = Plan(x="alpha", x_from=0.0, x_to=2.0, x_count=60, y_to=256.0, y_count=60)
-    page.panel.restore(MapPart(Config(d_model=2048, n_heads=16, n_ctx=1024), plan))
+    page.restore(MapPart(Config(d_model=2048, n_heads=16, n_ctx=1024), plan))
     page.until("refused", "the map must take at most about 120 minutes of one processor; got about")
-    assert page.panel.picture.chart.figure is before
+    assert page.picture.chart.figure is before
     page.act()
     page.until("idle")
-    assert page.panel.controls.config == Plan(**FEW)
-    assert page.panel.worker.computations <= computed + 1  # the first map, which it has
-    assert page.panel.design == TINY
+    assert page.controls.config == Plan(**FEW)
+    assert page.worker.computations <= computed + 1  # the first map, which it has
+    assert page.design == TINY
 
 
 def test_a_design_that_the_rules_refuse_is_a_cell_with_its_reason(page: Page) -> None:
     page.set(y="n_heads", y_count=5, statistic="logit_std")
-    assert page.comes(lambda: page.panel.phase is Phase.IDLE and "n_heads" in page.numbers.coords)
+    assert page.comes(lambda: page.phase is Phase.IDLE and "n_heads" in page.numbers.coords)
     page.choose("cells", y_from=1.0, y_to=32.0)
-    assert page.panel.status.detail == "6 failed"  # 32 heads in a width of 16: both origins
+    assert page.status.detail == "6 failed"  # 32 heads in a width of 16: both origins
     reasons = page.numbers.failure.sel(n_heads=32).values
     assert all("n_heads" in str(reason) for reason in reasons.ravel())
     assert "no value" in page.traces, "what has the reason on hovering"
@@ -205,13 +203,13 @@ def test_cells_can_be_trained(page: Page) -> None:
     drop = page.numbers.loss_drop.sel(origin="trained")
     assert np.isfinite(drop.values).all()
     assert "Loss below the unigram's, trained" in page.traces
-    assert page.panel.picture.chart.caption == "Dots: trained; cells without one are still to come."
+    assert page.picture.chart.caption == "Dots: trained; cells without one are still to come."
 
 
 @pytest.mark.plugins
 def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None:
     seen: list[str] = []
-    page.panel.status.observe(lambda change: seen.append(change["new"]), names="detail")
+    page.status.observe(lambda change: seen.append(change["new"]), names="detail")
     page.set(x="learning_rate")
     page.set(x_from=1e-3, x_count=16, y_to=6.0, y_count=6, steps=1000)
     assert page.comes(lambda: any("of 96" in words for words in seen))
@@ -225,7 +223,7 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
 
 
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
-    chart = page.panel.picture.chart
+    chart = page.picture.chart
     words, _, notes = chart.caption.partition(" Theory is limited in ")
     assert "measured" in words
     assert words.endswith("Lines: theory.")
@@ -234,7 +232,7 @@ def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
     assert "measured" not in chart.caption
     assert "Lines: theory." in chart.caption
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
-    assert page.comes(lambda: "Lines" not in chart.caption and page.panel.phase is Phase.IDLE)
+    assert page.comes(lambda: "Lines" not in chart.caption and page.phase is Phase.IDLE)
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
 
@@ -247,23 +245,23 @@ def test_a_map_of_one_axis_has_a_line_and_dots(page: Page) -> None:
         (predicted, [result.numbers["second_moment"] for result in find(cells)]),
     ):
         assert plain(trace["x"]).tolist() == xs
-        np.testing.assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
+        assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
     assert plain(page.traces["now"]["x"]).tolist() == [1.0] * 3
-    chart = page.panel.picture.chart
+    chart = page.picture.chart
     assert chart.title == "Second moment over init variance"
     assert "Bars: lowest to highest seed. Theory is limited in 3 of 3 cells;" in chart.caption
     assert predicted["line"]["dash"] == "dot"
-    assert page.panel.controls.absent == ["y_from", "y_to", "y_count"]
+    assert page.controls.absent == ["y_from", "y_to", "y_count"]
     page.set(statistic="kurtosis")
-    assert page.panel.picture.chart.title == "Kurtosis of features over init variance"
+    assert page.picture.chart.title == "Kurtosis of features over init variance"
     page.choose("Measured 3 × ", y="n_layers")
-    assert page.panel.controls.absent == []
+    assert page.controls.absent == []
 
 
 def test_a_line_of_refused_designs_says_why(page: Page) -> None:
-    page.panel.restore(MapPart(TINY, Plan(x="n_heads", x_from=1, x_to=32, y=NOTHING)))
+    page.restore(MapPart(TINY, Plan(x="n_heads", x_from=1, x_to=32, y=NOTHING)))
     page.until("idle", "Measured 6 cells")
-    assert page.panel.status.detail == "2 failed"
+    assert page.status.detail == "2 failed"
     (reason,) = page.traces["failed"]["hovertext"]
     assert reason.startswith(
         "Heads 32 heads<br>d_model must be divisible by n_heads; got 16 and 32"
@@ -280,23 +278,23 @@ def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
     below = page.traces["trained, below the axis"]["hovertext"]
     for words, value in zip(below, drop, strict=True):
         assert words.endswith(f"trained: {number(value)}")
-    assert page.panel.picture.chart.caption == ""
+    assert page.picture.chart.caption == ""
 
 
 def test_a_statistic_that_no_cell_can_have_is_a_sentence(page: Page) -> None:
     """A map of a design without attention has no spread of logits: not nan, and none failed."""
     for y in ("n_layers", NOTHING):
-        page.panel.restore(
+        page.restore(
             MapPart(TINY.replace(attention="none"), Plan(**FEW | {"y": y}, statistic="logit_std"))
         )
         page.until("idle", "Measured 3")
-        figure = page.panel.picture.chart.figure
+        figure = page.picture.chart.figure
         assert figure["layout"]["annotations"][0]["text"] == "This design has no attention."
-        assert page.panel.picture.chart.caption == ""
+        assert page.picture.chart.caption == ""
 
 
 def test_messages_that_make_no_sense_are_ignored(page: Page) -> None:
-    before = page.panel.part
+    before = page.part
     for message in (
         None,
         "pick",
@@ -309,10 +307,10 @@ def test_messages_that_make_no_sense_are_ignored(page: Page) -> None:
         7,
     ):
         page.send(message)
-        page.panel.take.handle(message, [])
-        page.panel.maps.handle(message, [])
-        assert page.panel.part == before, message
-        assert page.panel.phase is Phase.IDLE, message
+        page.take.handle(message, [])
+        page.maps.handle(message, [])
+        assert page.part == before, message
+        assert page.phase is Phase.IDLE, message
 
 
 @pytest.fixture
@@ -335,7 +333,7 @@ def whole() -> Iterator[Dashboard]:
 def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     page, explore = Page(whole.panels["map"]), whole.panels["explore"]
     assert whole.header.said == ""
-    assert page.panel.design == TINY
+    assert page.design == TINY
     page.until("idle")
     assert plain(page.traces["now"]["y"]).tolist() == [2]
     whole.follow()
@@ -368,9 +366,9 @@ def test_a_button_beside_a_slider_opens_its_map_and_a_dot_leads_back(whole: Dash
     whole.follow()
     assert whole.opened == "map"
     plan = Plan(x="n_layers", x_from=1, x_to=64, y=NOTHING)
-    assert page.panel.part == MapPart(explore.controls.config, plan)
+    assert page.part == MapPart(explore.controls.config, plan)
     page.choose("Measured 3 cells", x_to=3.0)
-    assert "A click on a point" in page.panel.picture.chart.caption
+    assert "A click on a point" in page.picture.chart.caption
     whole.follow()
     whole.header.handle(["undo"], [])
     whole.header.handle(["undo"], [])
@@ -414,10 +412,10 @@ def test_what_is_taken_home_is_what_the_map_shows(page: Page, y: str) -> None:
     page.set(y=y)
     page.until("idle", "Measured 3 × 3" if y == "n_layers" else "Measured 3 cells")
     sent: dict[str, bytes] = {}
-    page.panel.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
-    for place, row in enumerate(page.panel.home.rows):
-        page.panel.home.handle(["save", place], [])
-        assert page.panel.home.note.startswith("Saved"), row
+    page.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
+    for place, row in enumerate(page.home.rows):
+        page.home.handle(["save", place], [])
+        assert page.home.note.startswith("Saved"), row
     numbers = page.numbers
     xr.testing.assert_identical(xr.load_dataset(io.BytesIO(sent["map.nc"])), numbers)
     frame = pd.read_csv(
@@ -445,9 +443,9 @@ class Never(Executor):
 def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_panel, "Outside", lambda _: Workers(Never()))
     page = Page(MapPanel(Plan(**FEW), TINY))
-    page.panel.home.handle(["save", 1], [])
-    assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
-    page.panel.close()
+    page.home.handle(["save", 1], [])
+    assert page.home.note == "Refused: map must be begun to be saved; got none yet."
+    page.close()
 
 
 def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,4 +455,4 @@ def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch)
     xr.testing.assert_identical(
         other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds")
     )
-    other.panel.close()
+    other.close()

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
+from numpy.testing import assert_allclose
 
 from explorer import Config, measure
 from explorer.model import Transformer
@@ -127,7 +128,7 @@ def first_spectra(run: Race) -> None:
     first = run.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
     untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
     expected = untrained["largest_possible_logit", "attn_scores"][0]
-    np.testing.assert_allclose(first, expected, rtol=1e-6)
+    assert_allclose(first, expected, rtol=1e-6)
 
 
 def first_positions(run: Race) -> None:
@@ -149,7 +150,7 @@ def first_positions(run: Race) -> None:
             (("second_moment_by_position", "resid_post"), stream.square().mean((0, 2))),
         ):
             first = run.histories["post_ln"].series(*key)[1][0, layer - 1]
-            np.testing.assert_allclose(first, expected, rtol=1e-5)
+            assert_allclose(first, expected, rtol=1e-5)
     assert Terms.of(run.terms.plain()).positions
 
 
@@ -263,7 +264,7 @@ def test_the_equilibrium_is_that_of_the_rate_and_the_decay_of_the_step(
     falls = [1.0, 0.5] if recipe.decay == "linear" else [1.0, 1.0]
     for name in ("W_Q", "W_out"):
         law = history.series("equilibrium_update", name)[1]
-        np.testing.assert_allclose(
+        assert_allclose(
             law, math.sqrt(2 * 0.1 * 0.01) * factor * np.array(falls)[:, None] * np.ones(2)
         )
 
