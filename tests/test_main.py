@@ -73,12 +73,9 @@ def test_measure_reads_standard_input(
     ("text", "sentence"),
     [
         ('{"n_layer": 2}', "n_layer is not a field"),
-        ('{"n_layers": "deep"}', "n_layers must be a whole number between 1 and 1024; got 'deep'"),
         ('{"n_layers": 0}', "n_layers must be a whole number between 1 and 1024; got 0"),
-        ('{"n_heads": 5}', "d_model must be divisible by n_heads; got 256 and 5"),
         ('{"n_layers": 1024, "d_model": 2048}', "weights and activations must fit into"),
         ('{"n_layers": ', "config must be JSON; got"),
-        ("[1, 2]", "config must be a JSON object of fields; got [1, 2]"),
     ],
 )
 def test_measure_refuses_a_bad_config(

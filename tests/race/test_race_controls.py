@@ -3,8 +3,6 @@ Explore page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from handed import bring
 from raced import LONG, Open, Page, lineup, opened
@@ -19,17 +17,26 @@ from explorer_race.page.files import race_script
 from explorer_race.page.panel import RacePanel
 from explorer_race.recipe import Recipe
 
+open_race = pytest.fixture(name="open_race")(opened)
+
 
 @pytest.fixture
-def open_race() -> Iterator[Open]:
-    yield from opened()
+def page(open_race: Open) -> Page:
+    return open_race()
+
+
+@pytest.fixture
+def running(open_race: Open) -> Page:
+    """A race that has begun, and does not end by itself."""
+    page = open_race(steps=LONG)
+    page.begin()
+    return page
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def test_a_text_of_ones_own_is_learned(open_race: Open) -> None:
-    page = open_race()
+def test_a_text_of_ones_own_is_learned(page: Page) -> None:
     file = page.preparation.text
     raw = b"To be, or not to be, that is the question.\n" + bytes(range(32, 127)) * 60
     answers = bring(file, "play.txt", raw, part=2_000)
@@ -96,8 +103,7 @@ def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
 # --- heat maps ------------------------------------------------------------------------------------
 
 
-def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> None:
-    page = open_race()
+def test_the_lists_below_a_heat_map_choose_what_it_shows(page: Page) -> None:
     page.run()
     chart, selection = page.gallery.maps[0], page.gallery.selections[0]
     assert chart.figure["layout"]["title"]["text"] == "Post-LN"
@@ -111,15 +117,13 @@ def test_the_lists_below_a_heat_map_choose_what_it_shows(open_race: Open) -> Non
     assert selection.values["contender"] == "0", "there is but one"
 
 
-def test_a_heat_map_can_be_chosen_while_the_race_runs(open_race: Open) -> None:
-    page = open_race(steps=LONG)
-    page.begin()
-    page.wait(lambda: bool(page.gallery.selections[0].sections))
-    page.gallery.selections[0].set_state(
+def test_a_heat_map_can_be_chosen_while_the_race_runs(running: Page) -> None:
+    running.wait(lambda: bool(running.gallery.selections[0].sections))
+    running.gallery.selections[0].set_state(
         {"values": {"statistic": "attention_entropy", "contender": "1"}}
     )
-    assert page.gallery.maps[0].title == "Layer by layer: attention entropy"
-    page.stop()
+    assert running.gallery.maps[0].title == "Layer by layer: attention entropy"
+    running.stop()
 
 
 def test_singular_values_and_the_equilibrium_of_updates_are_shown_where_a_race_has_them(
@@ -227,8 +231,7 @@ def test_fields_of_muon_are_used_by_muon(open_race: Open) -> None:
     assert page.race.contenders[0].recipe == Recipe(optimizer="muon", decay="wsd", qk_clip=20)
 
 
-def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
-    page = open_race()
+def test_names_can_be_given_and_are_all_different(page: Page) -> None:
     assert page.ask("name", 1, "  <b>slow</b> \n one") == ""
     assert page.names[0] == "<b>slow</b> one"
     heading = page.preparation.recipe_heading.value
@@ -240,8 +243,7 @@ def test_names_can_be_given_and_are_all_different(open_race: Open) -> None:
     assert "&lt;" not in page.names[0]
 
 
-def test_nonsense_from_a_browser_changes_nothing(open_race: Open) -> None:
-    page = open_race()
+def test_nonsense_from_a_browser_changes_nothing(page: Page) -> None:
     before = page.preparation.contenders.entries
     for content in (
         None,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from handed import handed
-from raced import LONG, SMALL, Open, lineup, opened
+from raced import LONG, SMALL, Open, Page, lineup, opened
 
 from explorer.app.sentences import model_words
 from explorer.choices import ConfigError
@@ -19,10 +19,20 @@ from explorer_race.page.lineup import Contender, Plan
 from explorer_race.page.preparation import HEADING, WHILE_RUNNING
 from explorer_race.recipe import Recipe
 
+open_race = pytest.fixture(name="open_race")(opened)
+
 
 @pytest.fixture
-def open_race() -> Iterator[Open]:
-    yield from opened()
+def page(open_race: Open) -> Page:
+    return open_race()
+
+
+@pytest.fixture
+def running(open_race: Open) -> Page:
+    """A race that has begun, and does not end by itself."""
+    page = open_race(steps=LONG)
+    page.begin()
+    return page
 
 
 @pytest.fixture
@@ -30,16 +40,14 @@ def open_apart() -> Iterator[Open]:
     yield from opened(apart=True)
 
 
-def test_nothing_runs_until_it_is_started(open_race: Open) -> None:
-    page = open_race()
+def test_nothing_runs_until_it_is_started(page: Page) -> None:
     assert (page.status.state, page.status.text) == ("idle", "Ready")
     assert page.enabled == {"start"}
     assert page.worker.computations == 0
     assert page.gallery.box.hidden
 
 
-def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
-    page = open_race()
+def test_a_race_ends_with_charts_a_table_and_a_verdict(page: Page) -> None:
     page.run()
     assert page.status.text == "Finished at step 12 of 12"
     assert not page.gallery.box.hidden
@@ -132,15 +140,13 @@ def test_a_press_that_comes_as_the_race_ends_means_nothing(open_race: Open) -> N
     assert page.enabled == {"start"}
 
 
-def test_a_paused_race_can_be_ended(open_race: Open) -> None:
-    page = open_race(steps=LONG)
-    page.begin()
-    page.press("pause")
-    page.until("paused", "Paused")
-    assert page.gallery.standings.title.startswith("At step ")
-    assert page.gallery.verdict.findings == []
-    page.stop()
-    assert page.gallery.verdict.findings
+def test_a_paused_race_can_be_ended(running: Page) -> None:
+    running.press("pause")
+    running.until("paused", "Paused")
+    assert running.gallery.standings.title.startswith("At step ")
+    assert running.gallery.verdict.findings == []
+    running.stop()
+    assert running.gallery.verdict.findings
 
 
 def test_a_stop_before_the_first_step_is_obeyed(open_race: Open) -> None:
@@ -150,8 +156,7 @@ def test_a_stop_before_the_first_step_is_obeyed(open_race: Open) -> None:
     assert len(page.gallery.standings.rows) == 2
 
 
-def test_another_race_replaces_the_finished_one(open_race: Open) -> None:
-    page = open_race()
+def test_another_race_replaces_the_finished_one(page: Page) -> None:
     page.run()
     first = page.panel.race
     stale: list[bool] = []
@@ -231,8 +236,7 @@ def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page.run()
 
 
-def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: Open) -> None:
-    page = open_race()
+def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(page: Page) -> None:
     page.set(steps=0)
     page.until("refused", "Refused: Steps must be a whole number between 1 and 100000; got 0.")
     page.press("start")
@@ -253,8 +257,7 @@ def test_a_race_of_nobody_is_refused(open_race: Open) -> None:
     assert page.names == ["ReZero"]
 
 
-def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
-    page = open_race()
+def test_what_cannot_be_done_now_is_not(page: Page) -> None:
     for verb in ("pause", "resume", "stop", "explode", None, ["start"]):
         page.bar.handle(verb, [])
     assert page.worker.computations == 0
@@ -262,9 +265,8 @@ def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
 
 
 def test_an_exception_is_told_and_the_next_race_runs(
-    open_race: Open, monkeypatch: pytest.MonkeyPatch
+    page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = open_race()
     with monkeypatch.context() as patch:
         patch.setattr("explorer_race.history.packed", lambda *_: b"no race")
         page.press("start")
@@ -347,8 +349,6 @@ def test_a_race_stands_still_when_its_time_is_up_and_goes_on(
     page.stop()
 
 
-def test_close_ends_a_race_that_runs(open_race: Open) -> None:
-    page = open_race(steps=LONG)
-    page.begin()
-    page.close()
-    assert not page.worker.alive
+def test_close_ends_a_race_that_runs(running: Page) -> None:
+    running.close()
+    assert not running.worker.alive

@@ -4,7 +4,6 @@ of one that runs."""
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +15,12 @@ from raced import LONG, Open, Page, opened
 from explorer.app.widgets import files
 from explorer_race.archive import load
 
+open_race = pytest.fixture(name="open_race")(opened)
+
 
 @pytest.fixture
-def open_race() -> Iterator[Open]:
-    yield from opened()
+def page(open_race: Open) -> Page:
+    return open_race()
 
 
 def asked(page: Page, name: object) -> list[File]:
@@ -31,8 +32,7 @@ def enabled(page: Page) -> bool:
     return all(button["enabled"] for button in page.saves.buttons)
 
 
-def test_the_numbers_are_the_tidy_frame(open_race: Open) -> None:
-    page = open_race()
+def test_the_numbers_are_the_tidy_frame(page: Page) -> None:
     page.run()
     [(about, content)] = asked(page, "numbers")
     assert about == {"file": "race.csv", "media": "text/csv"}
@@ -43,8 +43,7 @@ def test_the_numbers_are_the_tidy_frame(open_race: Open) -> None:
     assert page.saves.note == f"Saved race.csv, {files.size_words(len(content))}."
 
 
-def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(open_race: Open) -> None:
-    page = open_race()
+def test_the_result_of_a_press_stays_while_the_next_race_is_prepared(page: Page) -> None:
     page.run()
     asked(page, "numbers")
     said = page.saves.note
@@ -90,9 +89,8 @@ def test_nothing_is_saved_of_a_race_that_runs_or_never_ran(open_race: Open) -> N
 
 
 def test_what_a_browser_could_not_take_is_refused_in_words(
-    open_race: Open, monkeypatch: pytest.MonkeyPatch
+    page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = open_race()
     page.run()
     monkeypatch.setattr(files, "MOST", 1_000)
     assert asked(page, "race") == []
