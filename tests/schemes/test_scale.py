@@ -170,6 +170,7 @@ def test_completep_is_the_only_multiplier_for_the_depth() -> None:
             lambda: nn.Transformer(256, 4, 1, 1, 1024, batch_first=True).encoder.layers[0],
         ),
     ],
+    ids=["a layer alone", "a layer of a stack"],
 )
 def test_torch_draws_what_its_rows_say(rule: str, make: Callable[[], nn.Module]) -> None:
     """The variances of a freshly made encoder layer, within four standard errors of a variance of
