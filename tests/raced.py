@@ -52,6 +52,21 @@ class Page(Watched[RacePanel]):
             )
         assert there(), self.panel.status.text
 
+    def begin(self) -> None:
+        """Starts a race, and waits for its first numbers."""
+        self.press("start")
+        self.wait_for_a_table()
+
+    def stop(self) -> None:
+        """Stops the race that runs or is paused."""
+        self.press("stop")
+        self.until("idle", "Stopped at step ")
+
+    def prescribe(self, **values: object) -> None:
+        """Changes the recipe of the contender that is selected."""
+        recipe = self.panel.preparation.recipe
+        recipe.set_state({"values": {**recipe.values, **values}})
+
     def run(self, words: str = "Finished") -> None:
         self.press("start")
         self.until("idle", words)

@@ -26,21 +26,8 @@ from explorer.display import shown
         ),
         ({"norm": "batch"}, "norm must be one of layer, rms, dyt, derf; got 'batch'"),
         ({"causal": 3}, "causal must be true or false; got 3"),
-        ({"d_model": 64, "n_heads": 5}, "d_model must be divisible by n_heads; got 64 and 5"),
-        (
-            {"position": "rotary", "rope_fraction": 0.05},
-            "position = rotary needs an even number of coordinates of each head to turn; got 3 of 64 (rope_fraction",
-        ),
-        (
-            {"position": "rotary", "rope_fraction": 0.0},
-            "position = rotary needs an even number of coordinates of each",
-        ),
-        (
-            {"position": "rotary", "d_model": 12, "n_heads": 4},
-            "position = rotary needs an even number of coordinates",
-        ),
-        ({"n_heads": 4, "n_kv_heads": 3}, "n_heads must be divisible by n_kv_heads; got 4 and 3"),
-        ({"loss": "next_token"}, "loss = next_token needs input = text; got input = gaussian"),
+        ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
+        ({"output_cap": 1e-9}, "output_cap must be 0 or at least 0.01; got 1e-09"),
         (
             {"n_layers": 0, "alpha": 9},
             "n_layers must be a whole number between 1 and 1024; got 0; alpha must be",
@@ -70,22 +57,18 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "variable"),
-    [
-        ({"n_layers": 1024, "d_model": 2048, "n_ctx": 4}, "EXPLORER_MAX_MEMORY_MB"),
-        (
-            {"n_layers": 1024, "d_model": 64, "n_ctx": 1024, "batch_size": 256},
-            "EXPLORER_MAX_MEMORY_MB",
-        ),
-    ],
+    "choices",
+    [{"d_model": 2048, "n_ctx": 4}, {"d_model": 64, "n_ctx": 1024, "batch_size": 256}],
+    ids=str,
 )
 def test_what_is_too_large_is_refused_unless_the_machine_says_otherwise(
-    choices: dict[str, Any], variable: str, monkeypatch: pytest.MonkeyPatch
+    choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    variable = "EXPLORER_MAX_MEMORY_MB"
     with pytest.raises(ConfigError, match=variable):
-        Config(**choices)
+        Config(n_layers=1024, **choices)
     monkeypatch.setenv(variable, "1e12")
-    assert Config(**choices).n_layers == 1024
+    assert Config(n_layers=1024, **choices).n_layers == 1024
     monkeypatch.setenv(variable, "plenty")
     with pytest.raises(
         ConfigError, match=f"{variable} must be a number of at least 0; got 'plenty'"
@@ -141,13 +124,6 @@ def test_an_input_that_there_is_not_is_refused_beside_a_sentence(kind: Any) -> N
         ConfigError, match=r"^input must be one of gaussian, correlated, text, sentence; got"
     ):
         Config(input=kind, sentence="any")
-
-
-def test_a_sentence_is_too_short_to_ask_for_its_next_characters() -> None:
-    with pytest.raises(
-        ConfigError, match="loss = next_token needs input = text; got input = sentence"
-    ):
-        Config(input="sentence", loss="next_token")
 
 
 def test_it_is_frozen_hashable_and_equal_by_value() -> None:
@@ -253,18 +229,6 @@ def test_every_field_is_explained_well_enough_to_draw_its_control() -> None:
             assert spec.low <= spec.default <= spec.high, name
 
 
-def test_the_six_that_are_always_visible() -> None:
-    pinned = {name for name, spec in Config.specs().items() if spec.about.pinned}
-    assert pinned == {
-        "n_layers",
-        "d_model",
-        "init_variance",
-        "norm_placement",
-        "alpha",
-        "attention_scale",
-    }
-
-
 def test_sizes() -> None:
     config = Config(n_layers=12, d_model=768, n_heads=12)
     assert (config.d_head, config.d_mlp) == (64, 3072)
@@ -289,13 +253,31 @@ def test_a_design_that_takes_too_long_is_refused_with_its_estimate(
     )
 
 
+DIVISIBLE = "d_model must be divisible by n_heads; got"
+TEXT = "loss = next_token needs input = text; got input ="
+TURNED = "position = rotary needs an even number of coordinates of each head to turn; got"
+LOOPS = "n_layers must be divisible by n_loops; got"
+
+
 @pytest.mark.parametrize(
     ("choices", "sentence"),
     [
+        ({"d_model": 250}, f"{DIVISIBLE} 250 and 4"),
+        ({"d_model": 8, "n_heads": 64}, f"{DIVISIBLE} 8 and 64"),
+        ({"d_model": 2048, "n_heads": 5}, f"{DIVISIBLE} 2048 and 5"),
+        ({"layer_weights": "looped", "n_loops": 5}, f"{LOOPS} 12 and 5"),
+        ({"layer_weights": "looped", "n_layers": 3, "n_loops": 9}, f"{LOOPS} 3 and 9"),
+        ({"loss": "next_token"}, f"{TEXT} gaussian"),
+        ({"loss": "next_token", "input": "sentence"}, f"{TEXT} sentence"),
+        ({"position": "rotary", "rope_fraction": 0.05}, f"{TURNED} 3 of 64"),
+        ({"position": "rotary", "rope_fraction": 0.0}, TURNED),
+        ({"position": "rotary", "d_model": 12, "n_heads": 4}, TURNED),
+        ({"position": "alibi"}, "position = alibi needs .*causal"),
         (
             {"attention": "none", "residual_attention": "scores"},
-            "residual_attention must be none where attention = none; got residual_attention = scores",
+            "residual_attention must be none where attention = none; got .* = scores",
         ),
+        ({"attention": "none", "residual_attention": "qk"}, "got residual_attention = qk"),
         (
             {"norm_placement": "none", "final_norm": "yes"},
             "final_norm = yes needs a norm_placement other than none; got norm_placement = none",
@@ -310,72 +292,40 @@ def test_a_design_that_takes_too_long_is_refused_with_its_estimate(
         ),
         (
             {"residual": "deepnorm", "norm_placement": "keel"},
-            "norm_placement = keel needs residual = constant, because it weighs stream and branch itself; got residual",
+            "norm_placement = keel needs residual = constant, .*; got residual",
         ),
-        (
-            {"norm": "dyt", "qk_norm": True},
-            "qk_norm = True needs a norm that divides, because it is to set a head's",
-        ),
+        ({"residual": "rezero", "norm_placement": "keel"}, "norm_placement = keel needs residual"),
+        ({"norm": "dyt", "qk_norm": True}, "qk_norm = True needs a norm that divides"),
         (
             {"norm": "derf", "norm_placement": "hybrid"},
-            "norm_placement = hybrid needs a norm that divides, because",
+            "norm_placement = hybrid needs a norm that divides",
         ),
         (
-            {"layer_weights": "looped", "n_loops": 5},
-            "n_layers must be divisible by n_loops; got 12 and 5",
+            {"norm": "derf", "norm_placement": "subln"},
+            "norm_placement = subln needs a norm that divides",
         ),
-        ({"logit_cap": 1e-9}, "logit_cap must be 0 or at least 0.01; got 1e-09"),
-        ({"output_cap": 1e-9}, "output_cap must be 0 or at least 0.01; got 1e-09"),
+        ({"value_residual": True, "norm_placement": "hybrid"}, "value_residual"),
         (
             {"residual": "scaled_init", "scale_rule": "gpt2"},
             "residual = scaled_init needs another scale_rule",
         ),
         (
             {"scale_rule": "mitchell", "layer_weights": "shared"},
-            (
-                "scale_rule = mitchell needs layer_weights = independent, "
-                "because σ differs from layer to layer; got layer_w"
-            ),
+            "scale_rule = mitchell needs layer_weights = independent, .*; got layer_w",
         ),
         (
             {"scale_rule": "torchtitan", "parametrization": "ntk"},
-            "scale_rule = torchtitan needs parametrization = standard, because σ differs .*; got parametrization = ntk",
+            "scale_rule = torchtitan needs parametrization = standard, .*; got parametrization = ntk",
         ),
     ],
+    ids=str,
 )
-def test_designs_that_exclude_each_other(choices: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        Config(**choices)
-
-
-@pytest.mark.parametrize(
-    "choices",
-    [
-        {"layer_weights": "looped", "n_loops": 5},
-        {"layer_weights": "looped", "n_layers": 3, "n_loops": 9},
-        {"d_model": 250},
-        {"d_model": 8, "n_heads": 64},
-        {"d_model": 2048, "n_heads": 5},
-        {"loss": "next_token"},
-        {"attention": "none", "residual_attention": "qk"},
-        {"norm_placement": "none", "final_norm": "yes"},
-        {"residual": "fixup", "parametrization": "ntk"},
-        {"residual": "fixup", "norm_placement": "peri"},
-        {"residual": "scaled_init", "scale_rule": "gpt2"},
-        {"residual": "rezero", "norm_placement": "keel"},
-        {"position": "alibi"},
-        {"position": "rotary", "rope_fraction": 0.05},
-        {"position": "rotary", "d_model": 12, "n_heads": 4},
-        {"value_residual": True, "norm_placement": "hybrid"},
-        {"norm": "dyt", "qk_norm": True},
-        {"norm": "derf", "norm_placement": "subln"},
-    ],
-)
-def test_a_rule_between_fields_knows_a_change_that_fixes_it(choices: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as refusal:
+def test_designs_that_exclude_each_other_and_two_changes_that_each_fix_it(
+    choices: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refusal:
         Config(**choices)
     assert len(refusal.value.fixes) == 2, "whichever field was moved last, the other can follow"
-    assert refusal.value.fixes.keys() <= Config.specs().keys()
     for name, value in refusal.value.fixes.items():
         Config(**{**choices, name: value})
 

@@ -12,9 +12,9 @@ from dataclasses import FrozenInstanceError, fields
 from multiprocessing import get_context
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 import explorer as ex
 
@@ -52,12 +52,12 @@ def same(one: ex.Profile, other: ex.Profile) -> bool:
         if field.name == "values":
             assert list(mine) == list(yours)
             for key in mine:
-                np.testing.assert_array_equal(mine[key], yours[key], strict=True)
+                assert_array_equal(mine[key], yours[key], strict=True)
                 assert not yours[key].flags.writeable
         elif field.name == "others":
             assert all(map(same, mine, yours))
         else:
-            np.testing.assert_equal(mine, yours)
+            assert_equal(mine, yours)
             assert type(mine) is type(yours)
     return True
 
@@ -143,7 +143,7 @@ def test_other_processes_measure() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for got, config in zip(pool.map(ex.measure, configs), configs, strict=True):
             assert {**got.values}.keys() == {**ex.measure(config).values}.keys()
-            np.testing.assert_allclose(
+            assert_allclose(
                 got["second_moment", "resid_post"],
                 ex.measure(config)["second_moment", "resid_post"],
                 rtol=1e-5,

@@ -266,29 +266,3 @@ def test_the_presets_are_a_mapping_and_a_table() -> None:
     ]
     assert frame.loc["gpt2", "title"] == ex.PRESETS["gpt2"].title
     assert all(ex.Config(**row.changes) == ex.preset(name) for name, row in ex.PRESETS.items())
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("gpt2", ("readout",)),
-        ("gemma2", ("4e-4 d", "4096")),
-        ("bert", ("⅓", "5 %")),
-        ("t5", ("1/(2d)",)),
-        ("gpt_oss", ("0.08", "0.12", "1.81")),
-        ("qwen3_next", ("DeltaNet",)),
-        ("t_fixup", ("embeddings",)),
-        ("qk_norm", ("learned scale g", "centers")),
-        ("deepnorm", ("Xavier", "LeCun")),
-        ("admin", ("admin-torch", "from 1.0 to 4.2")),
-    ],
-)
-def test_a_preset_says_how_it_differs_from_what_it_is_called_after(
-    name: str, parts: tuple[str, ...]
-) -> None:
-    assert all(part in ex.PRESETS[name].differs for part in parts)
-
-
-def test_the_scale_rule_of_torchs_layer_says_what_torchs_stack_does() -> None:
-    about = ex.Config.specs()["scale_rule"].about.options["torch_default"]
-    assert "nn.TransformerEncoder differs" in about.source

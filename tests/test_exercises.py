@@ -38,275 +38,94 @@ def widening(share: float) -> float:
     return low
 
 
-ANSWERS: dict[str, tuple[Any, tuple[Any, str], tuple[Any, str]]] = {
-    "01.1": (
-        gamma(3) ** -0.5,
-        (gamma(3), "this is γ(3), the share that is left"),
-        (1 / gamma(3), "this is 1/γ(3), the factor on the variance"),
-    ),
-    "01.2": (
-        lambda n: cut_normal(n, 0.02 / sqrt(gamma(2))),
-        (lambda n: cut_normal(n, 0.02), "the normal had 0.02 before the cut, which leaves less"),
-        (
-            lambda n: np.random.default_rng(0).normal(size=n) * 0.02,
-            "at n = 100000 the largest |w| is too large",
-        ),
-    ),
-    "01.3": (
-        2 / widening(0.99),
-        (0.02, "at 0.02 the bounds stand at 100 standard deviations"),
-        (widening(0.99), "this is c, the cut in standard deviations"),
-    ),
-    "02.1": (
-        lambda n, m, v: m * v,
-        (lambda n, m, v: n * v, "this is the factor on the signal, forward"),
-        (lambda n, m, v: m * v**0.5, "the weights enter with their standard deviation"),
-    ),
-    "02.2": (
-        lambda n, m: 1 / sqrt(n * m),
-        (lambda n, m: 2 / (n + m), "this is Glorot's rule, the harmonic mean of 1/n and 1/m"),
-        (lambda n, m: 1 / (n * m), "the root is missing"),
-    ),
-    "02.3": (
-        np.cumprod([1] + [0.4, 1.6] * 6),
-        (0.64 ** np.arange(13), "number 1 is too large"),
-        (np.cumprod([1] + [1.6, 0.4] * 6), "the two factors have changed places"),
-    ),
-    "02.4": (
-        PLAIN.replace(init_variance=2**0.5),
-        (
-            PLAIN.replace(init_variance=2.0),
-            "this makes up for relu's ½ in each of the two matrices",
-        ),
-        (
-            ex.Config(init_variance=2**0.5),
-            "only init_variance may differ from the design of the exercise",
-        ),
-    ),
-    "03.1": (
-        lambda n: 1 / (n * 0.3557755198),
-        (lambda n: 2 / n, "this is relu's variance, He's"),
-        (lambda n: 0.3557755198 / n, "the second moment multiplies in place of dividing"),
-    ),
-    "03.2": (
-        lambda z: (1 / (1 + exp(-z)) - 0.5) / sqrt(0.0433790359),
-        (
-            lambda z: 1 / (1 + exp(-z)) / sqrt(0.2933790359),
-            "the second moment is 1, and the mean is not 0",
-        ),
-        (
-            lambda z: (1 / (1 + exp(-z)) - 0.5) / sqrt(0.2933790359),
-            "the mean is 0, divided by the second moment of the sigmoid before",
-        ),
-    ),
-    "03.3": (
-        0.9 * 0.4833410354 / 0.3752088322,
-        (1.1778072, "this is χ at q = 1"),
-        (0.4833410354 / 0.3942944904, "the slope is taken at 0.9 and tanh² at 1"),
-    ),
-    "03.4": (
-        2 / 1.0507009874**2,
-        (2.0, "this is relu's gain"),
-        (1.0, "at 1 SELU has its fixed point"),
-    ),
-    "04.1": (
-        lambda a, b: np.array([a, b]) / sqrt((a * a + b * b) / 2),
-        (lambda a, b: np.array([a, b]) / sqrt(a * a + b * b), "this divides by the length"),
-        (lambda a, b: np.sign([a - b, b - a]), "at a = 3, b = 4 number 0 has the wrong sign"),
-    ),
-    "04.2": (
-        lambda v: v / 9,
-        (lambda v: 0.1, "this ε does not depend on v"),
-        (lambda v: v / 10, "this ε is 10 % of v"),
-    ),
-    "04.3": (44, (10, "this is 1/0.1, the time constant"), (22, "the value is too small")),
-    "04.4": (
-        lambda n, v: (1 - 2 / n) / v,
-        (lambda n, v: (1 - 1 / n) / v, "one direction is taken out"),
-        (lambda n, v: (1 - 2 / n) / v**0.5, "this is divided by the standard deviation"),
-    ),
-    "05.1": (
-        0.064,
-        (0.001, "this is the step itself"),
-        (4.096, "this compares with the variance 1/m"),
-    ),
-    "05.2": (
-        lambda eta, c: (eta / c**2, eta / c),
-        (lambda eta, c: (eta, eta), "both rates stay as they are"),
-        (lambda eta, c: (eta / c, eta / c), "SGD is treated like Adam"),
-    ),
-    "05.3": (
-        1 / 0.2933790359,
-        (0.2933790359**-0.5, "this is c, the factor under Adam"),
-        (0.2933790359, "this is 1/c²"),
-    ),
-    "05.4": (
-        lambda eta, m: eta * 32 / m,
-        (lambda eta, m: eta * (32 / m) ** 0.5, "this keeps the change of the hidden layer"),
-        (lambda eta, m: eta * m / 32, "the rate rises with the width"),
-    ),
-    "06.1": (
-        lambda n, d: 1 / (n * d),
-        (lambda n, d: 1 / n, "nothing makes up for the sum over d"),
-        (lambda n, d: 1 / (n * sqrt(d)), "this divides the variance by √d"),
-    ),
-    "06.2": (exp(32), (exp(8), "this is e^σ"), (exp(64), "this is e^(σ²)")),
-    "06.3": (
-        lambda d: 3 * (1 + 2 / d),
-        (lambda d: 3, "this is a normal's, the limit for large d"),
-        (lambda d: 3 + 2 / d, "the 3 of the normal multiplies d², and not 2d"),
-    ),
-    "06.4": (
-        lambda n, d: 1 / (n * sqrt(d)),
-        (lambda n, d: 1 / n, "nothing makes up for the sum over d"),
-        (lambda n, d: 1 / (n * d), "both matrices are divided by d"),
-    ),
-    "07.1": (2**-2.5, (2**-1.5, "this is the weight of F₅"), (2**-5, "the value is too small")),
-    "07.2": (
-        lambda N, layer: 1 / (layer + 1),
-        (lambda N, layer: (N + 1) / (layer + 1), "this is the growth on the way down"),
-        (lambda N, layer: 1 / (N + 1), "this is the gradient² at the end of the stack"),
-    ),
-    "07.3": (
-        lambda layer: sqrt(4 ** (1 / layer) - 1),
-        (lambda layer: sqrt(2 ** (1 / layer) - 1), "here the square of the weight is ½"),
-        (lambda layer: layer**-0.5, "this leaves about e^(−½) for large l"),
-    ),
-    "07.4": (
-        ex.Config(norm_placement="peri", n_layers=12, alpha=24**-0.5),
-        (
-            ex.Config(norm_placement="peri", n_layers=12, alpha=12**-0.5),
-            "this counts one branch a layer",
-        ),
-        (
-            ex.Config(n_layers=12, alpha=24**-0.5),
-            "only alpha may differ from the design of the exercise",
-        ),
-    ),
-    "08.1": (
-        exp(-0.5),
-        (1, "this is the first term of the logarithm alone"),
-        (exp(0.5), "the sign of the second term is wrong"),
-    ),
-    "08.2": (
-        lambda n: (8 * n) ** -0.5 / (2 * n) ** 0.25,
-        (lambda n: (8 * n) ** -0.25 / (2 * n) ** 0.25, "β stands here once"),
-        (lambda n: (2 * n) ** -0.25, "this is 1/α"),
-    ),
-    "08.3": (
-        sqrt(2**0.001 - 1),
-        (2**0.001 - 1, "this is ε²"),
-        (1000**-0.5, "this lets the second moment grow by e"),
-    ),
-    "08.4": (
-        lambda n: (1 + 1 / n) ** (1 - n),
-        (lambda n: 1 / n, "this is the rule for branches of size 1"),
-        (lambda n: 1.0, "N·ε² is 1, and the growth of the signal is left out"),
-    ),
-    "09.1": (
-        lambda depth: np.prod([1 + 1 / (2 + layer) for layer in range(depth)]),
-        (lambda depth: 1.5**depth, "here q stays 1 in every layer"),
-        (lambda depth: 1 + 1.5 * depth, "this is the upper edge of the band, with attention"),
-    ),
-    "09.2": (
-        (1.044836 / 1.29338) ** 12,
-        (1.044836 / 1.29338, "this is one layer"),
-        ((1.044836 / 1.29338) ** 24, "this counts 24 sublayers"),
-    ),
-    "09.3": (100, (298, "this is the lower edge of the band"), (66, "the value is too small")),
-    "09.4": (
-        ex.preset("deepnorm", n_layers=12),
-        (ex.preset("peri_ln", n_layers=12), "Peri-LN's stream grows more than Pre-LN's"),
-        (
-            ex.preset("deepnorm", n_layers=6),
-            "only norm_placement, residual, alpha may differ from the design of the exercise",
-        ),
-    ),
-    "12.1": (
-        lambda n: n**-0.5 / 2,
-        (lambda n: (8 * n) ** -0.25, "this is DeepNorm's β, beside its s"),
-        (lambda n: 1 / (4 * n), "this is β²"),
-    ),
-    "12.2": (
-        lambda eta, n: 1 / (eta * (2 * n) ** 0.5),
-        (lambda eta, n: 1 / (eta * 2 * n), "the root is missing"),
-        (lambda eta, n: 1 / eta, "this is when α is 1"),
-    ),
-    "12.3": (
-        ex.Config(norm_placement="post", n_layers=48, alpha=0.1683),
-        (ex.Config(norm_placement="post", n_layers=48), "this is Post-LN as it is"),
-        (ex.preset("pre_ln", n_layers=48), "only alpha may differ from the design of the exercise"),
-    ),
-    "12.4": (
-        [4, 4],
-        ([4, 2], "this factor is of the standard deviation"),
-        ([3, 4], "3 is the block's number in the code, which counts from 0"),
-    ),
-    "10.1": (
-        lambda k, T: (k + 1) / (2 * T),
-        (lambda k, T: k / T, "this is the last rate over η"),
-        (lambda k, T: k / (2 * T), "this is the area below a straight line from 0"),
-    ),
-    "10.2": (
-        lambda beta: sqrt((1 - beta) / (1 + beta)),
-        (lambda beta: 1 - beta, "this is the newest gradient's weight"),
-        (lambda beta: sqrt(1 - beta), "the sum of the squared weights is another"),
-    ),
-    "10.3": (
-        lambda s: 3 / log10(1 + s * s),
-        (lambda s: 3 / log10(2), "this is the law for s = 1"),
-        (lambda s: 1000 / s**2, "1 − ρ does not fall by the same amount in each layer"),
-    ),
-    "10.4": (
-        556,
-        (500, "r₅₀₀ is still below ½"),
-        (2000, "this is about 2/(1 − β₂), where r is 0.83"),
-    ),
-    "11.1": (
-        0.25 * gamma(2),
-        (0.25 * sqrt(gamma(2)), "the cut is counted once"),
-        (0.25, "the cut is left out"),
-    ),
-    "11.2": (
-        lambda layer: (layer - 1) / layer,
-        (lambda layer: sqrt((layer - 1) / layer), "this is RealFormer's correlation"),
-        (lambda layer: 1 / layer, "this is the share that is new"),
-    ),
-    "11.3": (
-        lambda c: 1 / sqrt(1 - c * c),
-        (lambda c: 1 / (1 - c), "this adds standard deviations"),
-        (lambda c: 1 / (1 - c * c), "this is the variance"),
-    ),
-    "11.4": (
-        lambda layer: (sqrt(layer), layer),
-        (lambda layer: (layer, layer), "RealFormer's logits are taken for the sums' product"),
-        (lambda layer: (1, 1), "here the turn takes all growth away"),
-    ),
-    "13.1": (
-        lambda layer: 2.0 ** (1 - 2**layer),
-        (lambda layer: 2.0**-layer, "here each MLP multiplies by ½"),
-        (lambda layer: 2.0 ** -(2**layer), "the ½ is counted once too often"),
-    ),
-    "13.2": (
-        lambda rho, c: (1 - rho * (1 + c) / 2) / (1 - rho),
-        (lambda rho, c: (1 - rho * c) / (1 - rho), "this turns all pairs"),
-        (
-            lambda rho, c: (1 - rho * c / 2) / (1 - rho),
-            "the pairs that do not turn are counted as 0",
-        ),
-    ),
-    "13.3": (
-        lambda d, base: 2 * pi * base ** (1 - 2 / d),
-        (lambda d, base: 2 * pi * base, "this is a pair i = d/2, which is not there"),
-        (lambda d, base: base ** (1 - 2 / d), "this is a turn by one radian"),
-    ),
-    "13.4": (
-        LLAMA.replace(mlp="gated", alpha=0.6737),
-        (LLAMA.replace(mlp="gated", alpha=0.5**0.5), "this halves the branches' second moment"),
-        (LLAMA, "only alpha may differ from the design of the exercise"),
-    ),
+ANSWERS: dict[str, Any] = {
+    "01.1": gamma(3) ** -0.5,
+    "01.2": lambda n: cut_normal(n, 0.02 / sqrt(gamma(2))),
+    "01.3": 2 / widening(0.99),
+    "02.1": lambda n, m, v: m * v,
+    "02.2": lambda n, m: 1 / sqrt(n * m),
+    "02.3": np.cumprod([1] + [0.4, 1.6] * 6),
+    "02.4": PLAIN.replace(init_variance=2**0.5),
+    "03.1": lambda n: 1 / (n * 0.3557755198),
+    "03.2": lambda z: (1 / (1 + exp(-z)) - 0.5) / sqrt(0.0433790359),
+    "03.3": 0.9 * 0.4833410354 / 0.3752088322,
+    "03.4": 2 / 1.0507009874**2,
+    "04.1": lambda a, b: np.array([a, b]) / sqrt((a * a + b * b) / 2),
+    "04.2": lambda v: v / 9,
+    "04.3": 44,
+    "04.4": lambda n, v: (1 - 2 / n) / v,
+    "05.1": 0.064,
+    "05.2": lambda eta, c: (eta / c**2, eta / c),
+    "05.3": 1 / 0.2933790359,
+    "05.4": lambda eta, m: eta * 32 / m,
+    "06.1": lambda n, d: 1 / (n * d),
+    "06.2": exp(32),
+    "06.3": lambda d: 3 * (1 + 2 / d),
+    "06.4": lambda n, d: 1 / (n * sqrt(d)),
+    "07.1": 2**-2.5,
+    "07.2": lambda N, layer: 1 / (layer + 1),
+    "07.3": lambda layer: sqrt(4 ** (1 / layer) - 1),
+    "07.4": ex.Config(norm_placement="peri", n_layers=12, alpha=24**-0.5),
+    "08.1": exp(-0.5),
+    "08.2": lambda n: (8 * n) ** -0.5 / (2 * n) ** 0.25,
+    "08.3": sqrt(2**0.001 - 1),
+    "08.4": lambda n: (1 + 1 / n) ** (1 - n),
+    "09.1": lambda depth: np.prod([1 + 1 / (2 + layer) for layer in range(depth)]),
+    "09.2": (1.044836 / 1.29338) ** 12,
+    "09.3": 100,
+    "09.4": ex.preset("deepnorm", n_layers=12),
+    "12.1": lambda n: n**-0.5 / 2,
+    "12.2": lambda eta, n: 1 / (eta * (2 * n) ** 0.5),
+    "12.3": ex.Config(norm_placement="post", n_layers=48, alpha=0.1683),
+    "12.4": [4, 4],
+    "10.1": lambda k, T: (k + 1) / (2 * T),
+    "10.2": lambda beta: sqrt((1 - beta) / (1 + beta)),
+    "10.3": lambda s: 3 / log10(1 + s * s),
+    "10.4": 556,
+    "11.1": 0.25 * gamma(2),
+    "11.2": lambda layer: (layer - 1) / layer,
+    "11.3": lambda c: 1 / sqrt(1 - c * c),
+    "11.4": lambda layer: (sqrt(layer), layer),
+    "13.1": lambda layer: 2.0 ** (1 - 2**layer),
+    "13.2": lambda rho, c: (1 - rho * (1 + c) / 2) / (1 - rho),
+    "13.3": lambda d, base: 2 * pi * base ** (1 - 2 / d),
+    "13.4": LLAMA.replace(mlp="gated", alpha=0.6737),
 }
-"""Of each exercise a solution, and two typical mistakes, each with words of its sentence."""
+"""A solution of each exercise."""
+MISTAKES: list[tuple[str, Any, str]] = [
+    (
+        "01.2",
+        lambda n: np.random.default_rng(0).normal(size=n) * 0.02,
+        "at n = 100000 the largest |w| is too large",
+    ),
+    ("02.3", 0.64 ** np.arange(13), "number 1 is too large"),
+    (
+        "02.4",
+        ex.Config(init_variance=2**0.5),
+        "only init_variance may differ from the design of the exercise",
+    ),
+    ("04.1", lambda a, b: np.sign([a - b, b - a]), "at a = 3, b = 4 number 0 has the wrong sign"),
+    ("04.3", 22, "the value is too small"),
+    ("07.1", 2**-5, "the value is too small"),
+    (
+        "07.4",
+        ex.Config(n_layers=12, alpha=24**-0.5),
+        "only alpha may differ from the design of the exercise",
+    ),
+    ("09.3", 66, "the value is too small"),
+    (
+        "09.4",
+        ex.preset("deepnorm", n_layers=6),
+        "only norm_placement, residual, alpha may differ from the design of the exercise",
+    ),
+    (
+        "12.3",
+        ex.preset("pre_ln", n_layers=48),
+        "only alpha may differ from the design of the exercise",
+    ),
+    ("13.4", LLAMA, "only alpha may differ from the design of the exercise"),
+]
+"""Answers that no table of `exercises.toml` has as a mistake, with words of their sentence."""
 
 
 def test_every_exercise_is_tried() -> None:
@@ -314,15 +133,20 @@ def test_every_exercise_is_tried() -> None:
 
 
 @pytest.mark.parametrize("number", ANSWERS)
-def test_a_solution_is_right_and_typical_mistakes_are_not(number: str) -> None:
-    right, *wrong = ANSWERS[number]
-    assert ex.check(number, right), ex.check(number, right)
-    assert repr(ex.check(number, right)) == "Right."
-    for answer, words in wrong:
-        checked = ex.check(number, answer)
-        assert not checked
-        assert words in repr(checked)
-        assert repr(checked).startswith("Not yet: ")
+def test_a_solution_is_right(number: str) -> None:
+    checked = ex.check(number, ANSWERS[number])
+    assert checked, checked
+    assert repr(checked) == "Right."
+
+
+@pytest.mark.parametrize(("number", "answer", "words"), MISTAKES)
+def test_an_answer_beside_the_typical_mistakes_has_its_words(
+    number: str, answer: Any, words: str
+) -> None:
+    checked = ex.check(number, answer)
+    assert not checked
+    assert words in repr(checked)
+    assert repr(checked).startswith("Not yet: ")
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -354,7 +178,7 @@ def test_the_solution_in_the_box_is_right(number: str) -> None:
 def test_where_an_answer_is_off_is_said_and_not_how_far(number: str) -> None:
     """Nobody gets to the solution by the size of the miss: two answers that are off by other
     factors are told alike."""
-    right = ANSWERS[number][0]
+    right = ANSWERS[number]
 
     def scaled(factor: float) -> Any:
         if callable(right):
@@ -397,9 +221,6 @@ def _like(function: Any, other: Any) -> Any:
         ("13.3", lambda d, b: 6.28 * b ** (1 - 2 / d)),
         ("12.2", lambda eta, N: ceil(1 / (eta * (2 * N) ** 0.5))),
         ("12.2", lambda eta, N: round(1 / (eta * (2 * N) ** 0.5))),
-        ("04.3", 44),
-        ("09.3", 100),
-        ("10.4", 556),
         ("01.1", np.float32(1.0136)),
         ("01.1", torch.tensor(1.0136)),
         ("01.1", torch.tensor([1.0136], requires_grad=True)),
@@ -426,21 +247,13 @@ def test_three_digits_a_measurement_and_whole_steps_are_right(number: str, answe
         ("12.2", lambda eta, N: 0.5 + 1 / (eta * (2 * N) ** 0.5)),
         ("07.1", 0.179),
         ("11.1", 0.22),
-        ("09.4", ex.Config(n_layers=12, alpha=0)),
         ("09.4", ex.Config(n_layers=12, alpha=0.001)),
-        ("09.4", ex.Config(n_layers=12, norm_placement="post", alpha=0)),
     ],
 )
 def test_nearly_right_is_not_right_where_something_is_counted_or_left_out(
     number: str, answer: Any
 ) -> None:
     assert not ex.check(number, answer)
-
-
-def test_a_design_without_branches_is_told_so() -> None:
-    for placement in ("pre", "post", "peri"):
-        checked = ex.check("09.4", ex.Config(n_layers=12, norm_placement=placement, alpha=0))
-        assert "without branches the layers compute nothing" in repr(checked)
 
 
 # --- answers that are none ------------------------------------------------------------------------
@@ -451,66 +264,48 @@ def nothing(n: int, m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "answer", "sentence"),
+    ("number", "answer", "facts"),
     [
-        (
-            "01.1",
-            float("nan"),
-            "the value is nan, which is no number: 0/0, or a root of a negative number?.",
-        ),
-        ("01.1", float("inf"), "the value is infinite: is something divided by 0?."),
+        ("01.1", float("nan"), "nan, which is no number: 0/0, or a root"),
+        ("01.1", float("inf"), "infinite"),
         ("01.1", 0, "the value is 0."),
         ("01.1", -1, "the value has the wrong sign."),
-        ("01.1", [1, 2], "01.1 asks for a number; got 2 numbers."),
-        ("01.1", np.ones((2, 3)), "01.1 asks for a number; got an array of shape (2, 3)."),
-        ("01.1", [[1], [2, 3]], "01.1 asks for a number; got a list whose parts differ in length."),
-        ("01.1", None, "01.1 asks for a number; got None: is a return missing?."),
-        (
-            "01.1",
-            "1.0136",
-            "01.1 asks for a number; got the text '1.0136': numbers have no quotation marks.",
-        ),
-        ("01.1", True, "01.1 asks for a number; got True, which is no number."),
-        (
-            "01.1",
-            1j,
-            "01.1 asks for a number; got the complex number 1j: a root of a negative number?.",
-        ),
-        ("01.1", gamma, "01.1 asks for a number; got the function gamma: call it."),
+        ("01.1", [1, 2], "got 2 numbers."),
+        ("01.1", np.ones((2, 3)), "got an array of shape (2, 3)."),
+        ("01.1", [[1], [2, 3]], "got a list whose parts differ in length."),
+        ("01.1", None, "got None: is a return missing?"),
+        ("01.1", "1.0136", "got the text '1.0136'"),
+        ("01.1", True, "got True, which is no number."),
+        ("01.1", 1j, "got the complex number 1j"),
+        ("01.1", gamma, "got the function gamma: call it."),
         ("01.1", ex.Config(), "01.1 asks for a number; got a Config."),
         ("02.3", 3.0, "02.3 asks for an array of 13 numbers; got one number."),
-        ("02.3", [0.8] * 12, "02.3 asks for an array of 13 numbers; got 12 numbers."),
+        ("02.3", [0.8] * 12, "got 12 numbers."),
         ("02.1", 3, "02.1 asks for a function of n, m and v; got 3 of type int."),
-        ("02.1", lambda n, m: n, "02.1 asks for a function of n, m and v; got one of n, m."),
-        ("02.1", lambda: 1, "02.1 asks for a function of n, m and v; got one of no arguments."),
-        (
-            "02.2",
-            nothing,
-            "at n = 256, m = 256 02.2 asks for a function of n and m; got None: is a return missing?.",
-        ),
-        (
-            "02.2",
-            lambda n, m: 1 / (n - m),
-            "at n = 256, m = 256 ZeroDivisionError: division by zero.",
-        ),
+        ("02.1", lambda n, m: n, "of n, m and v; got one of n, m."),
+        ("02.1", lambda: 1, "got one of no arguments."),
+        ("02.2", nothing, "at n = 256, m = 256 02.2 asks for a function of n and m; got None"),
+        ("02.2", lambda n, m: 1 / (n - m), "at n = 256, m = 256 ZeroDivisionError"),
         (
             "02.2",
             lambda n, m: "1",
-            (
-                "at n = 256, m = 256 02.2 asks for a function of n and m; got the text '1': numbers "
-                "have no quotation marks."
-            ),
+            "at n = 256, m = 256 02.2 asks for a function of n and m; got the text '1'",
         ),
         ("02.4", 3, "02.4 asks for a Config; got 3 of type int."),
-        ("02.4", None, "02.4 asks for a Config; got None: is a return missing?."),
+        ("02.4", None, "got None: is a return missing?"),
+        *(
+            ("09.4", ex.Config(n_layers=12, norm_placement=placement, alpha=0), "without branches")
+            for placement in ("pre", "post", "peri")
+        ),
     ],
 )
 def test_each_wrong_kind_of_answer_has_its_sentence(
-    number: str, answer: object, sentence: str
+    number: str, answer: object, facts: str
 ) -> None:
     checked = ex.check(number, answer)
     assert not checked
-    assert repr(checked) == f"Not yet: {sentence}".replace("?.", "?")
+    assert repr(checked).startswith("Not yet: ")
+    assert facts in repr(checked)
 
 
 @pytest.mark.parametrize("ask", [lambda number: ex.check(number, 1), ex.hint, ex.solution])

@@ -39,36 +39,11 @@ SPECS = {
 }
 
 PLAIN = {
-    "x",
-    "y",
-    "z",  # a signal, an output, noise: the sentence says which
-    "A",
-    "F",
-    "M",
-    "N",
-    "U",
-    "V",
-    "E",  # functions, before their parentheses; the article
-    "i",
-    "h",
-    "k",
-    "t",
-    "u",
-    "Σ_(j<i)",  # indices, a step, a share, a sum
-    "a",
-    "b",
-    "c",
-    "e",
-    "m",
-    "o",
-    "p",
-    "r",
-    "s",
-    "v",
-    "B",
-    "I",
-    "S",  # named where they stand
-    "g",
+    *"xyz",  # a signal, an output, noise: the sentence says which
+    *"AFMNUVE",  # functions, before their parentheses; the article
+    *"ihktu",  # indices, a step, a share, a sum
+    "Σ_(j<i)",
+    *"abcemoprsvBISgπΦΣ",  # named where they stand
     "g_Q",
     "g_K",
     "s_l",
@@ -76,9 +51,6 @@ PLAIN = {
     "x_N",
     "F_i",
     "F_j",
-    "π",
-    "Φ",
-    "Σ",
 }
 """Variables that the sentence itself explains, constants, and letters of formulas that a row has as
 a whole."""

@@ -136,60 +136,36 @@ def untyped(n: int = 3, word: str = "a", copy: bool = False) -> None: ...
     [
         (
             lambda: ex.live(left, side=3),
-            "side must be a parameter of left, which has rate, steps, slow, start, offset; got 3",
+            "side must be a parameter of left, which has rate, .*got 3",
         ),
-        (
-            lambda: ex.live(untyped),
-            (
-                "n must have a control: ex.slider(low, high, start) for a number, True or False for a "
-                "switch, a tuple of words or Literal[…] for a choice; got 3"
-            ),
-        ),
-        (
-            lambda: ex.live(untyped, n=ex.slider(1, 5)),
-            (
-                "word must have a control: ex.slider(low, high, start) for a number, "
-                "True or False for a switch, a tuple of words or Literal[…] for a choice; got 'a'"
-            ),
-        ),
+        (lambda: ex.live(untyped), "n must have a control: .*; got 3"),
+        (lambda: ex.live(untyped, n=ex.slider(1, 5)), "word must have a control: .*; got 'a'"),
         (
             lambda: ex.live(untyped, n=ex.slider(1, 5), word=("a", "b")),
-            "a parameter of untyped must have a name that a record can have; got 'copy'",
+            "parameter of untyped must have a name .*; got 'copy'",
         ),
-        (
-            lambda: ex.live(lambda side: side),
-            (
-                "side must have a control: ex.slider(low, high, start) for a number, True or "
-                "False for a switch, a tuple of words or Literal[…] for a choice; got nothing"
-            ),
-        ),
+        (lambda: ex.live(lambda side: side), "side must have a control: .*; got nothing"),
         (
             lambda: ex.live(lambda side: side, side=ex.slider(1, 5)),
-            "start of side must be given, as the parameter has no default; got none",
+            "start of side must be given, .*; got none",
         ),
         (
             lambda: ex.live(untyped, n=ex.slider(1.5, 5)),
-            ("the slider of n must have whole numbers, as its type is int; got (1.5, 5, 3)"),
+            r"slider of n must have whole numbers, .*; got \(1.5, 5, 3\)",
         ),
         (lambda: ex.slider(5, 2, 3), "high of a slider must be above low; got 2 and 5"),
         (lambda: ex.slider(1, 2, 3), "start of a slider must be between 1 and 2; got 3"),
-        (
-            lambda: ex.slider(0, 2, 1, log=True),
-            "low of a logarithmic slider must be above 0; got 0",
-        ),
-        (
-            lambda: ex.slider(0, float("inf"), 1),
-            "high of a slider must be a finite number; got inf",
-        ),
+        (lambda: ex.slider(0, 2, 1, log=True), "low of a logarithmic slider .* above 0; got 0"),
+        (lambda: ex.slider(0, float("inf"), 1), "high of a slider .* finite number; got inf"),
         (lambda: ex.slider("0", 1, 1), "low of a slider must be a finite number; got '0'"),
     ],
 )
 def test_a_control_that_cannot_be_is_refused_in_one_sentence(
     attempt: Callable[[], Any], sentence: str
 ) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError, match=sentence) as refused:
         attempt()
-    assert str(refused.value) == sentence
+    assert "\n" not in str(refused.value)
 
 
 def test_a_parameter_may_be_called_keys(live) -> None:

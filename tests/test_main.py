@@ -73,12 +73,9 @@ def test_measure_reads_standard_input(
     ("text", "sentence"),
     [
         ('{"n_layer": 2}', "n_layer is not a field"),
-        ('{"n_layers": "deep"}', "n_layers must be a whole number between 1 and 1024; got 'deep'"),
         ('{"n_layers": 0}', "n_layers must be a whole number between 1 and 1024; got 0"),
-        ('{"n_heads": 5}', "d_model must be divisible by n_heads; got 256 and 5"),
         ('{"n_layers": 1024, "d_model": 2048}', "weights and activations must fit into"),
         ('{"n_layers": ', "config must be JSON; got"),
-        ("[1, 2]", "config must be a JSON object of fields; got [1, 2]"),
     ],
 )
 def test_measure_refuses_a_bad_config(
@@ -96,20 +93,14 @@ def test_measure_refuses_a_bad_config(
 def test_measure_refuses_a_file_that_cannot_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = tmp_path / "nothing.json"
-    code, out, err = answer(capsys, "measure", str(missing))
-    assert (code, out) == (2, "")
-    got = f"{str(missing)!r} (No such file or directory)"
-    assert err == f"explorer: config must be a file that can be read; got {got}\n"
-
-
-def test_measure_refuses_a_path_with_a_nul(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = answer(capsys, "measure", "a\0b.json")
-    assert (code, out) == (2, "")
-    assert err == (
-        r"explorer: config must be a file that can be read; got 'a\x00b.json' "
-        "(no path has the character NUL)\n"
-    )
+    missing = str(tmp_path / "nothing.json")
+    for path, why in (
+        (missing, "No such file or directory"),
+        ("a\0b.json", "no path has the character NUL"),
+    ):
+        code, out, err = answer(capsys, "measure", path)
+        assert (code, out) == (2, "")
+        assert err == f"explorer: config must be a file that can be read; got {path!r} ({why})\n"
 
 
 @pytest.mark.parametrize("command", ["serve", "lab"])
@@ -168,13 +159,15 @@ def test_bad_usage(
 
 
 @pytest.mark.parametrize("command", ["serve", "lab", "measure", "probe"])
-def test_help_names_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_and_is_no_start(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = answer(capsys, "--help")
     assert code == 0
     assert f"  {command} " in out
-    code, out, _ = answer(capsys, command, "--help")
-    assert code == 0
-    assert f"usage: explorer {command}" in out
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([command, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: explorer {command}")
 
 
 def test_a_host_that_is_not_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,12 +220,6 @@ def test_a_server_says_that_it_starts_before_it_imports_anything(command: str) -
     assert "ModuleNotFoundError" in started.stderr
 
 
-@pytest.mark.parametrize("arguments", [["serve", "--help"], ["lab", "-h"], ["measure", "--help"]])
-def test_help_is_no_start(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = answer(capsys, *arguments)
-    assert out.startswith("usage: explorer")
-
-
 def imports_lark(statement: str) -> bool:
     """Whether a new process that runs a statement ends with lark, which compiles the grammar of
     IRIs, imported."""
@@ -243,12 +230,10 @@ def imports_lark(statement: str) -> bool:
     return done.stdout.strip() == "True"
 
 
-def test_servers_start_without_compiling_a_grammar() -> None:
+@pytest.mark.parametrize("server", ["explorer_serve.server", "jupyterlab.labapp"])
+def test_servers_start_without_compiling_a_grammar(server: str) -> None:
     assert not imports_lark(
-        "import explorer_serve.start; explorer_serve.start._prepare(); import explorer_serve.server"
-    )
-    assert not imports_lark(
-        "import explorer_serve.start; explorer_serve.start._prepare(); import jupyterlab.labapp"
+        f"import explorer_serve.start; explorer_serve.start._prepare(); import {server}"
     )
 
 
@@ -258,29 +243,16 @@ def test_jsonschema_still_compiles_a_grammar_unless_it_is_kept_from_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "complaint"),
+    ("variable", "value"),
     [
-        (
-            "EXPLORER_GRACE_SECONDS",
-            "soon",
-            "EXPLORER_GRACE_SECONDS must be a number of at least 0; got 'soon'",
-        ),
-        (
-            "EXPLORER_IDLE_SECONDS",
-            "-1",
-            "EXPLORER_IDLE_SECONDS must be a number of at least 0; got '-1'",
-        ),
-        (
-            "EXPLORER_MAX_MEMORY_MB",
-            "",
-            "EXPLORER_MAX_MEMORY_MB must be a number of at least 0; got ''",
-        ),
+        ("EXPLORER_GRACE_SECONDS", "soon"),
+        ("EXPLORER_IDLE_SECONDS", "-1"),
+        ("EXPLORER_MAX_MEMORY_MB", ""),
     ],
 )
 def test_a_wrong_variable_is_told_when_the_server_starts(
     variable: str,
     value: str,
-    complaint: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -288,7 +260,7 @@ def test_a_wrong_variable_is_told_when_the_server_starts(
     assert answer(capsys, "serve", "--port", str(free_port()), "--no-browser") == (
         1,
         "",
-        f"explorer: {complaint}\n",
+        f"explorer: {variable} must be a number of at least 0; got {value!r}\n",
     )
 
 

@@ -21,6 +21,13 @@ import explorer
 ROOT = Path(__file__).parents[1]
 
 
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+PROJECT = tomllib.loads(text("pyproject.toml"))["project"]
+
+
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it lies in a site-packages: no checkout beside it."""
@@ -41,50 +48,31 @@ def test_wheel_carries_every_file_of_the_package(unpacked: Path) -> None:
     ] == []
 
 
-def test_wheel_says_that_it_has_types(unpacked: Path) -> None:
-    assert (unpacked / "explorer" / "py.typed").is_file()
-
-
 def test_wheel_says_licence_author_and_pythons(unpacked: Path) -> None:
     (metadata,) = unpacked.glob("*.dist-info/METADATA")
     said = message_from_string(metadata.read_text(encoding="utf-8"))
     # ours, and that of the plotly.js which the package carries
-    licences = [
-        "LICENSE",
-        "explorer/plotlyjs/LICENSE",
-    ]
-    assert (said["License-Expression"], said.get_all("License-File")) == (
-        "BSD-3-Clause AND MIT",
-        licences,
-    )
+    licences = ["LICENSE", "explorer/plotlyjs/LICENSE"]
+    assert said["License-Expression"] == "BSD-3-Clause AND MIT"
+    assert said.get_all("License-File") == licences
     for licence in licences:
-        assert (metadata.parent / "licenses" / licence).read_bytes() == (
-            ROOT / licence
-        ).read_bytes()
+        packed = metadata.parent / "licenses" / licence
+        assert packed.read_text(encoding="utf-8") == text(licence)
     assert said["Author"] == "The Transformer Signal Explorer authors"
-    assert said["Author"] in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert said["Author"] in text("LICENSE")
     pythons = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", [])), re.MULTILINE)
     assert said["Requires-Python"] == f">={pythons[0]}"
-    workflow = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
-    assert re.findall(r'"(3\.\d+)"', workflow) == pythons
-    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text(
-        encoding="utf-8"
-    )
+    assert re.findall(r'"(3\.\d+)"', text(".github/workflows/test.yml")) == pythons
+    assert f"Python {pythons[0]} to {pythons[-1]}" in text("README.md")
 
 
 def test_citation_and_changelog_have_the_version() -> None:
-    citation, changes = (
-        (ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md")
-    )
     version, released = (
-        re.search(rf"^{field}: (\S+)$", citation, re.MULTILINE)[1]  # type: ignore[index]
+        re.search(rf"^{field}: (\S+)$", text("CITATION.cff"), re.MULTILINE)[1]  # type: ignore[index]
         for field in ("version", "date-released")
     )
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "version"
-    ]
-    assert version == declared
-    assert f"## {version} ({released})" in changes
+    assert version == PROJECT["version"]
+    assert f"## {version} ({released})" in text("CHANGELOG.md")
 
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -108,7 +96,7 @@ def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
 
 
 def test_the_first_page_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+    assert len(text("README.md").splitlines()) <= 200
 
 
 def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
@@ -123,12 +111,9 @@ def test_wheel_brings_its_extension_to_notebook_servers(unpacked: Path) -> None:
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "version"
-    ]
-    assert explorer.__version__ == declared
+    assert explorer.__version__ == PROJECT["version"]
     told = subprocess.check_output([sys.executable, "-m", "explorer", "--version"], text=True)
-    assert told == f"explorer {declared}\n"
+    assert told == f"explorer {explorer.__version__}\n"
 
 
 def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:
@@ -140,27 +125,16 @@ def test_wheel_finds_its_own_notebook(unpacked: Path) -> None:
 
 
 def requirements() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [
-        *project["dependencies"],
-        *(line for extra in project["optional-dependencies"].values() for line in extra),
-    ]
+    extras = PROJECT["optional-dependencies"].values()
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
     return [Requirement(line) for line in lines]
 
 
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
 def test_tested_version_is_in_the_range_we_promise(requirement: Requirement) -> None:
-    pins = dict(
-        re.findall(
-            r"^([\w.-]+)==(\S+)$",
-            (ROOT / "constraints.txt").read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-    )
-    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
-    assert requirement.name in pins, (
-        f"constraints.txt does not say which {requirement.name} was tested"
-    )
+    tested = re.findall(r"^([\w.-]+)==(\S+)$", text("constraints.txt"), re.MULTILINE)
+    pins = {name.lower().replace("_", "-"): version for name, version in tested}
+    assert requirement.name in pins, f"constraints.txt does not say which {requirement.name}"
     assert pins[requirement.name] in requirement.specifier
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from explorer import Config, Profile, measure, predict
 from explorer.diagnosis.agreement import agreement
@@ -72,9 +73,7 @@ def test_a_missing_statistic_says_what_there_is() -> None:
 
 
 def test_a_statistic_of_one_site_needs_no_site() -> None:
-    np.testing.assert_array_equal(
-        profile()["attention_entropy"], profile()["attention_entropy", "pattern"]
-    )
+    assert_array_equal(profile()["attention_entropy"], profile()["attention_entropy", "pattern"])
     with pytest.raises(
         KeyError, match=r"second_moment has several sites: embed, resid_mid, resid_post; say"
     ):
@@ -97,9 +96,7 @@ def test_a_profile_holds_what_it_iterates_over() -> None:
     whole = profile()
     assert list(whole) == whole.keys() == list(whole.values)
     assert all(key in whole and key[0] in whole for key in whole)
-    np.testing.assert_array_equal(
-        dict(whole)["second_moment", "embed"], whole["second_moment", "embed"]
-    )
+    assert_array_equal(dict(whole)["second_moment", "embed"], whole["second_moment", "embed"])
 
 
 def test_what_is_no_statistic_or_no_array_of_layers_is_refused() -> None:
@@ -116,38 +113,60 @@ def test_arrays_cannot_be_written_to() -> None:
         profile()["second_moment", "embed"][0, 0] = 2
 
 
-def test_the_first_trouble_is_found_forward_before_backward() -> None:
+BAD, LATE = np.full((2, 3), np.inf), np.array([[1, 1, np.nan]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "first"),
+    [
+        (
+            {"activation_gradient__resid_post": np.array([[np.nan, 1, 1]] * 2)},
+            Breakdown("activation_gradient", "resid_post", 1, 5),
+        ),
+        (
+            {
+                "activation_gradient__resid_post": np.full((2, 3), np.nan),
+                "second_moment__resid_mid": np.array([[1, 1, 1], [1, 1, np.inf]]),
+                "second_moment__resid_post": LATE,
+            },
+            Breakdown("second_moment", "resid_mid", 3, 6),
+        ),
+        (
+            {
+                "second_moment__embed": np.array([[1.0], [np.nan]]),
+                "second_moment__resid_post": BAD,
+            },
+            Breakdown("second_moment", "embed", 0, 6),
+        ),
+        (
+            {"activation_gradient__embed": np.full((2, 1), np.inf)},
+            Breakdown("activation_gradient", "embed", 0, 5),
+        ),
+        (
+            {
+                "second_moment__resid_mid": BAD,
+                "second_moment__attn_out": BAD,
+                "logit_std__attn_scores": BAD[..., None],
+            },
+            Breakdown("logit_std", "attn_scores", 1, 5),
+        ),
+        (
+            {"second_moment__resid_mid": BAD, "second_moment__attn_out": BAD},
+            Breakdown("second_moment", "attn_out", 1, 5),
+        ),
+    ],
+    ids=[
+        "a gradient",
+        "forward before backward",
+        "the input is layer 0",
+        "a gradient by the input",
+        "logits before what they feed",
+        "attention before its sum",
+    ],
+)
+def test_the_first_trouble_is_found(broken: dict[str, np.ndarray], first: Breakdown) -> None:
     assert profile().first_nonfinite is None
-    gradient = profile(activation_gradient__resid_post=np.array([[np.nan, 1, 1]] * 2))
-    assert gradient.first_nonfinite == Breakdown("activation_gradient", "resid_post", 1, 5)
-    both = profile(
-        activation_gradient__resid_post=np.full((2, 3), np.nan),
-        second_moment__resid_mid=np.array([[1, 1, 1], [1, 1, np.inf]]),
-        second_moment__resid_post=np.array([[1, 1, np.nan], [1, 1, np.nan]]),
-    )
-    assert both.first_nonfinite == Breakdown("second_moment", "resid_mid", 3, 6)
-
-
-def test_the_input_is_layer_0() -> None:
-    bad = np.full((2, 3), np.nan)
-    broken = profile(
-        second_moment__embed=np.array([[1.0], [np.nan]]), second_moment__resid_post=bad
-    )
-    assert broken.first_nonfinite == Breakdown("second_moment", "embed", 0, 6)
-    back = profile(activation_gradient__embed=np.full((2, 1), np.inf))
-    assert back.first_nonfinite == Breakdown("activation_gradient", "embed", 0, 5)
-
-
-def test_within_a_layer_the_attention_comes_before_what_it_feeds() -> None:
-    bad = np.full((2, 3), np.inf)
-    broken = profile(
-        second_moment__resid_mid=bad,
-        second_moment__attn_out=bad,
-        logit_std__attn_scores=bad[..., None],
-    )
-    assert broken.first_nonfinite == Breakdown("logit_std", "attn_scores", 1, 5)
-    broken = profile(second_moment__resid_mid=bad, second_moment__attn_out=bad)
-    assert broken.first_nonfinite == Breakdown("second_moment", "attn_out", 1, 5)
+    assert profile(**broken).first_nonfinite == first
 
 
 def test_what_a_prediction_leaves_out_with_a_reason_is_no_trouble() -> None:
@@ -182,28 +201,6 @@ def test_an_empty_design_in_a_file_is_none() -> None:
     assert (back.config, back.twin) == (None, None)
 
 
-def test_the_vocabulary_is_complete() -> None:
-    assert set(STATISTICS) == {
-        "second_moment",
-        "token_correlation",
-        "max_abs",
-        "kurtosis",
-        "logit_std",
-        "attention_entropy",
-        "attention_entropy_normalized",
-        "attention_max",
-        "activation_gradient",
-        "parameter_gradient",
-        "feature_ratio",
-        "second_moment_by_position",
-        "token_correlation_by_position",
-        "attention_entropy_by_position",
-        "attention_received",
-        "output_logit_rms",
-        "output_logit_largest",
-    }
-
-
 def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
     whole = measure(Config(n_layers=2, d_model=16, n_heads=2, n_ctx=4, n_seeds=1))
     data = json.loads(whole.to_json())
@@ -212,9 +209,7 @@ def test_json_of_a_version_without_the_newer_statistics_is_read() -> None:
     ]
     back = Profile.from_json(json.dumps(data))
     assert "max_abs" not in back
-    np.testing.assert_array_equal(
-        back["second_moment", "resid_post"], whole["second_moment", "resid_post"]
-    )
+    assert_array_equal(back["second_moment", "resid_post"], whole["second_moment", "resid_post"])
     assert agreement(back, predict(back.config), "kurtosis").tone == ""
     assert {trace.name for trace in back.plot("max_abs").data} == {"float16 ends"}
 
@@ -262,7 +257,7 @@ def test_a_statistic_is_one_row(made_up: Statistic) -> None:
     assert figure.layout.yaxis.title.text == "n / N (ratio)"
     dots = [trace for trace in figure.data if trace.mode == "markers"]
     depths = measured.stream("above")[0] if made_up.on_stream else measured.depth(made_up.sites[0])
-    np.testing.assert_allclose(dots[0].x, depths)
+    assert_allclose(dots[0].x, depths)
 
 
 def test_a_law_is_one_row(made_up: Statistic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +287,7 @@ def test_every_statistic_draws_itself(name: str) -> None:
         values = measured.stream(name)[1].mean(0)
     else:
         values = np.median(held, axis=(0, *range(2, held.ndim))) if row.by_head else row.mean(held)
-    np.testing.assert_allclose(dots.y, values, rtol=1e-5)
+    assert_allclose(dots.y, values, rtol=1e-5)
     assert any(trace.name.endswith("predicted") or trace.mode == "lines" for trace in figure.data)
     assert (figure.layout.yaxis.type == "log") == row.log
     assert figure.layout.yaxis.title.text.endswith(f"({row.unit})")
@@ -325,30 +320,18 @@ def test_a_file_whose_arrays_are_of_no_one_model_is_refused(
     change: dict[tuple[str, str], Any], said: str
 ) -> None:
     """The charts draw them as one line, and broke."""
-    stream: dict[tuple[str, str], Any] = {
-        ("second_moment", "embed"): [[1.0]],
-        ("second_moment", "resid_post"): [[1.0, 1.0]],
-    }
-    rows = [
-        {"statistic": statistic, "site": site, "values": values}
-        for (statistic, site), values in (stream | change).items()
-    ]
-    stored = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
-    Profile.from_json(
-        json.dumps(
-            stored
-            | {
-                "values": [
-                    {"statistic": statistic, "site": site, "values": values}
-                    for (statistic, site), values in stream.items()
-                ]
-            }
-        )
-    )
+
+    def stored(arrays: dict[tuple[str, str], Any]) -> str:
+        rows = [{"statistic": key[0], "site": key[1], "values": arrays[key]} for key in arrays]
+        about = {"origin": "measured", "config": None, "seeds": [0], "notes": {}, "seconds": 1.0}
+        return json.dumps(about | {"values": rows})
+
+    stream = {("second_moment", "embed"): [[1.0]], ("second_moment", "resid_post"): [[1.0, 1.0]]}
+    Profile.from_json(stored(stream))
     with pytest.raises(
         ValueError, match=f"a profile must be what Profile.to_json wrote; values must have .*{said}"
     ):
-        Profile.from_json(json.dumps(stored | {"values": rows}))
+        Profile.from_json(stored(stream | change))
 
 
 @pytest.mark.parametrize("shape", [[0, 4], [4, 0], [-1, 4]])

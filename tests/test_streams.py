@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch import Tensor
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from explorer import Config, ConfigError, measure, predict
 from explorer.measuring.observe import Pass
@@ -59,9 +61,7 @@ def test_at_initialization_it_is_pre_ln(name: str, choices: dict[str, Any]) -> N
         one, mixed = profile(plain), profile(plain.replace(stream=name))
         assert set(mixed.values) - set(one.values) == {("parameter_gradient", "mix")}
         for key, value in one.values.items():
-            np.testing.assert_allclose(
-                mixed[key], value, rtol=allowance, atol=1e-7, err_msg=str(key)
-            )
+            assert_allclose(mixed[key], value, rtol=allowance, atol=1e-7, err_msg=str(key))
 
 
 @pytest.mark.parametrize("name", MIXING)
@@ -106,7 +106,7 @@ def test_attention_over_depth_by_its_paper() -> None:
             keys = [F.rms_norm(value, (32,), eps=model.config.norm_epsilon) for value in values]
             scores = torch.stack([key @ layer.mix[0][index] for key in keys])
             h = sum(a[..., None] * v for a, v in zip(scores.softmax(0), values, strict=True))
-    torch.testing.assert_close(model(x), model.norm(h), rtol=1e-4, atol=1e-5)
+    assert_close(model(x), model.norm(h), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["hyper", "manifold"])
@@ -127,13 +127,13 @@ def test_hyper_connections_by_their_papers(name: str) -> None:
                     for j in range(3)
                 ]
             )
-    torch.testing.assert_close(model(x), model.norm(streams.mean(0)), rtol=1e-4, atol=1e-5)
+    assert_close(model(x), model.norm(streams.mean(0)), rtol=1e-4, atol=1e-5)
 
 
 def test_mhcs_matrices_are_doubly_stochastic_and_its_gates_bounded() -> None:
     matrix = sinkhorn(torch.randn(4, 2, 5, 4))
-    torch.testing.assert_close(matrix.sum(0), torch.ones(2, 5, 4))
-    torch.testing.assert_close(matrix.sum(-1), torch.ones(4, 2, 5), rtol=0, atol=1e-2)
+    assert_close(matrix.sum(0), torch.ones(2, 5, 4))
+    assert_close(matrix.sum(-1), torch.ones(4, 2, 5), rtol=0, atol=1e-2)
     layer = layers(trained(SMALL.replace(stream="manifold"), size=2.0))[0]
     weights = layer.mixing.weights(torch.randn(4, 2, 8, 32), 0)
     assert weights.min() >= 0
@@ -156,13 +156,13 @@ def test_gradients_of_any_mix_are_those_of_one_whole_graph(
     assert config.sizes.block
     blocks = Pass(config, 0).observe(model, inputs)[0]
     for key, value in whole.items():
-        np.testing.assert_allclose(blocks[key], value, rtol=1e-5, err_msg=str(key))
+        assert_allclose(blocks[key], value, rtol=1e-5, err_msg=str(key))
     model.loss(model(model.embed(inputs)), inputs).backward()
     squares = [
         sum(float(one.grad.square().sum()) for one in layer.mix if one.grad is not None)
         for layer in layers(model)
     ]
-    np.testing.assert_allclose(whole["parameter_gradient", "mix"] ** 2, squares, rtol=1e-4)
+    assert_allclose(whole["parameter_gradient", "mix"] ** 2, squares, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", MIXING)
@@ -186,10 +186,10 @@ def test_a_parallel_layer_is_one_sum() -> None:
     x_1, _ = first(x, lambda site, layer, tensor: seen.update({site: tensor}))
     read = first.normed[0]("input", x)
     attended = first.attention(read, lambda *_: None, ())[0]
-    torch.testing.assert_close(seen["resid_mid"], x + attended)
-    torch.testing.assert_close(x_1, x + attended + first.mlp(read))
+    assert_close(seen["resid_mid"], x + attended)
+    assert_close(x_1, x + attended + first.mlp(read))
     profile = measure(config)
-    np.testing.assert_allclose(
+    assert_allclose(
         profile["activation_gradient", "resid_mid"],
         profile["activation_gradient", "resid_post"],
         rtol=1e-5,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from explorer.app.widgets.panel import Panel as AnyPanel
 from explorer.app.widgets.parts import LOCK
@@ -23,6 +23,10 @@ class Watched(Generic[Panel]):
         self.panel = panel
         self.changed = threading.Condition()
         panel.status.observe(self.notify, names=["state", "text", "detail", "action"])
+
+    def __getattr__(self, name: str) -> Any:
+        """The panel's parts."""
+        return getattr(self.panel, name)
 
     def notify(self, _: object) -> None:
         with self.changed:
@@ -52,3 +56,8 @@ class Watched(Generic[Panel]):
         """What a browser does."""
         controls = self.panel.controls
         controls.set_state({"values": {**controls.values, **values}})
+
+    def choose(self, words: str = "", /, **values: object) -> None:
+        """The same, until the panel shows it; the status line has the words then."""
+        self.set(**values)
+        self.until("idle", words)

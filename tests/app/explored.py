@@ -4,7 +4,9 @@ in the end."""
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,17 +44,60 @@ Open = Callable[..., Page]
 
 
 def opened() -> Iterator[Open]:
-    """A fixture's body: opens panels, and closes them."""
+    """A fixture's body: opens panels, waits for their first measurement where `ready`, and closes
+    them."""
     panels: list[Explore] = []
 
-    def make(config: Config = SMALL, measure: Any = measure, **parts: Any) -> Page:
+    def make(
+        config: Config = SMALL, measure: Any = measure, ready: bool = True, **parts: Any
+    ) -> Page:
         panels.append(Explore(config, measure, **parts))
-        return Page(panels[-1])
+        page = Page(panels[-1])
+        if ready:
+            page.until("idle")
+        return page
 
     yield make
     for panel in panels:
         panel.close()
         assert not panel.worker.alive
+
+
+class Held:
+    """A measurement that waits to be let go where `waits` of a design, and breaks for those in
+    `broken`."""
+
+    def __init__(self, waits: Callable[[Config], bool] = lambda _: True) -> None:
+        self.waits = waits
+        self.begun, self.may_end, self.left = (threading.Event() for _ in range(3))
+        self.broken: set[Config] = set()
+        self.asked: list[Config] = []
+        self.abandoned: list[Config] = []
+
+    def __call__(self, config: Config, stop: Any, *rest: Any) -> Profile:
+        self.asked.append(config)
+        if self.waits(config):
+            self.begun.set()
+            while not self.may_end.wait(0.01):
+                if stop():
+                    self.abandoned.append(config)
+                    self.left.set()
+                    raise InterruptedError
+        if config in self.broken:
+            raise MemoryError("no room")
+        return measure(config, stop, *rest)
+
+
+def theory(config: Config) -> Profile:
+    """A line with the right sites: the measurement of another seed."""
+    other = measure(config.replace(seed=7, n_seeds=1))
+    return replace(other, origin="predicted", config=config, seeds=())
+
+
+def some(whole: Profile, count: int, seconds: float) -> Profile:
+    """The first seeds of a measurement, as if they had taken so long."""
+    values = {key: value[:count] for key, value in whole.values.items()}
+    return replace(whole, values=values, seeds=whole.seeds[:count], seconds=seconds)
 
 
 def as_the_page(config: Config) -> Profile:

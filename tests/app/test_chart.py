@@ -74,14 +74,6 @@ def test_show_replaces_the_whole_figure_and_takes_its_description():
     assert chart.description == "Five ones."
 
 
-def test_a_view_that_opens_late_is_given_the_latest_whole():
-    chart = Chart()
-    for length in range(3):
-        chart.show(figure(np.zeros(length)))
-    state = chart.get_state()
-    assert state["figure"] == chart.figure
-
-
 def test_a_figure_may_come_as_plain_data():
     checked, plain = Chart(), Chart()
     data = {
@@ -95,24 +87,6 @@ def test_a_figure_may_come_as_plain_data():
     plain.show(data)
     assert plain.figure == checked.figure
     assert plain.description == "Ones."
-
-
-def test_every_front_end_trait_is_synced():
-    names = {
-        "title",
-        "caption",
-        "why",
-        "lesson",
-        "source",
-        "badge",
-        "badge_tone",
-        "description",
-        "stale",
-        "designs",
-        "marks",
-        "figure",
-    }
-    assert names <= set(Chart(title="a").get_state())
 
 
 def test_tones_are_three():

@@ -130,15 +130,12 @@ def test_a_pin_that_is_off_theory_has_the_badge_with_its_name(open_panel: Open) 
     page = open_panel(
         SMALL.replace(norm_placement="post", n_seeds=8), predict=too_high, diagnose=diagnose
     )
-    page.until("idle")
-    chart, box = page.panel.charts["second_moment"], page.panel.comparison.box
+    chart, box = page.charts["second_moment"], page.comparison.box
     own = chart.badge
     assert chart.badge_tone != "warn"
-    page.set(norm_placement="pre")
-    page.until("idle")
+    page.choose(norm_placement="pre")
     box.handle(["pin"], [])
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert chart.badge_tone == "warn"
     assert chart.badge.startswith("Pre-LN: ")
     box.handle(["hide", 1], [])
@@ -147,12 +144,10 @@ def test_a_pin_that_is_off_theory_has_the_badge_with_its_name(open_panel: Open) 
 
 def test_the_table_follows_the_pins(open_panel: Open) -> None:
     page = open_panel(predict=predict, diagnose=diagnose)
-    table, box = page.panel.comparison.table, page.panel.comparison.box
-    page.until("idle")
+    table, box = page.comparison.table, page.comparison.box
     assert table.columns == table.groups == []
     box.handle(["pin"], [])
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert [(one["name"], one["when"], one["hue"]) for one in table.columns] == [
         ("Post-LN", "now", HUES[0]),
         ("Pre-LN", "", HUES[1]),
@@ -190,10 +185,9 @@ def test_a_pin_waits_and_then_has_its_values_or_the_reason_why_not(open_panel: O
         return measure(config, *rest)
 
     page = open_panel(measure=slow, predict=predict)
+    page.restore(page.part._replace(pins=(Entry(SMALL.replace(n_layers=3), "Three"),)))
     page.until("idle")
-    page.panel.restore(page.panel.part._replace(pins=(Entry(SMALL.replace(n_layers=3), "Three"),)))
-    page.until("idle")
-    table = page.panel.comparison.table
+    table = page.comparison.table
 
     def said() -> str:
         return (

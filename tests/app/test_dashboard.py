@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
+from watched import Watched
 
 from explorer.app.dashboard import Dashboard, Tab, dashboard
 from explorer.app.explore.panel import Explore
@@ -19,7 +19,6 @@ from explorer.glossary import LESSONS
 from explorer_serve.start import notebooks
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
-WAIT = 60.0
 
 
 @pytest.fixture
@@ -33,12 +32,7 @@ def test_page_starts_with_the_given_design_and_measures_it(page: Dashboard) -> N
     panel = page.panels["explore"]
     assert isinstance(panel, Explore)
     assert panel.controls.config == SMALL
-    arrived = threading.Event()
-    panel.status.observe(
-        lambda change: arrived.set() if change["new"] == "idle" else None, names="state"
-    )
-    assert panel.status.state == "idle" or arrived.wait(WAIT)
-    assert panel.status.text == "Measured 2 layers of width 16"
+    Watched(panel).until("idle", "Measured 2 layers of width 16")
     assert panel.verdict.findings
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, expected, opened, plain
+from explored import SMALL, Held, Open, Page, expected, opened, plain, theory
+from numpy.testing import assert_allclose, assert_array_equal
 from watched import WAIT
 
 from explorer.app.sentences import marks, residual_words, summary
@@ -28,6 +29,11 @@ from explorer.vocabulary import STATISTICS
 open_panel = pytest.fixture(name="open_panel")(opened)
 
 
+@pytest.fixture
+def page(open_panel: Open) -> Page:
+    return open_panel()
+
+
 def depth_rule(profile: Profile) -> Sequence[Finding]:
     """A finding whose numbers come from the profile."""
     q = profile.stream("second_moment")[1].mean(axis=0)
@@ -41,13 +47,12 @@ def depth_rule(profile: Profile) -> Sequence[Finding]:
     return [Finding("good", "All is well.", evidence, "", {})]
 
 
-def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle", "Measured 2 layers of width 16")
-    np.testing.assert_allclose(page.drawn(), expected(SMALL))
+def test_first_measurement_reaches_all_charts(page: Page) -> None:
+    assert page.status.text == "Measured 2 layers of width 16"
+    assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {False}
-    assert all(chart.figure["data"] for chart in page.panel.charts.values())
-    assert "seeds 0–1" in page.panel.status.detail
+    assert all(chart.figure["data"] for chart in page.charts.values())
+    assert "seeds 0–1" in page.status.detail
 
 
 @pytest.mark.parametrize(
@@ -60,67 +65,54 @@ def test_first_measurement_reaches_all_charts(open_panel: Open) -> None:
         {"alpha": 0.5},
     ],
 )
-def test_each_named_control_redraws_the_charts(open_panel: Open, change: dict[str, Any]) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_each_named_control_redraws_the_charts(page: Page, change: dict[str, Any]) -> None:
     before = page.drawn()
-    page.set(**change)
-    page.until("idle")
+    page.choose(**change)
     after = page.drawn()
     assert before.shape != after.shape or not np.allclose(before, after)
-    np.testing.assert_allclose(after, expected(SMALL.replace(**change)), rtol=1e-6)
+    assert_allclose(after, expected(SMALL.replace(**change)), rtol=1e-6)
 
 
 def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -> None:
     page = open_panel(predict=predict)
-    page.until("idle")
-    chart = page.panel.charts["gradient_by_layer"]
+    chart = page.charts["gradient_by_layer"]
     assert "/ q_(l−1)" in chart.why
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert "/ q_(l−1)" not in chart.why
     assert "before its norm" in chart.why
-    assert page.panel.charts["second_moment"].why == "The norm on each sum resets q to 1."
-    page.panel.comparison.box.handle(["pin"], [])
-    page.set(norm_placement="pre")
-    page.until("idle")
+    assert page.charts["second_moment"].why == "The norm on each sum resets q to 1."
+    page.comparison.box.handle(["pin"], [])
+    page.choose(norm_placement="pre")
     assert not chart.why
     assert chart.lesson == "09_norm_placement"
 
 
 def test_attention_scale_redraws_the_entropy(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(d_model=64, n_heads=1, n_ctx=32))
-    page.until("idle")
     before = page.drawn("attention_entropy")
-    page.set(attention_scale="none")
-    page.until("idle")
+    page.choose(attention_scale="none")
     assert page.drawn("attention_entropy")[0] < 0.5 * before[0]
 
 
-def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_a_refused_value_leaves_the_charts_and_says_that_they_are_stale(page: Page) -> None:
     before = page.drawn()
     page.set(d_model=17)
     page.until("refused", "Refused: Width must be divisible by Heads; got 17 and 2.")
     assert page.stale() == {True}
-    np.testing.assert_array_equal(page.drawn(), before)
-    page.set(d_model=18)
-    page.until("idle", "Measured 2 layers of width 18")
+    assert_array_equal(page.drawn(), before)
+    page.choose("Measured 2 layers of width 18", d_model=18)
     assert page.stale() == {False}
 
 
-def test_undo_takes_a_refused_value_back(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_undo_takes_a_refused_value_back(page: Page) -> None:
     page.set(n_layers="many")
     page.until("refused")
-    assert page.panel.status.action == "Undo"
-    page.panel.status.handle("action", [])
+    assert page.status.action == "Undo"
+    page.status.handle("action", [])
     page.until("idle")
     assert page.stale() == {False}
-    assert page.panel.controls.values == SMALL.model_dump()
-    assert page.panel.worker.computations == 1  # the result was kept
+    assert page.controls.values == SMALL.model_dump()
+    assert page.worker.computations == 1  # the result was kept
 
 
 def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_panel: Open) -> None:
@@ -130,22 +122,20 @@ def test_a_measurement_that_ends_after_a_refusal_is_drawn_but_stays_stale(open_p
         assert may_end.wait(WAIT)
         return measure(config, *rest)
 
-    page = open_panel(measure=slow)
+    page = open_panel(measure=slow, ready=False)
     page.set(d_model=17)
     page.until("refused")
-    arrived = threading.Event()
-    page.panel.charts["attention_pattern"].observe(lambda _: arrived.set(), names="figure")
     may_end.set()
-    assert arrived.wait(WAIT)
+    assert page.comes(lambda: bool(page.charts["attention_pattern"].figure.get("data")))
     page.until("refused")
-    np.testing.assert_allclose(page.drawn(), expected(SMALL))
+    assert_allclose(page.drawn(), expected(SMALL))
     assert page.stale() == {True}
 
 
 def lengths(page: Page) -> set[int]:
     """How many points dots and lines of the second moment have: one number while one design is
     drawn."""
-    traces = page.panel.charts["second_moment"].figure["data"]
+    traces = page.charts["second_moment"].figure["data"]
     return {
         len(plain(trace["x"])) for trace in traces if trace["name"] in ("measured", "predicted")
     }
@@ -158,54 +148,37 @@ def lengths(page: Page) -> set[int]:
 def test_what_interrupts_a_measurement_leaves_one_design_on_the_charts(
     open_panel: Open, ahead: bool, end: str
 ) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slow(config: Config, *rest: Any) -> Profile:
-        if config.n_layers > 2:
-            begun.set()
-            assert may_end.wait(WAIT)
-        if end == "failed" and config.n_layers == 8:
-            raise MemoryError
-        return measure(config, *rest)
-
-    page = open_panel(measure=slow, predict=predict)
-    page.until("idle")
+    held = Held(lambda config: config.n_layers > 2)
+    page = open_panel(measure=held, predict=predict)
     one = lengths(page)
     page.set(n_layers=4)
-    assert begun.wait(WAIT)
+    assert held.begun.wait(WAIT)
     if ahead:
         page.set(n_layers=8)
         assert len(lengths(page)) == 2, "the line goes ahead while a slider is dragged"
     if end == "refused":
         page.set(d_model=17)
     elif end == "stale":
-        page.panel.status.handle("action", [])
-    elif not ahead:
+        page.status.handle("action", [])
+    else:
+        held.broken = {SMALL.replace(n_layers=8)}
         page.set(n_layers=8)
-    if end == "failed":
-        may_end.set()
+        held.may_end.set()
     page.until(end)
     assert lengths(page) == one
     assert page.stale() == {True}
-    assert not any(chart.ahead for chart in page.panel.charts.values())
-    assert page.panel.status.detail == "The charts show the last measured design."
-    assert page.panel.charts["second_moment"].badge, "of the dots and the line that are drawn"
-    may_end.set()
-    page.set(n_layers=3, d_model=16)
-    page.until("idle", "Measured 3 layers")
+    assert not any(chart.ahead for chart in page.charts.values())
+    assert page.status.detail == "The charts show the last measured design."
+    assert page.charts["second_moment"].badge, "of the dots and the line that are drawn"
+    held.may_end.set()
+    page.choose("Measured 3 layers", n_layers=3, d_model=16)
     assert lengths(page) == {7}
     assert page.stale() == {False}
 
 
 def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open) -> None:
-    may_end = threading.Event()
-
-    def slow(config: Config, *rest: Any) -> Profile:
-        assert config.n_layers == 2 or may_end.wait(WAIT)
-        return measure(config, *rest)
-
-    page = open_panel(measure=slow, predict=predict)
-    page.until("idle")
+    held = Held(lambda config: config.n_layers > 2)
+    page = open_panel(measure=held, predict=predict)
     page.set(n_layers=3)
     page.set(n_layers=4)
     page.set(d_model=17)
@@ -213,57 +186,46 @@ def test_a_line_is_drawn_ahead_again_after_a_refusal_was_undone(open_panel: Open
     page.set(d_model=16, n_layers=4)
     page.set(n_layers=5)
     assert len(lengths(page)) == 2
-    may_end.set()
+    held.may_end.set()
     page.until("idle", "Measured 5 layers")
     assert lengths(page) == {11}
 
 
-def test_one_press_fixes_a_refusal(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
+def test_one_press_fixes_a_refusal(page: Page) -> None:
     page.set(loss="next_token")
     page.until("refused")
-    assert page.panel.status.offer == "Set Input to text"
-    page.panel.status.handle("offer", [])
+    assert page.status.offer == "Set Input to text"
+    page.status.handle("offer", [])
     page.until("idle")
-    assert page.panel.controls.config == SMALL.replace(loss="next_token", input="text")
-    assert page.panel.status.offer == ""
+    assert page.controls.config == SMALL.replace(loss="next_token", input="text")
+    assert page.status.offer == ""
 
 
-def test_a_design_without_attention_says_so_where_its_charts_would_be(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
-    assert not page.panel.pattern.hidden
-    page.set(attention="none")
-    page.until("idle")
+def test_a_design_without_attention_says_so_where_its_charts_would_be(page: Page) -> None:
+    assert not page.pattern.hidden
+    page.choose(attention="none")
     for name in ("attention_entropy", "attention_pattern"):
-        figure = page.panel.charts[name].figure
+        figure = page.charts[name].figure
         assert [note["text"] for note in figure["layout"]["annotations"]] == [
             "This design has no attention."
         ]
         assert not figure["layout"]["xaxis"]["visible"]
-    assert page.panel.pattern.hidden
-    page.set(attention="softmax")
-    page.until("idle")
-    assert not page.panel.pattern.hidden
-    assert all(chart.figure["data"] for chart in page.panel.charts.values())
+    assert page.pattern.hidden
+    page.choose(attention="softmax")
+    assert not page.pattern.hidden
+    assert all(chart.figure["data"] for chart in page.charts.values())
 
 
 def test_an_exception_shows_its_class_and_message_and_the_next_move_works(open_panel: Open) -> None:
-    def breaks(config: Config, *rest: Any) -> Profile:
-        if config.n_layers == 3:
-            raise MemoryError("no room for three layers")
-        return measure(config, *rest)
-
-    page = open_panel(measure=breaks)
-    page.until("idle")
+    held = Held(lambda _: False)
+    held.broken = {SMALL.replace(n_layers=3)}
+    page = open_panel(measure=held)
     before = page.drawn()
     page.set(n_layers=3)
-    page.until("failed", "MemoryError: no room for three layers")
+    page.until("failed", "MemoryError: no room")
     assert page.stale() == {True}
-    np.testing.assert_array_equal(page.drawn(), before)
-    page.set(n_layers=4)
-    page.until("idle", "Measured 4 layers")
+    assert_array_equal(page.drawn(), before)
+    page.choose("Measured 4 layers", n_layers=4)
     assert page.stale() == {False}
 
 
@@ -271,19 +233,16 @@ def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_pan
     def breaks(config: Config) -> Profile:
         if config.n_layers == 3:
             raise ArithmeticError("no such integral")
-        return replace(measure(config), origin="predicted", seeds=())
+        return theory(config)
 
     page = open_panel(predict=breaks)
-    page.set(n_layers=3)
-    page.until("idle", "Measured 3 layers")
-    assert page.panel.status.detail.endswith("no prediction: ArithmeticError: no such integral")
+    page.choose("Measured 3 layers", n_layers=3)
+    assert page.status.detail.endswith("no prediction: ArithmeticError: no such integral")
     assert page.stale() == {False}
-    assert [trace["name"] for trace in page.panel.charts["second_moment"].figure["data"]].count(
-        "predicted"
-    ) == 0
-    page.set(n_layers=4)
-    page.until("idle", "Measured 4 layers")
-    assert "no prediction" not in page.panel.status.detail
+    traces = page.charts["second_moment"].figure["data"]
+    assert "predicted" not in {trace["name"] for trace in traces}
+    page.choose("Measured 4 layers", n_layers=4)
+    assert "no prediction" not in page.status.detail
 
 
 def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open) -> None:
@@ -292,75 +251,55 @@ def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open
         return measure(*asked)
 
     page = open_panel(measure=unhurried)
-    for step in range(40):
+    for step in range(1, 41):
         page.set(init_variance=1.0 + step / 10)
     page.until("idle")
-    last = SMALL.replace(init_variance=4.9)
-    np.testing.assert_allclose(page.drawn(), expected(last))
-    assert page.panel.worker.computations < 40
+    assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
+    assert page.worker.computations < 40
 
 
 def test_moves_while_the_worker_is_busy_cost_one_computation(open_panel: Open) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def held(config: Config, stop: Any, *rest: Any) -> Profile:
-        if config == SMALL:
-            begun.set()
-            assert may_go_on.wait(WAIT)
-        return measure(config, stop, *rest)
+    def deaf(config: Config, *rest: Any) -> Profile:
+        begun.set()
+        assert may_go_on.wait(WAIT)
+        return measure(config, *rest)
 
-    page = open_panel(measure=held)
+    page = open_panel(measure=deaf, ready=False)
     assert begun.wait(WAIT)
     for step in range(1, 41):
         page.set(init_variance=1.0 + step / 10)
     may_go_on.set()
     page.until("idle")
-    np.testing.assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
-    assert page.panel.worker.computations == 2
+    assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
+    assert page.worker.computations == 2
 
 
 def test_going_back_answers_from_the_cache(open_panel: Open) -> None:
     page = open_panel()
-    for layers in (2, 3, 2):
-        page.set(n_layers=layers)
-        page.until("idle", f"Measured {layers} layers")
-    assert page.panel.worker.computations == 2
+    for layers in (3, 2):
+        page.choose(f"Measured {layers} layers", n_layers=layers)
+    assert page.worker.computations == 2
 
 
 def test_lines_move_while_a_slider_is_dragged_and_the_old_dots_wait(open_panel: Open) -> None:
-    may_end = threading.Event()
-    may_end.set()
-
-    def held(config: Config, *rest: Any) -> Profile:
-        assert may_end.wait(WAIT)
-        return measure(config, *rest)
-
-    def theory(config: Config) -> Profile:
-        """A line with the right sites: the measurement of another seed."""
-        return replace(
-            measure(config.replace(seed=7, n_seeds=1)), origin="predicted", config=config, seeds=()
-        )
-
+    held = Held(lambda config: config.n_layers > 2)
     page = open_panel(measure=held, predict=theory)
-    page.until("idle")
-    may_end.clear()
     page.set(n_layers=4)
     page.until("computing")
-    first = page.panel.charts["second_moment"].figure["data"]
+    first = page.charts["second_moment"].figure["data"]
     assert plain(first[-1]["x"]).max() == 2, "a single move waits for its dots"
-    assert not any(chart.ahead for chart in page.panel.charts.values())
+    assert not any(chart.ahead for chart in page.charts.values())
     page.set(n_layers=5)
     page.until("computing")
-    traces = page.panel.charts["second_moment"].figure["data"]
-    line, dots = (
-        next(trace for trace in traces if trace["name"] == name)
-        for name in ("predicted", "measured")
-    )
+    traces = {trace["name"]: trace for trace in page.charts["second_moment"].figure["data"]}
+    line, dots = traces["predicted"], traces["measured"]
     assert [plain(trace["x"]).max() for trace in (line, dots)] == [5, 2]
     assert line["line"]["color"] == dots["marker"]["color"], "a design keeps its hue"
     assert page.stale() == {True}
-    assert all(chart.ahead for chart in page.panel.charts.values()), "only the dots are stale"
-    may_end.set()
+    assert all(chart.ahead for chart in page.charts.values()), "only the dots are stale"
+    held.may_end.set()
     page.until("idle")
     assert len(page.drawn()) == 11
 
@@ -369,19 +308,17 @@ def test_findings_stand_in_the_verdict_and_their_button_applies_the_change(
     open_panel: Open,
 ) -> None:
     page = open_panel(diagnose=depth_rule)
-    page.until("idle")
-    (finding,) = page.panel.verdict.findings
+    (finding,) = page.verdict.findings
     assert (finding["severity"], finding["remedy"]) == ("warning", "Use post")
-    page.panel.verdict.handle(0, [])
+    page.verdict.handle(0, [])
     page.until("idle")
-    assert page.panel.controls.config == SMALL.replace(norm_placement="post")
-    assert page.panel.verdict.findings[0]["meaning"] == "All is well."
+    assert page.controls.config == SMALL.replace(norm_placement="post")
+    assert page.verdict.findings[0]["meaning"] == "All is well."
 
 
 def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Open) -> None:
     page = open_panel(diagnose=depth_rule)
-    page.until("idle")
-    verdict = page.panel.verdict
+    verdict = page.verdict
     assert verdict.undo == ""
     verdict.handle(0, [])
     page.until("idle")
@@ -390,113 +327,93 @@ def test_a_remedy_can_be_taken_back_as_long_as_what_it_set_stands(open_panel: Op
     page.until("idle")
     verdict.handle("undo", [])
     page.until("idle")
-    assert page.panel.controls.config == SMALL.replace(n_layers=3)
+    assert page.controls.config == SMALL.replace(n_layers=3)
     assert verdict.undo == ""
     verdict.handle(0, [])
     page.until("idle")
-    page.set(norm_placement="peri")
-    page.until("idle")
+    page.choose(norm_placement="peri")
     assert verdict.undo == "", "what it set stands no more"
     verdict.handle("undo", [])
-    assert page.panel.controls.config.norm_placement == "peri"
+    assert page.controls.config.norm_placement == "peri"
 
 
-@pytest.mark.parametrize("nonsense", [-1, 7, "0", "undo", None, {"index": 0}, True])
-def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open, nonsense: object) -> None:
+def test_verdict_ignores_what_is_not_one_of_its_buttons(open_panel: Open) -> None:
     page = open_panel(diagnose=lambda profile: [])
-    page.until("idle")
-    page.panel.verdict.handle(nonsense, [])
-    assert page.panel.controls.config == SMALL
+    for nonsense in (-1, 7, "0", "undo", None, {"index": 0}, True):
+        page.verdict.handle(nonsense, [])
+        assert page.controls.config == SMALL, nonsense
 
 
-def test_layer_and_head_of_the_pattern(open_panel: Open) -> None:
-    page = open_panel()
+def test_layer_and_head_of_the_pattern(page: Page) -> None:
+    before = plain(page.charts["attention_pattern"].figure["data"][0]["z"])
+    page.pattern.set_state({"values": {"layer": 2, "head": 2}})
     page.until("idle")
-    before = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
-    page.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
-    page.until("idle")
-    shown = plain(page.panel.charts["attention_pattern"].figure["data"][0]["z"])
-    np.testing.assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
+    shown = plain(page.charts["attention_pattern"].figure["data"][0]["z"])
+    assert_allclose(shown, measure(SMALL, pattern_of=(2, 1)).pattern, rtol=1e-6)
     assert not np.allclose(shown, before)
-    page.set(n_layers=1)
-    page.until("idle", "Measured 1 layer ")
-    assert page.panel.pattern.pattern_of == (1, 1)
-    assert page.panel.pattern.values == {"layer": 1, "head": 2}
+    page.choose("Measured 1 layer ", n_layers=1)
+    assert page.pattern.pattern_of == (1, 1)
+    assert page.pattern.values == {"layer": 1, "head": 2}
 
 
-def test_the_layer_of_a_chart_by_position(open_panel: Open) -> None:
-    page = open_panel()
-    page.until("idle")
-    chart, layer = page.panel.charts["second_moment"], page.panel.layer
+def test_the_layer_of_a_chart_by_position(page: Page) -> None:
+    chart, layer = page.charts["second_moment"], page.layer
     assert layer.hidden
-    page.panel.statistic.set_state({"values": {"statistic": "attention_received"}})
+    page.statistic.set_state({"values": {"statistic": "attention_received"}})
     assert (layer.hidden, layer.value) == (False, 0)
     assert "in the last layer" in chart.caption
     before = plain(chart.figure["data"][-1]["y"])
     layer.set_state({"values": {"layer": 1}})
     assert "in layer 1" in chart.caption
     assert not np.allclose(plain(chart.figure["data"][-1]["y"]), before, rtol=1e-3)
-    page.set(n_layers=1)
-    page.until("idle", "Measured 1 layer ")
+    page.choose("Measured 1 layer ", n_layers=1)
     assert "in the last layer" in chart.caption
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_a_layer_that_there_is_not_is_refused_in_words(page: Page) -> None:
+    for values in (
         {"layer": 3, "head": 1},
         {"layer": "x", "head": 1},
         {"layer": 2.5, "head": 1},
         {"layer": True, "head": 2},
         {"head": 1},
-    ],
-)
-def test_a_layer_that_there_is_not_is_refused_in_words(
-    open_panel: Open, values: dict[str, object]
-) -> None:
-    page = open_panel()
-    page.until("idle")
-    page.panel.pattern.set_state({"values": values})
-    page.until("refused", "Layer must be a whole number between 1 and 2")
-    page.panel.status.handle("action", [])
-    page.until("idle")
-    assert page.panel.pattern.values == {"layer": 1, "head": 1}
+    ):
+        page.pattern.set_state({"values": values})
+        page.until("refused", "Layer must be a whole number between 1 and 2")
+        page.status.handle("action", [])
+        page.until("idle")
+        assert page.pattern.values == {"layer": 1, "head": 1}, values
 
 
 def test_long_work_shows_progress_and_can_be_stopped(open_panel: Open) -> None:
     stopped = threading.Event()
 
-    class Left(Exception):  # noqa: N818
-        pass
-
     def endless(config: Config, stop: Any, progress: Any, *_: Any) -> Profile:
         while not stop():
             progress(0.75)
         stopped.set()
-        raise Left
+        raise InterruptedError
 
-    page = open_panel(measure=endless)
+    page = open_panel(measure=endless, ready=False)
     page.until("computing", "Measuring 2 layers of width 16")
-    with page.changed:
-        assert page.changed.wait_for(lambda: page.panel.status.action == "Stop", WAIT)
-    assert page.panel.status.detail == "75 % of 2 seeds"
-    assert page.panel.status.fraction == 0.75
-    page.panel.status.handle("action", [])
+    assert page.comes(lambda: page.status.action == "Stop")
+    assert page.status.detail == "75 % of 2 seeds"
+    assert page.status.fraction == 0.75
+    page.status.handle("action", [])
     page.until("stale", "Stopped")
     assert stopped.wait(WAIT)
 
 
 def test_what_is_not_finite_is_said_in_words(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(n_layers=200, norm_placement="none", init_variance=1000.0))
-    page.until("idle")
-    assert "Not finite from layer" in page.panel.status.text
+    assert "Not finite from layer" in page.status.text
     assert page.stale() == {False}
 
 
 def test_close_ends_the_thread(open_panel: Open) -> None:
     page = open_panel()
-    page.panel.close()
-    assert not page.panel.worker.alive
+    page.close()
+    assert not page.worker.alive
     page.set(n_layers=3)  # a late message does nothing
 
 
@@ -504,7 +421,7 @@ def test_a_flood_of_wrong_fields_is_refused_shortly(open_panel: Open) -> None:
     page = open_panel()
     page.set(**{f"field_{number}": number for number in range(1000)})
     page.until("refused", "field_0 is not a field")
-    assert len(page.panel.status.text) < 500
+    assert len(page.status.text) < 500
 
 
 def test_status_of_a_foreign_profile_and_of_a_prediction() -> None:
@@ -535,12 +452,12 @@ def test_the_residual_is_a_formula() -> None:
 
 def click(page: Page, name: str, index: int) -> None:
     """What a browser sends when an offer beside a control is clicked."""
-    page.panel.controls.handle([name, index], [])
+    page.controls.handle([name, index], [])
 
 
 def wait_for_value(page: Page, name: str, before: object) -> float:
     """The value of a control once the theory has changed it."""
-    controls, changed = page.panel.controls, threading.Event()
+    controls, changed = page.controls, threading.Event()
     controls.observe(lambda _: changed.set(), names="notes")
     while controls.values[name] == before or name not in controls.notes:
         assert changed.wait(WAIT)
@@ -559,23 +476,20 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
         init_variance=2.0,
     )
     page = open_panel(config, predict=predict, solve=solve)
-    page.until("idle")
     click(page, "init_variance", 0)
     found = wait_for_value(page, "init_variance", 2.0)
     page.until("idle")
     measured = measure(config.replace(init_variance=found)).stream("second_moment")[1].mean(axis=0)
     assert measured[-1] == pytest.approx(1, abs=0.35)  # from 2^(number of products) = thousands
-    assert "second moment" in page.panel.controls.notes["init_variance"]
-    page.set(init_variance=1.25)
-    page.until("idle")
+    assert "second moment" in page.controls.notes["init_variance"]
+    page.choose(init_variance=1.25)
     # the remark was on the value that is gone
-    assert "init_variance" not in page.panel.controls.notes
+    assert "init_variance" not in page.controls.notes
 
 
 def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel: Open) -> None:
     page = open_panel(SMALL.replace(n_layers=6, init_variance=2.0), predict=predict, solve=solve)
-    page.until("idle")
-    controls = page.panel.controls
+    controls = page.controls
     before = len(controls.offers["alpha"])
     click(page, "alpha", 0)
     assert wait_for_value(page, "alpha", 1.0) < 0.05
@@ -591,7 +505,7 @@ def test_a_trivial_answer_is_called_one_and_a_better_one_can_be_taken(open_panel
     # the answer is gone, and what was offered with it
     assert len(controls.offers["alpha"]) == before
     click(page, "alpha", before)  # a late click on what is no longer offered
-    assert page.panel.status.state == "idle"
+    assert page.status.state == "idle"
 
 
 def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Open) -> None:
@@ -599,40 +513,35 @@ def test_an_unknown_offer_is_ignored_and_a_failing_theory_is_told(open_panel: Op
         raise ArithmeticError(f"no {target} by {vary}")
 
     page = open_panel(predict=predict, solve=broken)
-    page.until("idle")
     for wrong in ([], "alpha", ["alpha", 7], ["seed", 0], [1, "alpha"], {"alpha": 0}):
-        page.panel.controls.handle(wrong, [])
-    assert page.panel.status.state == "idle"
+        page.controls.handle(wrong, [])
+    assert page.status.state == "idle"
     click(page, "alpha", 1)
     page.until("failed", "ArithmeticError: no flat_gradient by alpha")
-    page.set(alpha=0.5)
-    page.until("idle")
+    page.choose(alpha=0.5)
 
 
 def test_the_badge_says_how_far_the_dots_lie_from_the_line(open_panel: Open) -> None:
     config = SMALL.replace(d_model=128, n_ctx=16)
     page = open_panel(config, predict=predict)
-    page.until("idle")
-    chart = page.panel.charts["second_moment"]
+    chart = page.charts["second_moment"]
     assert chart.badge.endswith("of theory")
     worst = agreement(measure(config), predict(config), "second_moment").worst
     assert 0 < worst < 0.2
-    assert page.panel.charts["attention_pattern"].badge == ""
+    assert page.charts["attention_pattern"].badge == ""
 
 
 def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: Open) -> None:
     page = open_panel(predict=predict)
-    page.until("idle")
-    chart, selection = page.panel.charts["second_moment"], page.panel.statistic
+    chart, selection = page.charts["second_moment"], page.statistic
     measured, predicted = measure(SMALL), predict(SMALL)
     titles = set()
     text = SMALL.replace(input="text", loss="next_token")
     # these need a readout
     for name in sorted(BY_CHOICE, key=lambda name: "logits" not in STATISTICS[name].sites):
         config = text if "logits" in STATISTICS[name].sites else SMALL
-        if page.panel.controls.config != config:
-            page.set(input=config.input, loss=config.loss)
-            page.until("idle")
+        if page.controls.config != config:
+            page.choose(input=config.input, loss=config.loss)
             measured, predicted = measure(config), predict(config)
         selection.set_state({"values": {"statistic": name}})
         row = STATISTICS[name]
@@ -646,20 +555,17 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
                 if row.on_stream
                 else np.median(measured[name], axis=(0, 2))
             )
-        np.testing.assert_allclose(page.drawn(), values, rtol=1e-6)
+        assert_allclose(page.drawn(), values, rtol=1e-6)
         assert chart.title == BY_CHOICE[name].title
         assert chart.caption.startswith(BY_CHOICE[name].caption)
         assert chart.badge == agreement(measured, predicted, name).words
         titles.add(chart.title)
     assert len(titles) == len(BY_CHOICE)
-    page.set(norm_placement="post")
-    page.until("idle")
+    page.choose(norm_placement="post")
     assert chart.title == BY_CHOICE[name].title, "another design does not change what is shown"
-    part = page.panel.part
+    part = page.part
     selection.set_state({"values": {"statistic": "second_moment"}})
-    np.testing.assert_allclose(
-        page.drawn(), expected(SMALL.replace(norm_placement="post")), rtol=1e-6
-    )
-    page.panel.restore(part)
+    assert_allclose(page.drawn(), expected(SMALL.replace(norm_placement="post")), rtol=1e-6)
+    page.restore(part)
     assert selection.value == name
     assert chart.title == BY_CHOICE[name].title

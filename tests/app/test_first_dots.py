@@ -4,12 +4,12 @@ dragged."""
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from explored import SMALL, Open, Page, as_the_page, expected, opened, plain
+from explored import SMALL, Open, Page, as_the_page, expected, opened, plain, some
+from numpy.testing import assert_allclose, assert_array_equal
 from watched import WAIT
 
 from explorer.app.explore.question import Choose
@@ -23,12 +23,6 @@ from explorer.theory import predict
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 FOUR = SMALL.replace(n_seeds=4)
-
-
-def some(whole: Profile, count: int, seconds: float) -> Profile:
-    """The first seeds of a measurement, as if they had taken so long."""
-    values = {key: value[:count] for key, value in whole.values.items()}
-    return replace(whole, values=values, seeds=whole.seeds[:count], seconds=seconds)
 
 
 class Seeds:
@@ -56,14 +50,13 @@ class Seeds:
 
     def moved(self, page: Page, **values: object) -> None:
         """A move, until its first seeds were handed over."""
-        page.until("idle")
         page.set(**values)
         assert self.handed_over.wait(WAIT)
 
 
 def line(page: Page, axis: str) -> np.ndarray:
     """The theory's line: the last of those that are drawn."""
-    traces = page.panel.charts["second_moment"].figure["data"]
+    traces = page.charts["second_moment"].figure["data"]
     return plain([trace[axis] for trace in traces if trace["mode"] == "lines"][-1])
 
 
@@ -84,8 +77,8 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
         ],
     )
     seeds.moved(page, n_layers=3)
-    after, chart, panel = FOUR.replace(n_layers=3), page.panel.charts["second_moment"], page.panel
-    np.testing.assert_array_equal(page.drawn(), first(after))
+    after, chart, panel = FOUR.replace(n_layers=3), page.charts["second_moment"], page.panel
+    assert_array_equal(page.drawn(), first(after))
     assert not np.allclose(page.drawn(), expected(after))
     assert {one.stale for one in panel.charts.values()} == {False}
     assert panel.verdict.stale
@@ -102,7 +95,7 @@ def test_the_first_seed_is_drawn_and_everything_else_waits_for_the_whole(open_pa
     } == {4}
     seeds.may_end.set()
     page.until("idle", "Measured 3 layers")
-    np.testing.assert_allclose(page.drawn(), expected(after))
+    assert_allclose(page.drawn(), expected(after))
     assert chart.badge != ""
     assert panel.verdict.findings[0]["meaning"] == f"4 of {after}."
     found = panel.schedule.known(after).measured
@@ -135,11 +128,10 @@ def test_no_more_drawings_than_are_useful(
 ) -> None:
     seeds = Seeds(*parts)
     page = open_panel(FOUR, seeds)
-    page.until("idle")
     before = page.drawn()
     seeds.moved(page, init_variance=2.0)
     wanted = first(FOUR.replace(init_variance=2.0), shown) if shown else before
-    np.testing.assert_allclose(page.drawn(), wanted, rtol=1e-6)
+    assert_allclose(page.drawn(), wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("end", ["refused", "stale"])
@@ -153,25 +145,24 @@ def test_what_interrupts_it_brings_the_last_whole_measurement_back(
     if end == "refused":
         page.set(d_model=17)
     else:
-        page.panel.status.handle("action")
+        page.status.handle("action")
     page.until(end)
-    np.testing.assert_allclose(page.drawn(), expected(FOUR))
+    assert_allclose(page.drawn(), expected(FOUR))
     assert page.stale() == {True}
-    assert page.panel.charts["second_moment"].badge != ""
+    assert page.charts["second_moment"].badge != ""
 
 
 def test_a_question_withholds_it(open_panel: Open) -> None:
     seeds = Seeds((1, 1.0))
     page = open_panel(FOUR, seeds)
-    page.until("idle")
     config = FOUR.replace(n_layers=3)
     with LOCK:
-        page.panel.controls.apply({"n_layers": 3})
+        page.controls.apply({"n_layers": 3})
         page.panel.ask(
             Choose("Which?", "token_correlation", (0, 1), "One.", options=("One", "Other")), config
         )
     assert seeds.handed_over.wait(WAIT)
-    charts = page.panel.charts.values()
+    charts = page.charts.values()
     assert not [
         trace
         for chart in charts
@@ -183,10 +174,9 @@ def test_a_question_withholds_it(open_panel: Open) -> None:
 def test_another_head_leaves_the_dots_of_all_seeds(open_panel: Open) -> None:
     seeds = Seeds((1, 1.0))
     page = open_panel(FOUR, seeds)
-    page.until("idle")
-    page.panel.pattern.set_state({"values": {"layer": 2, "head": 1}})
+    page.pattern.set_state({"values": {"layer": 2, "head": 1}})
     assert seeds.handed_over.wait(WAIT)
-    np.testing.assert_allclose(page.drawn(), expected(FOUR))
+    assert_allclose(page.drawn(), expected(FOUR))
 
 
 class Slow:
@@ -194,7 +184,7 @@ class Slow:
 
     def __init__(self, page: Page, name: str) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
-        page.panel.charts[name].observe(self._draw, names="figure")
+        page.charts[name].observe(self._draw, names="figure")
 
     def _draw(self, _: object) -> None:
         if not self.begun.is_set():
@@ -205,16 +195,15 @@ class Slow:
 @pytest.mark.parametrize("move", [{"n_layers": 4}, {"d_model": 17}], ids=["accepted", "refused"])
 def test_a_drawing_is_given_up_for_the_next_move(open_panel: Open, move: dict[str, object]) -> None:
     page = open_panel(FOUR, measure)
-    page.until("idle")
     slow = Slow(page, "gradient_by_layer")
     page.set(n_layers=3)
     assert slow.begun.wait(WAIT)
     events: list[str] = []
-    page.panel.charts["token_correlation"].observe(lambda _: events.append("drawn"), names="figure")
-    page.panel.status.observe(lambda change: events.append(change.new), names="text")
+    page.charts["token_correlation"].observe(lambda _: events.append("drawn"), names="figure")
+    page.status.observe(lambda change: events.append(change.new), names="text")
     mover = threading.Thread(target=page.set, kwargs=move)
     mover.start()
-    assert page.comes(lambda: page.panel.schedule.interrupted)
+    assert page.comes(lambda: page.schedule.interrupted)
     slow.may_end.set()
     mover.join(WAIT)
     refused = "d_model" in move
@@ -242,17 +231,16 @@ def test_a_dragged_slider_is_measured_when_it_rests_and_a_single_move_at_once(
 ) -> None:
     seeds = Seeds()
     page = open_panel(SMALL, seeds)
-    page.until("idle")
     page.set(n_layers=3)
     assert seeds.handed_over.wait(WAIT), "a single move is not held"
     for layers in range(4, 20):
         page.set(n_layers=layers)
-    worker = page.panel.worker
+    worker = page.worker
     assert page.comes(lambda: [job.config.n_layers for job in worker._running] == [19]), (
         "the newest is the worker's"
     )
     assert worker.computations == 2
-    page.panel.status.handle("action")
+    page.status.handle("action")
     page.until("stale")  # also while it is held
     page.set(n_layers=20)
     page.set(n_layers=21)
@@ -270,13 +258,11 @@ def test_dots_that_are_known_wait_as_well_until_a_slider_rests(
     seeds.may_end.set()
     page = open_panel(SMALL, seeds, predict=predict)
     for layers in (3, 4):
-        page.until("idle")
-        page.set(n_layers=layers)
-        page.until("idle", f"Measured {layers}")
+        page.choose(f"Measured {layers}", n_layers=layers)
     seeds.may_end.clear()
     for layers in (5, 6, 3, 4, 3):  # 5 is a single move, with which the drag begins
         page.set(n_layers=layers)
-    assert page.panel.status.state == "computing"
+    assert page.status.state == "computing"
     assert len(page.drawn()) == 2 * 4 + 1
     long_drag.setattr(controls, "DRAG", 0.0)
     page.until("idle", "Measured 3 layers")
@@ -298,7 +284,6 @@ def test_a_slider_that_comes_back_shows_the_line_of_where_it_is_without_asking_t
         return predict(config)
 
     page = open_panel(SMALL, seeds, predict=told)
-    page.until("idle")
     seeds.may_end.clear()
     for layers in (3, 4, 5, 4, 3, 5):
         page.set(n_layers=layers)
@@ -316,13 +301,11 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     seeds = Seeds()
     seeds.may_end.set()
     page = open_panel(SMALL, seeds, predict=predict)
-    page.until("idle")
-    charts = page.panel.charts
+    charts = page.charts
     seen, unseen = charts["second_moment"], charts["token_correlation"]
     unseen.handle(["seen", False], [])  # as a browser says it
     before = len(page.drawn()), len(page.drawn("token_correlation"))
-    page.set(n_layers=3)
-    page.until("idle", "Measured 3")
+    page.choose("Measured 3", n_layers=3)
     alone = unseen.figure
     seeds.may_end.clear()
     assert len(page.drawn("token_correlation")) > before[1], "a single move draws them all"
@@ -336,7 +319,7 @@ def test_a_chart_that_nobody_sees_is_drawn_when_the_slider_rests(
     if end == "refused":
         page.set(d_model=17)
     elif end == "stale":
-        page.panel.status.handle("action")
+        page.status.handle("action")
     long_drag.setattr(controls, "DRAG", 0.0)
     if end == "idle":
         seeds.may_end.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 from explored import plain
 from linked import state
+from numpy.testing import assert_allclose, assert_array_equal
 from watched import Watched
 
 import explorer as ex
@@ -31,6 +32,7 @@ from explorer.config import Config
 from explorer.ends import endings
 from explorer.limits import process_count
 from explorer.numbers import number
+from explorer.profile import Profile
 from explorer.sweeping.cell import Cell, find
 from explorer.sweeping.workers import Here, Outside, Workers
 
@@ -74,69 +76,57 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
+    """A map that is computed."""
     page = Page(MapPanel(Plan(**FEW), TINY))
+    page.until("idle")
     yield page
-    page.panel.close()
-    assert not page.panel.worker.alive
+    page.close()
+    assert not page.worker.alive
+
+
+def ends(of: Callable[[Config], Profile], xs: Sequence[float], **fields: Any) -> list[float]:
+    """The second moments that designs over the init variance end with."""
+    designs = (TINY.replace(init_variance=x, **fields) for x in xs)
+    return [endings(of(design))["second_moment"].middle for design in designs]
 
 
 def test_every_cell_is_measured_and_the_lines_are_theory_s(page: Page) -> None:
-    page.until("idle", "Measured 3 × 3 cells")
+    assert page.status.text == "Measured 3 × 3 cells"
     heat = page.traces["Second moment, measured"]
-    expected = [
-        [
-            endings(ex.measure(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
-            for x in heat["x"]
-        ]
-        for y in heat["y"]
-    ]
-    assert (heat["x"], heat["y"]) == ([0.5, 1.0, 2.0], [1, 2, 3])
-    np.testing.assert_allclose(plain(heat["z"]), np.log10(expected), rtol=1e-6)
-    theory = [
-        [
-            endings(ex.predict(TINY.replace(init_variance=x, n_layers=y)))["second_moment"].middle
-            for x in heat["x"]
-        ]
-        for y in heat["y"]
-    ]
-    np.testing.assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
+    xs, ys = heat["x"], heat["y"]
+    assert (xs, ys) == ([0.5, 1.0, 2.0], [1, 2, 3])
+    measured, theory = ([ends(of, xs, n_layers=y) for y in ys] for of in (ex.measure, ex.predict))
+    assert_allclose(plain(heat["z"]), np.log10(measured), rtol=1e-6)
+    assert_allclose(plain(heat["customdata"])[..., 3], theory, rtol=1e-6)
     assert any(name.startswith("predicted") for name in page.traces), "contour lines"
-    assert page.panel.picture.chart.title == "Second moment over init variance and depth"
+    assert page.picture.chart.title == "Second moment over init variance and depth"
 
 
 def test_another_statistic_is_another_picture_of_the_same_numbers(page: Page) -> None:
-    page.until("idle")
-    computed = page.panel.worker.computations
+    computed = page.worker.computations
     page.set(statistic="kurtosis")
     assert "Kurtosis of features, measured" in page.traces
-    assert page.panel.worker.computations == computed
-    assert page.panel.phase is Phase.IDLE
+    assert page.worker.computations == computed
+    assert page.phase is Phase.IDLE
 
 
 def test_another_range_is_another_map_and_the_first_is_remembered(page: Page) -> None:
-    page.until("idle")
     before = page.numbers
     page.set(x_from=0.25)
     assert page.comes(
-        lambda: (
-            page.panel.phase is Phase.IDLE
-            and page.traces["Second moment, measured"]["x"][0] == 0.25
-        )
+        lambda: page.phase is Phase.IDLE and page.traces["Second moment, measured"]["x"][0] == 0.25
     )
-    page.set(x_from=0.5)
-    page.until("idle")
+    page.choose(x_from=0.5)
     xr.testing.assert_identical(page.numbers, before)  # the seconds too: nothing was computed again
 
 
 def test_theory_alone_measures_nothing(page: Page) -> None:
-    page.set(compute="theory")
-    page.until("idle", "Predicted 3 × 3 cells")
+    page.choose("Predicted 3 × 3 cells", compute="theory")
     assert list(page.numbers.origin.values) == ["predicted"]
     assert "Second moment, measured" not in page.traces
 
 
 def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) -> None:
-    page.until("idle")
     page.set(**MANY)
     assert page.comes(
         lambda: (
@@ -147,7 +137,7 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     page.act()
     page.until("paused", "Stopped")
     seconds = page.numbers.seconds.values
-    found, status = int(np.isfinite(seconds).sum()), page.panel.status
+    found, status = int(np.isfinite(seconds).sum()), page.status
     assert found < seconds.size
     assert status.action == "Resume"
     assert status.detail.endswith(f"of {seconds.size} cells")
@@ -156,12 +146,12 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
     after = page.numbers.seconds.values
     assert np.isfinite(after).all()
     kept = np.isfinite(seconds)
-    np.testing.assert_array_equal(after[kept], seconds[kept])
+    assert_array_equal(after[kept], seconds[kept])
 
 
-@pytest.mark.parametrize(
-    ("choice", "sentence"),
-    [
+def test_what_cannot_be_is_said_and_the_last_map_stays(page: Page) -> None:
+    before = page.picture.chart.figure
+    for choice, sentence in (
         (
             {"x_from": 0.0},
             "Across from must be a finite number between 0.001 and 1000, as Init variance; got 0",
@@ -171,42 +161,35 @@ def test_stop_keeps_what_was_found_and_going_on_computes_the_rest(page: Page) ->
         ({"x_count": 61}, "Values across must be a whole number between 2 and 60; got 61"),
         ({"x_to": "<b>"}, "Across to must be a finite number; got '<b>'"),
         ({"x_to": 1e400}, "Across to must be a finite number; got inf"),
-    ],
-)
-def test_what_cannot_be_is_said_and_the_last_map_stays(
-    page: Page, choice: dict[str, Any], sentence: str
-) -> None:
-    page.until("idle")
-    before = page.panel.picture.chart.figure
-    page.set(**choice)
-    page.until("refused", f"Refused: {sentence}.")
-    assert page.panel.picture.chart.figure is before
-    assert page.panel.status.action == "Undo"
-    page.act()
-    page.until("idle")
-    assert page.panel.controls.config == Plan(**FEW)
+    ):
+        page.set(**choice)
+        page.until("refused", f"Refused: {sentence}.")
+        assert page.picture.chart.figure is before
+        assert page.status.action == "Undo"
+        page.act()
+        page.until("idle")
+        assert page.controls.config == Plan(**FEW)
+        before = page.picture.chart.figure
 
 
 def test_a_map_that_would_take_hours_is_refused_before_it_starts(page: Page) -> None:
-    page.until("idle")
-    before, computed = page.panel.picture.chart.figure, page.panel.worker.computations
+    before, computed = page.picture.chart.figure, page.worker.computations
     plan = Plan(x="alpha", x_from=0.0, x_to=2.0, x_count=60, y_to=256.0, y_count=60)
-    page.panel.restore(MapPart(Config(d_model=2048, n_heads=16, n_ctx=1024), plan))
+    page.restore(MapPart(Config(d_model=2048, n_heads=16, n_ctx=1024), plan))
     page.until("refused", "the map must take at most about 120 minutes of one processor; got about")
-    assert page.panel.picture.chart.figure is before
+    assert page.picture.chart.figure is before
     page.act()
     page.until("idle")
-    assert page.panel.controls.config == Plan(**FEW)
-    assert page.panel.worker.computations <= computed + 1  # the first map, which it has
-    assert page.panel.design == TINY
+    assert page.controls.config == Plan(**FEW)
+    assert page.worker.computations <= computed + 1  # the first map, which it has
+    assert page.design == TINY
 
 
 def test_a_design_that_the_rules_refuse_is_a_cell_with_its_reason(page: Page) -> None:
     page.set(y="n_heads", y_count=5, statistic="logit_std")
-    assert page.comes(lambda: page.panel.phase is Phase.IDLE and "n_heads" in page.numbers.coords)
-    page.set(y_from=1.0, y_to=32.0)
-    page.until("idle", "cells")
-    assert page.panel.status.detail == "6 failed"  # 32 heads in a width of 16: both origins
+    assert page.comes(lambda: page.phase is Phase.IDLE and "n_heads" in page.numbers.coords)
+    page.choose("cells", y_from=1.0, y_to=32.0)
+    assert page.status.detail == "6 failed"  # 32 heads in a width of 16: both origins
     reasons = page.numbers.failure.sel(n_heads=32).values
     assert all("n_heads" in str(reason) for reason in reasons.ravel())
     assert "no value" in page.traces, "what has the reason on hovering"
@@ -216,19 +199,17 @@ def test_a_design_that_the_rules_refuse_is_a_cell_with_its_reason(page: Page) ->
 @pytest.mark.plugins
 def test_cells_can_be_trained(page: Page) -> None:
     page.set(x="learning_rate")
-    page.set(x_count=2, y_to=2.0, y_count=2, steps=2)
-    page.until("idle", "Trained 2 × 2 cells")
+    page.choose("Trained 2 × 2 cells", x_count=2, y_to=2.0, y_count=2, steps=2)
     drop = page.numbers.loss_drop.sel(origin="trained")
     assert np.isfinite(drop.values).all()
     assert "Loss below the unigram's, trained" in page.traces
-    assert page.panel.picture.chart.caption == "Dots: trained; cells without one are still to come."
+    assert page.picture.chart.caption == "Dots: trained; cells without one are still to come."
 
 
 @pytest.mark.plugins
 def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None:
-    page.until("idle")
     seen: list[str] = []
-    page.panel.status.observe(lambda change: seen.append(change["new"]), names="detail")
+    page.status.observe(lambda change: seen.append(change["new"]), names="detail")
     page.set(x="learning_rate")
     page.set(x_from=1e-3, x_count=16, y_to=6.0, y_count=6, steps=1000)
     assert page.comes(lambda: any("of 96" in words for words in seen))
@@ -242,68 +223,45 @@ def test_a_map_says_from_its_first_cell_on_how_long_it_takes(page: Page) -> None
 
 
 def test_the_caption_speaks_of_lines_where_there_are_some(page: Page) -> None:
-    chart = page.panel.picture.chart
-    page.until("idle")
+    chart = page.picture.chart
     words, _, notes = chart.caption.partition(" Theory is limited in ")
-    assert words == (
-        "The stream after the last layer. Dots: measured; cells without one: predicted. Lines: theory."
-    )
-    assert notes.startswith("3 of 9 cells; the first: rough: without norms draws scatter more")
-    page.set(compute="theory")
-    page.until("idle", "Predicted 3 × 3 cells")
-    assert chart.caption.startswith(
-        "The stream after the last layer. Cells: predicted. Lines: theory."
-    )
+    assert "measured" in words
+    assert words.endswith("Lines: theory.")
+    assert notes.startswith("3 of 9 cells; the first: rough: without norms")
+    page.choose("Predicted 3 × 3 cells", compute="theory")
+    assert "measured" not in chart.caption
+    assert "Lines: theory." in chart.caption
     page.panel._vary({"norm_placement": "post"})  # the second moment is 1 in each cell
-    assert page.comes(
-        lambda: (
-            chart.caption == "The stream after the last layer. Cells: predicted."
-            and page.panel.phase is Phase.IDLE
-        )
-    )
+    assert page.comes(lambda: "Lines" not in chart.caption and page.phase is Phase.IDLE)
     assert not any(trace.get("mode") == "lines" for trace in page.traces.values())
 
 
-@pytest.fixture
-def line(page: Page) -> Page:
-    """A finished map of one axis, over the init variance."""
-    page.until("idle")
-    page.set(y=NOTHING)
-    page.until("idle", "Measured 3 cells")
-    return page
-
-
-def test_a_map_of_one_axis_has_a_line_and_dots(line: Page) -> None:
-    dots, predicted = line.traces["measured"], line.traces["predicted"]
-    designs = [TINY.replace(init_variance=value) for value in (0.5, 1.0, 2.0)]
-    cells = [Cell("predicted", design, ("second_moment",)) for design in designs]
+def test_a_map_of_one_axis_has_a_line_and_dots(page: Page) -> None:
+    page.choose("Measured 3 cells", y=NOTHING)
+    dots, predicted, xs = page.traces["measured"], page.traces["predicted"], [0.5, 1.0, 2.0]
+    cells = [Cell("predicted", TINY.replace(init_variance=x), ("second_moment",)) for x in xs]
     for trace, expected in (
-        (dots, [endings(ex.measure(design))["second_moment"].middle for design in designs]),
+        (dots, ends(ex.measure, xs)),
         (predicted, [result.numbers["second_moment"] for result in find(cells)]),
     ):
-        assert plain(trace["x"]).tolist() == [0.5, 1.0, 2.0]
-        np.testing.assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
-    assert plain(line.traces["now"]["x"]).tolist() == [1.0] * 3
-    chart = line.panel.picture.chart
+        assert plain(trace["x"]).tolist() == xs
+        assert_allclose(plain(trace["y"]), expected, rtol=1e-6)
+    assert plain(page.traces["now"]["x"]).tolist() == [1.0] * 3
+    chart = page.picture.chart
     assert chart.title == "Second moment over init variance"
-    assert chart.caption.startswith(
-        "The stream after the last layer. Bars: lowest to highest seed. Theory is limited in "
-        "3 of 3 cells; the first: rough:"
-    )
+    assert "Bars: lowest to highest seed. Theory is limited in 3 of 3 cells;" in chart.caption
     assert predicted["line"]["dash"] == "dot"
-    assert line.panel.controls.absent == ["y_from", "y_to", "y_count"]
-    line.set(statistic="kurtosis")
-    assert line.panel.picture.chart.title == "Kurtosis of features over init variance"
-    line.set(y="n_layers")
-    line.until("idle", "Measured 3 × ")
-    assert line.panel.controls.absent == []
+    assert page.controls.absent == ["y_from", "y_to", "y_count"]
+    page.set(statistic="kurtosis")
+    assert page.picture.chart.title == "Kurtosis of features over init variance"
+    page.choose("Measured 3 × ", y="n_layers")
+    assert page.controls.absent == []
 
 
 def test_a_line_of_refused_designs_says_why(page: Page) -> None:
-    page.until("idle")
-    page.panel.restore(MapPart(TINY, Plan(x="n_heads", x_from=1, x_to=32, y=NOTHING)))
+    page.restore(MapPart(TINY, Plan(x="n_heads", x_from=1, x_to=32, y=NOTHING)))
     page.until("idle", "Measured 6 cells")
-    assert page.panel.status.detail == "2 failed"
+    assert page.status.detail == "2 failed"
     (reason,) = page.traces["failed"]["hovertext"]
     assert reason.startswith(
         "Heads 32 heads<br>d_model must be divisible by n_heads; got 16 and 32"
@@ -312,35 +270,32 @@ def test_a_line_of_refused_designs_says_why(page: Page) -> None:
 
 @pytest.mark.plugins
 def test_cells_of_one_axis_can_be_trained(page: Page) -> None:
-    page.until("idle")
     page.set(y=NOTHING)
     page.set(x="learning_rate")
-    page.set(x_count=2, steps=2)
-    page.until("idle", "Trained 2 cells")
+    page.choose("Trained 2 cells", x_count=2, steps=2)
     assert "predicted" not in page.traces
     drop = page.numbers.loss_drop.sel(origin="trained").values
     below = page.traces["trained, below the axis"]["hovertext"]
     for words, value in zip(below, drop, strict=True):
         assert words.endswith(f"trained: {number(value)}")
-    assert page.panel.picture.chart.caption == ""
+    assert page.picture.chart.caption == ""
 
 
 def test_a_statistic_that_no_cell_can_have_is_a_sentence(page: Page) -> None:
     """A map of a design without attention has no spread of logits: not nan, and none failed."""
-    page.until("idle")
     for y in ("n_layers", NOTHING):
-        page.panel.restore(
+        page.restore(
             MapPart(TINY.replace(attention="none"), Plan(**FEW | {"y": y}, statistic="logit_std"))
         )
         page.until("idle", "Measured 3")
-        figure = page.panel.picture.chart.figure
+        figure = page.picture.chart.figure
         assert figure["layout"]["annotations"][0]["text"] == "This design has no attention."
-        assert page.panel.picture.chart.caption == ""
+        assert page.picture.chart.caption == ""
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_messages_that_make_no_sense_are_ignored(page: Page) -> None:
+    before = page.part
+    for message in (
         None,
         "pick",
         ["pick"],
@@ -350,16 +305,12 @@ def test_a_statistic_that_no_cell_can_have_is_a_sentence(page: Page) -> None:
         ["pick", 1, 2, 3],
         [["pick"], 1, 2],
         7,
-    ],
-)
-def test_messages_that_make_no_sense_are_ignored(page: Page, message: object) -> None:
-    page.until("idle")
-    before = page.panel.part
-    page.send(message)
-    page.panel.take.handle(message, [])
-    page.panel.maps.handle(message, [])
-    assert page.panel.part == before
-    assert page.panel.phase is Phase.IDLE
+    ):
+        page.send(message)
+        page.take.handle(message, [])
+        page.maps.handle(message, [])
+        assert page.part == before, message
+        assert page.phase is Phase.IDLE, message
 
 
 @pytest.fixture
@@ -382,7 +333,7 @@ def whole() -> Iterator[Dashboard]:
 def test_a_click_puts_the_cell_s_design_on_explore(whole: Dashboard) -> None:
     page, explore = Page(whole.panels["map"]), whole.panels["explore"]
     assert whole.header.said == ""
-    assert page.panel.design == TINY
+    assert page.design == TINY
     page.until("idle")
     assert plain(page.traces["now"]["y"]).tolist() == [2]
     whole.follow()
@@ -415,12 +366,9 @@ def test_a_button_beside_a_slider_opens_its_map_and_a_dot_leads_back(whole: Dash
     whole.follow()
     assert whole.opened == "map"
     plan = Plan(x="n_layers", x_from=1, x_to=64, y=NOTHING)
-    assert page.panel.part == MapPart(explore.controls.config, plan)
-    page.set(x_to=3.0)
-    page.until("idle", "Measured 3 cells")
-    assert page.panel.picture.chart.caption.startswith(
-        "The stream after the last layer. Bars: lowest to highest seed. A click on a point puts its design on Explore."
-    )
+    assert page.part == MapPart(explore.controls.config, plan)
+    page.choose("Measured 3 cells", x_to=3.0)
+    assert "A click on a point" in page.picture.chart.caption
     whole.follow()
     whole.header.handle(["undo"], [])
     whole.header.handle(["undo"], [])
@@ -461,14 +409,13 @@ def test_a_design_comes_from_explore_or_from_the_list(whole: Dashboard) -> None:
 
 @pytest.mark.parametrize("y", ["n_layers", NOTHING])
 def test_what_is_taken_home_is_what_the_map_shows(page: Page, y: str) -> None:
-    page.until("idle")
     page.set(y=y)
     page.until("idle", "Measured 3 × 3" if y == "n_layers" else "Measured 3 cells")
     sent: dict[str, bytes] = {}
-    page.panel.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
-    for place, row in enumerate(page.panel.home.rows):
-        page.panel.home.handle(["save", place], [])
-        assert page.panel.home.note.startswith("Saved"), row
+    page.home.send = lambda content, buffers: sent.update({content["file"]: buffers[0]})
+    for place, row in enumerate(page.home.rows):
+        page.home.handle(["save", place], [])
+        assert page.home.note.startswith("Saved"), row
     numbers = page.numbers
     xr.testing.assert_identical(xr.load_dataset(io.BytesIO(sent["map.nc"])), numbers)
     frame = pd.read_csv(
@@ -496,17 +443,16 @@ class Never(Executor):
 def test_before_there_is_a_map_there_is_nothing_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_panel, "Outside", lambda _: Workers(Never()))
     page = Page(MapPanel(Plan(**FEW), TINY))
-    page.panel.home.handle(["save", 1], [])
-    assert page.panel.home.note == "Refused: map must be begun to be saved; got none yet."
-    page.panel.close()
+    page.home.handle(["save", 1], [])
+    assert page.home.note == "Refused: map must be begun to be saved; got none yet."
+    page.close()
 
 
 def test_processes_compute_the_same(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    page.until("idle")
     monkeypatch.setattr(map_panel, "Outside", Outside)
     other = Page(MapPanel(Plan(**FEW), TINY))
     other.until("idle")
     xr.testing.assert_identical(
         other.numbers.drop_vars("seconds"), page.numbers.drop_vars("seconds")
     )
-    other.panel.close()
+    other.close()

@@ -31,7 +31,7 @@ CHANGES: dict[str, Any] = {
 
 
 def pin(page: Page, *content: object) -> None:
-    page.panel.comparison.box.handle(list(content), [])
+    page.comparison.box.handle(list(content), [])
 
 
 def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
@@ -42,27 +42,25 @@ def test_explore_comes_back_from_its_part(open_panel: Open) -> None:
     pin(first, "name", 2, "Öfter “tief”")
     pin(first, "hide", 1)
     first.set(n_layers=2)
-    first.panel.pattern.set_state({"values": {"layer": 2, "head": 2}})
-    first.panel.matrix.set_state({"values": {"matrix": "W_Q"}})
-    part = first.panel.part
+    first.pattern.set_state({"values": {"layer": 2, "head": 2}})
+    first.matrix.set_state({"values": {"matrix": "W_Q"}})
+    part = first.part
     assert (part.pattern_of, part.matrix) == ((2, 1), "W_Q")
 
-    second = open_panel(Config(), predict=predict)
-    second.panel.restore(part)
-    assert second.panel.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
-    assert second.panel.pattern.pattern_of == (2, 1)
-    assert second.panel.matrix.value == "W_Q"
-    assert list(second.panel.comparison.pins.designs().values()) == list(
-        first.panel.comparison.pins.designs().values()
+    second = open_panel(Config(), predict=predict, ready=False)
+    second.restore(part)
+    assert second.controls.config == SMALL.replace(**{**CHANGES, "n_layers": 2})
+    assert second.pattern.pattern_of == (2, 1)
+    assert second.matrix.value == "W_Q"
+    assert list(second.comparison.pins.designs().values()) == list(
+        first.comparison.pins.designs().values()
     )
-    assert [one.visible for one in second.panel.comparison.pins] == [False, True]
-    assert second.panel.part == part
+    assert [one.visible for one in second.comparison.pins] == [False, True]
+    assert second.part == part
     second.until("idle", "Measured 2 layers of width 16")
     assert second.stale() == {False}
     assert second.comes(
-        lambda: all(
-            second.panel.schedule.known(one.config).measured for one in second.panel.comparison.pins
-        )
+        lambda: all(second.schedule.known(one.config).measured for one in second.comparison.pins)
     )
 
 
@@ -70,18 +68,16 @@ def test_a_record_that_is_taken_back_brings_its_pins_with_their_measurements(
     open_panel: Open,
 ) -> None:
     page = open_panel()
-    page.until("idle")
     pin(page, "pin")
-    part = page.panel.part
-    page.set(n_layers=3)
-    page.until("idle")
-    page.panel.restore(part)
+    part = page.part
+    page.choose(n_layers=3)
+    page.restore(part)
     page.until("idle", "Measured 2 layers")
-    (one,) = page.panel.comparison.pins
-    found = page.panel.schedule.known(one.config).measured
+    (one,) = page.comparison.pins
+    found = page.schedule.known(one.config).measured
     assert found is not None
     assert found.pattern is None, "which is only shown of the current design"
-    assert page.panel.worker.computations == 2, "nothing was measured again"
+    assert page.worker.computations == 2, "nothing was measured again"
 
 
 def test_a_wrong_field_keeps_its_default_and_the_others_count() -> None:

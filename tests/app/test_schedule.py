@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from explored import some
 
 from explorer.app.explore.schedule import Drawn, ExploreSchedule, Job
 from explorer.config import Config
@@ -46,11 +45,6 @@ class Hand:
 @pytest.fixture
 def hand() -> Hand:
     return Hand()
-
-
-def seeds_of(whole: Profile, count: int, seconds: float) -> Profile:
-    values = {key: value[:count] for key, value in whole.values.items()}
-    return replace(whole, values=values, seeds=whole.seeds[:count], seconds=seconds)
 
 
 def test_the_first_line_is_drawn_before_any_dots(hand: Hand) -> None:
@@ -109,8 +103,8 @@ def test_some_seeds_are_drawn_while_the_others_take_long(hand: Hand) -> None:
     whole = measure(SMALL)
     hand.move(SMALL)
     schedule = hand.schedule
-    assert not schedule.take_seeds(job(SMALL), seeds_of(whole, 1, 0.001))
-    first = seeds_of(whole, 1, 1.0)
+    assert not schedule.take_seeds(job(SMALL), some(whole, 1, 0.001))
+    first = some(whole, 1, 1.0)
     assert schedule.take_seeds(job(SMALL), first)
     assert schedule.dots is first
     assert not schedule.take_seeds(job(OTHER), first)

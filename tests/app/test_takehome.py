@@ -47,26 +47,24 @@ open_race = pytest.fixture(name="open_race")(raced)
 def pinned(page: Page) -> None:
     """The panel with a pin that is called like a formula, and another design in the controls, both
     measured."""
-    page.until("idle")
-    page.panel.comparison.box.handle(["pin"], [])
-    page.panel.comparison.box.handle(["name", 1, "=1+1"], [])
-    page.set(norm_placement="post", alpha=0.3)
-    page.until("idle")
+    page.comparison.box.handle(["pin"], [])
+    page.comparison.box.handle(["name", 1, "=1+1"], [])
+    page.choose(norm_placement="post", alpha=0.3)
 
 
 def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> None:
     page = open_panel(predict=ex.predict)
     pinned(page)
-    left = script(page.panel.home)
+    left = script(page.home)
     assert list(left["pins"]) == ["=1+1"]
     for chart, profile in (
         ("second_moment", left["measured"]),
         ("token_correlation", left["measured"]),
     ):
         values = profile.stream(chart)[1].mean(axis=0).astype(np.float32)
-        dots = [
-            trace for trace in page.panel.charts[chart].figure["data"] if trace["mode"] == "markers"
-        ][-1]
+        dots = [trace for trace in page.charts[chart].figure["data"] if trace["mode"] == "markers"][
+            -1
+        ]
         # the page waits for the first seed, so its others share a pass: equal to float32's
         # rounding, see `together`
         assert plain(dots["y"]).tolist() == pytest.approx(values.tolist(), rel=1e-5)
@@ -74,19 +72,18 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
 
 def test_the_script_draws_the_layer_whose_tokens_are_shown(open_panel: Any) -> None:
     page = open_panel(predict=ex.predict)
-    page.until("idle")
-    page.panel.statistic.restore("attention_received")
-    page.panel.layer.restore(1)
-    press(page.panel.home, "show", "Python")
-    assert 'measured.plot("attention_received", predicted, layer=1).show()' in page.panel.home.text
+    page.statistic.restore("attention_received")
+    page.layer.restore(1)
+    press(page.home, "show", "Python")
+    assert 'measured.plot("attention_received", predicted, layer=1).show()' in page.home.text
 
 
 def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -> None:
     page = open_panel(predict=ex.predict)
     pinned(page)
-    [(about, raw)] = press(page.panel.home, "save", "Numbers (CSV)")
+    [(about, raw)] = press(page.home, "save", "Numbers (CSV)")
     assert about == {"file": "explore.csv", "media": "text/csv"}
-    assert page.panel.home.note.startswith("Saved explore.csv, ")
+    assert page.home.note.startswith("Saved explore.csv, ")
     found = pd.read_csv(io.BytesIO(raw))
     post = SMALL.replace(norm_placement="post", alpha=0.3)
     for name, config in (("'=1+1", SMALL), ("Post-LN, residual α 0.3 (now)", post)):
@@ -102,7 +99,7 @@ def test_the_numbers_are_those_of_every_profile_on_the_charts(open_panel: Any) -
 def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> None:
     page = open_panel()
     pinned(page)
-    [(about, raw)] = press(page.panel.home, "save", "BibTeX")
+    [(about, raw)] = press(page.home, "save", "BibTeX")
     assert about["file"] == "explore.bib"
     for name in ("xiong2020", "vaswani2017", "transformer-signal-explorer"):
         assert f"@misc{{{name},".encode() in raw
@@ -110,23 +107,23 @@ def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> No
 
 def test_the_torch_code_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
-    assert [row["label"] for row in page.panel.home.rows] == [
+    assert [row["label"] for row in page.home.rows] == [
         "Python",
         "Torch module",
         "Numbers (CSV)",
         "BibTeX",
     ]
-    press(page.panel.home, "show", "Torch module")
-    assert page.panel.home.text == torch_code(page.panel.controls.config)
+    press(page.home, "show", "Torch module")
+    assert page.home.text == torch_code(page.controls.config)
 
 
 def test_a_design_that_cannot_be_a_torch_code_is_refused_in_words(open_panel: Any) -> None:
     page = open_panel()
     page.set(stream="hyper")
     for verb in ("show", "save"):
-        assert press(page.panel.home, verb, "Torch module") == []
-        assert page.panel.home.refused
-        assert page.panel.home.note == (
+        assert press(page.home, verb, "Torch module") == []
+        assert page.home.refused
+        assert page.home.note == (
             "Refused: Stream must be one or parallel to be written as torch, because the "
             "file has one residual stream; got Stream = hyper."
         )
@@ -134,13 +131,11 @@ def test_a_design_that_cannot_be_a_torch_code_is_refused_in_words(open_panel: An
 
 def test_a_text_that_is_read_closes_when_the_page_moves_on(open_panel: Any) -> None:
     page = open_panel()
-    page.until("idle")
-    fold = page.panel.home
+    fold = page.home
     press(fold, "show", "Python")
     assert fold.reading == 0
     assert "ex.Config(" in fold.text
-    page.set(n_layers=3)
-    page.until("idle")
+    page.choose(n_layers=3)
     assert (fold.reading, fold.text) == (-1, "")
     for message in (
         ["show", 9],
@@ -160,28 +155,28 @@ def test_numbers_that_are_not_there_are_refused_in_words(open_panel: Any) -> Non
     def never(*_: object) -> Profile:
         raise RuntimeError("no")
 
-    page = open_panel(measure=never)
-    page.comes(lambda: page.panel.status.state == "failed")
-    assert press(page.panel.home, "save", "Numbers (CSV)") == []
-    assert page.panel.home.refused
-    assert page.panel.home.note == "Refused: numbers must be there to be saved; got none yet."
+    page = open_panel(measure=never, ready=False)
+    page.comes(lambda: page.status.state == "failed")
+    assert press(page.home, "save", "Numbers (CSV)") == []
+    assert page.home.refused
+    assert page.home.note == "Refused: numbers must be there to be saved; got none yet."
 
 
 def test_the_race_s_script_is_of_the_line_up_and_then_of_the_race_on_the_page(
     open_race: Open,
 ) -> None:
     page = open_race(steps=2, every=1)
-    press(page.panel.home, "show", "Python")
-    before = page.panel.home.text
+    press(page.home, "show", "Python")
+    before = page.home.text
     page.run()
-    left = script(page.panel.home)
-    assert page.panel.home.text == before
+    left = script(page.home)
+    assert page.home.text == before
     assert page.panel.race is not None
     pd.testing.assert_frame_equal(left["race"].frame(), page.panel.race.frame(), check_exact=True)
     page.set(steps=5)
-    press(page.panel.home, "show", "Python")
-    assert page.panel.home.text == before, "the controls are for the next race"
-    [(_, raw)] = press(page.panel.home, "save", "BibTeX")
+    press(page.home, "show", "Python")
+    assert page.home.text == before, "the controls are for the next race"
+    [(_, raw)] = press(page.home, "save", "BibTeX")
     assert b"optimizer = adam" in raw
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from explored import plain
 from linked import state
+from watched import Watched
 
 from explorer.app.dashboard import Dashboard, dashboard
 from explorer.app.explore.panel import Explore
@@ -22,7 +22,6 @@ from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.figures.layers import WITHHELD
 
-WAIT = 60.0
 ENTROPY = "attention_entropy"
 RACE = state(race={"plan": {"steps": 30}})
 WORDS = "On average your line is off by "
@@ -57,10 +56,7 @@ class Visit:
 
     def measured(self) -> None:
         """Waits until the page shows what its controls say."""
-        arrived = threading.Event()
-        status = self.explore.status
-        status.observe(lambda _: arrived.set() if status.state == "idle" else None, names="state")
-        assert status.state == "idle" or arrived.wait(WAIT)
+        Watched(self.explore).until("idle")
 
     def traces(self) -> list[str]:
         return [trace["name"] for trace in self.explore.charts[ENTROPY].figure["data"]]

@@ -47,6 +47,12 @@ class Bench:
         self.gates[job] = threading.Event()
         self.started[job] = threading.Event()
 
+    def begin(self, job: object) -> None:
+        """Submits a job that waits, until it has begun."""
+        self.gate(job)
+        self.worker.submit(job)
+        assert self.started[job].wait(WAIT)
+
     def work(
         self, job: object, stop: Callable[[], bool], progress: Callable[[float], None]
     ) -> object:
@@ -98,23 +104,21 @@ def test_result_reaches_its_callback_with_its_job(bench: Bench) -> None:
     assert bench.fractions == [("a", 0.5)]
 
 
-def test_newest_job_wins_and_the_stale_one_is_abandoned_unreported(bench: Bench) -> None:
-    bench.gate("old")
-    bench.worker.submit("old")
-    assert bench.started["old"].wait(WAIT)
-    bench.worker.submit("new")
+@pytest.mark.parametrize("jobs", [["new"], []], ids=["a newer job", "cancelled"])
+def test_newest_job_wins_and_the_stale_one_is_abandoned_unreported(
+    bench: Bench, jobs: list[str]
+) -> None:
+    bench.begin("old")
+    bench.worker.submit(*jobs)
+    if not jobs:
+        bench.worker.submit("new")
     bench.settle(lambda: len(bench.results) == 1)
-    assert (bench.abandoned, bench.results, bench.failures) == (
-        ["old"],
-        [("new", "result of new")],
-        [],
-    )
+    assert bench.abandoned == ["old"]
+    assert (bench.results, bench.failures) == ([("new", "result of new")], [])
 
 
 def test_forty_jobs_behind_a_busy_worker_cost_one_more_computation(bench: Bench) -> None:
-    bench.gate("deaf")  # does not listen to stop: all forty arrive meanwhile
-    bench.worker.submit("deaf")
-    assert bench.started["deaf"].wait(WAIT)
+    bench.begin("deaf")  # does not listen to stop: all forty arrive meanwhile
     for number in range(40):
         bench.worker.submit(number)
     bench.gates["deaf"].set()
@@ -147,22 +151,21 @@ def test_the_newest_job_alone_is_done_when_nothing_holds_it_any_more_be_its_resu
     assert bench.worker.computations == 2
 
 
-def test_results_are_kept_by_job(bench: Bench) -> None:
-    for count, job in enumerate(("a", "b", "a"), start=1):
-        bench.worker.submit(job)
-        bench.settle(lambda count=count: len(bench.results) == count)
-    assert [job for job, _ in bench.results] == ["a", "b", "a"]
-    assert bench.worker.computations == 2
-
-
-def test_least_recently_used_result_is_dropped() -> None:
-    bench = Bench(capacity=2)
-    for count, job in enumerate(("a", "b", "a", "c", "a", "b"), start=1):
+@pytest.mark.parametrize(
+    ("capacity", "jobs", "computations"),
+    [(64, "aba", 2), (2, "abacab", 4)],
+    ids=["kept by job", "c pushes b out, a had been asked for since"],
+)
+def test_results_are_kept_by_job_and_the_least_recently_used_is_dropped(
+    capacity: int, jobs: str, computations: int
+) -> None:
+    bench = Bench(capacity=capacity)
+    for count, job in enumerate(jobs, start=1):
         bench.worker.submit(job)
         bench.settle(lambda count=count: len(bench.results) == count)
     bench.worker.close()
-    # a, b, c, and b again: c pushed it out, a had been asked for since
-    assert bench.worker.computations == 4
+    assert [job for job, _ in bench.results] == [*jobs]
+    assert bench.worker.computations == computations
 
 
 @pytest.mark.parametrize(
@@ -198,26 +201,10 @@ def test_a_failing_failure_callback_does_not_end_the_thread(bench: Bench) -> Non
     assert bench.results == [("next", "result of next")]
 
 
-def test_cancel_abandons_without_a_report_and_the_next_job_works(bench: Bench) -> None:
-    bench.gate("long")
-    bench.worker.submit("long")
-    assert bench.started["long"].wait(WAIT)
-    bench.worker.submit()
-    bench.worker.submit("next")
-    bench.settle(lambda: len(bench.results) == 1)
-    assert (bench.abandoned, bench.results, bench.failures) == (
-        ["long"],
-        [("next", "result of next")],
-        [],
-    )
-
-
 def test_jobs_are_done_in_their_order_and_the_first_goes_on_while_it_stays_first(
     bench: Bench,
 ) -> None:
-    bench.gate("long")
-    bench.worker.submit("long", "dropped")
-    assert bench.started["long"].wait(WAIT)
+    bench.begin("long")
     bench.worker.submit("long", "second", "third")
     bench.gates["long"].set()
     bench.settle(lambda: len(bench.results) == 3)
@@ -226,9 +213,7 @@ def test_jobs_are_done_in_their_order_and_the_first_goes_on_while_it_stays_first
 
 
 def test_a_job_that_is_wanted_later_ends_and_begins_anew(bench: Bench) -> None:
-    bench.gate("long")
-    bench.worker.submit("long")
-    assert bench.started["long"].wait(WAIT)
+    bench.begin("long")
     bench.worker.submit("urgent", "long")
     bench.settle(lambda: len(bench.results) == 1)
     bench.gates["long"].set()
@@ -238,9 +223,7 @@ def test_a_job_that_is_wanted_later_ends_and_begins_anew(bench: Bench) -> None:
 
 
 def test_close_ends_the_thread_in_the_middle_of_a_job(bench: Bench) -> None:
-    bench.gate("long")
-    bench.worker.submit("long")
-    assert bench.started["long"].wait(WAIT)
+    bench.begin("long")
     bench.worker.close()
     assert not bench.worker.alive
     assert (bench.abandoned, bench.results, bench.failures) == (["long"], [], [])

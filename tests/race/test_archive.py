@@ -8,7 +8,9 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -133,27 +135,21 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-500])
 
 
-def without_weights(path: Path) -> None:
-    save(Race([PRE], TASK, 2), path)
-    content = torch.load(path, weights_only=True)
-    content["runners"][0]["model"].pop("E")
-    torch.save(content, path)
+def altered(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """A saved race whose content was changed."""
+
+    def write(path: Path) -> None:
+        save(Race([PRE], TASK, 2), path)
+        content = torch.load(path, weights_only=True)
+        change(content)
+        torch.save(content, path)
+
+    return write
 
 
-def changed_config(path: Path) -> None:
-    save(Race([PRE], TASK, 2), path)
-    content = torch.load(path, weights_only=True)
-    content["contenders"][0][1] = content["contenders"][0][1].replace(
-        '"n_layers":2', '"n_layers":0'
-    )
-    torch.save(content, path)
-
-
-def other_text(path: Path) -> None:
-    save(Race([PRE], TASK, 2), path)
-    content = torch.load(path, weights_only=True)
-    content["text"] += 1
-    torch.save(content, path)
+def without_depth(content: dict[str, Any]) -> None:
+    name, config, recipe = content["contenders"][0]
+    content["contenders"][0] = [name, config.replace('"n_layers":2', '"n_layers":0'), recipe]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +165,15 @@ def other_text(path: Path) -> None:
         ),
         (lambda path: zipfile.ZipFile(path, "w").close(), "race must be a file that save wrote"),
         (lambda path: None, "race must be a file that can be read"),
-        (without_weights, "race must be a complete file"),
-        (other_text, r"race must be a complete file; got .* vocabulary"),
-        (changed_config, "n_layers must be a whole number between 1 and 1024; got 0"),
+        (
+            altered(lambda content: content["runners"][0]["model"].pop("E")),
+            "race must be a complete file",
+        ),
+        (
+            altered(lambda content: content["text"].add_(1)),
+            r"race must be a complete file; got .* vocabulary",
+        ),
+        (altered(without_depth), "n_layers must be a whole number between 1 and 1024; got 0"),
     ],
 )
 def test_files_that_are_refused(write, sentence: str, tmp_path: Path) -> None:

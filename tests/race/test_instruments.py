@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from contenders import POST, PRE, REZERO, TASK, assert_same, contender, weights
+from numpy.testing import assert_allclose
 
 from explorer import Config, measure
 from explorer.model import Transformer
@@ -16,7 +18,7 @@ from explorer.model.batch import Batch
 from explorer.vocabulary import STATISTICS
 from explorer_race.archive import load, save
 from explorer_race.history import ON_REQUEST, Terms
-from explorer_race.race import MARGIN, race
+from explorer_race.race import MARGIN, Race, race
 from explorer_race.recipe import Recipe
 from explorer_race.tasks import Data
 
@@ -121,74 +123,66 @@ def test_singular_values_of_updates_by_their_definitions() -> None:
             )
 
 
-def test_spectra_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Path) -> None:
+def first_spectra(run: Race) -> None:
+    """Against the measurement of the model as it was drawn."""
+    first = run.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
+    untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
+    expected = untrained["largest_possible_logit", "attn_scores"][0]
+    assert_allclose(first, expected, rtol=1e-6)
+
+
+def first_positions(run: Race) -> None:
+    """Of the model as it was drawn, those of the race's first batch, in every layer."""
+    frame = run.frame()
+    added = frame.statistic.isin(ON_REQUEST)
+    assert frame[added].position.nunique() == POST.config.n_ctx
+    assert frame[~added].position.isna().all()
+    model, taps = Transformer(POST.config, POST.config.seed), dict[tuple[str, int], torch.Tensor]()
+    words = torch.from_numpy(run.data.batch(0).inputs)
+    with torch.no_grad():
+        model(
+            model.embed(Batch(words, words)), lambda site, layer, x: taps.update({(site, layer): x})
+        )
+    for layer in range(1, POST.config.n_layers + 1):
+        pattern, stream = taps["pattern", layer], taps["resid_post", layer]
+        for key, expected in (
+            (("attention_received", "pattern"), pattern.mean((0, 1, 2))),
+            (("second_moment_by_position", "resid_post"), stream.square().mean((0, 2))),
+        ):
+            first = run.histories["post_ln"].series(*key)[1][0, layer - 1]
+            assert_allclose(first, expected, rtol=1e-5)
+    assert Terms.of(run.terms.plain()).positions
+
+
+@pytest.mark.parametrize(
+    ("option", "statistics", "check_first"),
+    [
+        ("spectra", {*ON_REQUEST} - {*POSITIONS}, first_spectra),
+        ("positions", {*POSITIONS}, first_positions),
+    ],
+    ids=["spectra", "positions"],
+)
+def test_more_instruments_do_not_alter_a_race_and_are_read_on_request_alone(
+    option: str, statistics: set[str], check_first: Callable[[Race], None], tmp_path: Path
+) -> None:
     """Bit for bit; and a race that was stopped reads them on as if it had not been."""
-    plain, wide = (
-        race([POST, PRE], TASK, 5, every=2, spectra=spectra) for spectra in (False, True)
-    )
+    plain, wide = (race([POST, PRE], TASK, 4, every=2, **{option: on}) for on in (False, True))
     frame = wide.frame()
     added = frame.statistic.isin(ON_REQUEST)
-    assert set(frame[added].statistic) == set(ON_REQUEST) - set(POSITIONS)
-    first = wide.histories["post_ln"].series("largest_possible_logit", "attn_scores")[1][0]
-    untrained = measure(POST.config.replace(n_seeds=1), backward=False, spectra=True)
-    np.testing.assert_allclose(
-        first, untrained["largest_possible_logit", "attn_scores"][0], rtol=1e-6
-    )
+    assert set(frame[added].statistic) == statistics
     pd.testing.assert_frame_equal(
         frame[~added].reset_index(drop=True), plain.frame(), check_exact=True
     )
     for mine, yours in zip(weights(plain), weights(wide), strict=True):
         assert all(torch.equal(mine[name], yours[name]) for name in mine)
+    check_first(wide)
     asked = iter(range(100))
-    stopped = race([POST, PRE], TASK, 5, lambda: next(asked) >= 6, every=2, spectra=True)
+    stopped = race([POST, PRE], TASK, 4, lambda: next(asked) >= 5, every=2, **{option: True})
     save(stopped, tmp_path / "a.race")
     assert_same(load(tmp_path / "a.race").run(), wide)
     assert_same(pickle.loads(pickle.dumps(stopped)).run(), wide)  # noqa: S301
-    with pytest.raises(TypeError, match="spectra must be a bool"):
-        race([PRE], TASK, 1, spectra=1)  # type: ignore[arg-type]
-
-
-def test_positions_do_not_alter_a_race_and_are_read_on_request_alone(tmp_path: Path) -> None:
-    """Of the model as it was drawn they are those of the race's first batch, in every layer; saved
-    races go on."""
-    plain, wide = (
-        race([POST, PRE], TASK, 3, every=2, positions=positions) for positions in (False, True)
-    )
-    frame = wide.frame()
-    added = frame.statistic.isin(ON_REQUEST)
-    assert set(frame[added].statistic) == set(POSITIONS)
-    pd.testing.assert_frame_equal(
-        frame[~added].reset_index(drop=True), plain.frame(), check_exact=True
-    )
-    assert frame[added].position.nunique() == POST.config.n_ctx
-    assert frame[~added].position.isna().all()
-    model, taps = Transformer(POST.config, POST.config.seed), dict[tuple[str, int], torch.Tensor]()
-    words = torch.from_numpy(wide.data.batch(0).inputs)
-    with torch.no_grad():
-        model(
-            model.embed(Batch(words, words)), lambda site, layer, x: taps.update({(site, layer): x})
-        )
-    history = wide.histories["post_ln"]
-    for layer in range(1, POST.config.n_layers + 1):
-        received, square = (
-            history.series(name, site)[1][0, layer - 1]
-            for name, site in (
-                ("attention_received", "pattern"),
-                ("second_moment_by_position", "resid_post"),
-            )
-        )
-        np.testing.assert_allclose(received, taps["pattern", layer].mean((0, 1, 2)), rtol=1e-5)
-        np.testing.assert_allclose(
-            square, taps["resid_post", layer].square().mean((0, 2)), rtol=1e-5
-        )
-    asked = iter(range(100))
-    stopped = race([POST, PRE], TASK, 3, lambda: next(asked) >= 3, every=2, positions=True)
-    save(stopped, tmp_path / "a.race")
-    assert_same(load(tmp_path / "a.race").run(), wide)
-    assert_same(pickle.loads(pickle.dumps(stopped)).run(), wide)  # noqa: S301
-    assert Terms.of(wide.terms.plain()).positions
-    with pytest.raises(TypeError, match="positions must be a bool"):
-        race([PRE], TASK, 1, positions=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"{option} must be a bool"):
+        race([PRE], TASK, 1, **{option: 1})
 
 
 def test_muon_moves_every_matrix_as_the_spectral_condition_asks_up_to_its_own_scale() -> None:
@@ -270,7 +264,7 @@ def test_the_equilibrium_is_that_of_the_rate_and_the_decay_of_the_step(
     falls = [1.0, 0.5] if recipe.decay == "linear" else [1.0, 1.0]
     for name in ("W_Q", "W_out"):
         law = history.series("equilibrium_update", name)[1]
-        np.testing.assert_allclose(
+        assert_allclose(
             law, math.sqrt(2 * 0.1 * 0.01) * factor * np.array(falls)[:, None] * np.ones(2)
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from handed import handed
-from raced import LONG, SMALL, Open, lineup, opened
+from raced import LONG, SMALL, Open, Page, lineup, opened
 
 from explorer.app.sentences import model_words
 from explorer.choices import ConfigError
@@ -19,10 +19,20 @@ from explorer_race.page.lineup import Contender, Plan
 from explorer_race.page.preparation import HEADING, WHILE_RUNNING
 from explorer_race.recipe import Recipe
 
+open_race = pytest.fixture(name="open_race")(opened)
+
 
 @pytest.fixture
-def open_race() -> Iterator[Open]:
-    yield from opened()
+def page(open_race: Open) -> Page:
+    return open_race()
+
+
+@pytest.fixture
+def running(open_race: Open) -> Page:
+    """A race that has begun, and does not end by itself."""
+    page = open_race(steps=LONG)
+    page.begin()
+    return page
 
 
 @pytest.fixture
@@ -30,29 +40,27 @@ def open_apart() -> Iterator[Open]:
     yield from opened(apart=True)
 
 
-def test_nothing_runs_until_it_is_started(open_race: Open) -> None:
-    page = open_race()
-    assert (page.panel.status.state, page.panel.status.text) == ("idle", "Ready")
+def test_nothing_runs_until_it_is_started(page: Page) -> None:
+    assert (page.status.state, page.status.text) == ("idle", "Ready")
     assert page.enabled == {"start"}
-    assert page.panel.worker.computations == 0
-    assert page.panel.gallery.box.hidden
+    assert page.worker.computations == 0
+    assert page.gallery.box.hidden
 
 
-def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
-    page = open_race()
+def test_a_race_ends_with_charts_a_table_and_a_verdict(page: Page) -> None:
     page.run()
-    assert page.panel.status.text == "Finished at step 12 of 12"
-    assert not page.panel.gallery.box.hidden
-    assert page.panel.waiting.hidden
-    assert all(chart.figure["data"] and not chart.stale for chart in page.panel.gallery.charts)
-    race, rows = page.race, page.panel.gallery.standings.rows
+    assert page.status.text == "Finished at step 12 of 12"
+    assert not page.gallery.box.hidden
+    assert page.waiting.hidden
+    assert all(chart.figure["data"] and not chart.stale for chart in page.gallery.charts)
+    race, rows = page.race, page.gallery.standings.rows
     losses = {one.name: one.final_loss for one in race.verdict()}
     assert [row["name"] for row in rows] == sorted(losses, key=lambda name: losses[name]), (
         "the best first"
     )
     assert [row["cells"][0] for row in rows] == [f"{losses[row['name']]:.3f}" for row in rows]
     assert {row["name"]: row["hue"] for row in rows} == {"Post-LN": HUES[0], "Pre-LN": HUES[1]}
-    for chart in page.panel.gallery.curves.values():
+    for chart in page.gallery.curves.values():
         assert {one["name"]: one["hue"] for one in chart.designs} == {
             "Post-LN": HUES[0],
             "Pre-LN": HUES[1],
@@ -60,11 +68,11 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
         assert all(
             one["about"].startswith(model_words(race.runners[0].config)) for one in chart.designs
         )
-    assert [[one["name"] for one in chart.designs] for chart in page.panel.gallery.maps] == [
+    assert [[one["name"] for one in chart.designs] for chart in page.gallery.maps] == [
         ["Post-LN"],
         ["Pre-LN"],
     ]
-    (finding,) = page.panel.gallery.verdict.findings
+    (finding,) = page.gallery.verdict.findings
     assert finding["meaning"].startswith(f"“{rows[0]['name']}” is best at ")
     assert page.enabled == {"start"}
 
@@ -72,9 +80,7 @@ def test_a_race_ends_with_charts_a_table_and_a_verdict(open_race: Open) -> None:
 def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
     page = open_race(lineup("rezero", warmup=3), kind="masked_character", seed=5)
     page.set(n_layers=3, steps=5, every=2)
-    page.panel.preparation.recipe.set_state(
-        {"values": {**page.panel.preparation.recipe.values, "learning_rate": 0.01}}
-    )
+    page.prescribe(learning_rate=0.01)
     page.run()
     race = page.race
     (contender,) = race.contenders
@@ -85,37 +91,34 @@ def test_the_race_is_the_one_that_the_controls_say(open_race: Open) -> None:
 
 def test_curves_grow_while_it_runs_and_stop_stops_it(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    assert not page.panel.saves.offers("race"), "there is none to be saved"
+    assert not page.saves.offers("race"), "there is none to be saved"
     page.press("start")
     assert page.enabled == {"pause", "stop"}
     page.wait_for_a_table()
-    assert not page.panel.saves.offers("race"), "it runs"
+    assert not page.saves.offers("race"), "it runs"
     before = page.points()
     page.wait(lambda: page.points() != before)
-    assert page.panel.status.text == "Training 2 contenders"
-    assert "of 100,000" in page.panel.status.detail
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
-    assert page.panel.gallery.standings.title == "Verdict"
+    assert page.status.text == "Training 2 contenders"
+    assert "of 100,000" in page.status.detail
+    page.stop()
+    assert page.gallery.standings.title == "Verdict"
     assert page.enabled == {"start"}
-    assert page.panel.saves.offers("race")
+    assert page.saves.offers("race")
 
 
 def test_a_pause_loses_nothing(open_race: Open) -> None:
     page, other = open_race(steps=LONG), open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     page.press("pause")
     page.until("paused", "Paused")
     assert page.enabled == {"resume", "stop"}
-    assert page.panel.status.fraction >= 0
+    assert page.status.fraction >= 0
     race = page.panel.race
     assert race is not None
     paused = race.step
     page.press("resume")
-    page.wait(lambda: page.panel.status.state == "computing" and race.step > paused + 1)
-    page.press("stop")
-    page.until("idle", "Stopped")
+    page.wait(lambda: page.status.state == "computing" and race.step > paused + 1)
+    page.stop()
     assert page.panel.race is race
     assert race.runners[0].step > paused
     other.press("start")
@@ -133,66 +136,58 @@ def test_a_press_that_comes_as_the_race_ends_means_nothing(open_race: Open) -> N
     page.run()
     for verb in ("pause", "stop", "resume"):
         page.press(verb)  # which was on its way while the end was drawn
-        assert page.panel.status.text == "Finished at step 2 of 2"
+        assert page.status.text == "Finished at step 2 of 2"
     assert page.enabled == {"start"}
 
 
-def test_a_paused_race_can_be_ended(open_race: Open) -> None:
-    page = open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
-    page.press("pause")
-    page.until("paused", "Paused")
-    assert page.panel.gallery.standings.title.startswith("At step ")
-    assert page.panel.gallery.verdict.findings == []
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
-    assert page.panel.gallery.verdict.findings
+def test_a_paused_race_can_be_ended(running: Page) -> None:
+    running.press("pause")
+    running.until("paused", "Paused")
+    assert running.gallery.standings.title.startswith("At step ")
+    assert running.gallery.verdict.findings == []
+    running.stop()
+    assert running.gallery.verdict.findings
 
 
 def test_a_stop_before_the_first_step_is_obeyed(open_race: Open) -> None:
     page = open_race(steps=LONG)
     page.press("start")
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
-    assert len(page.panel.gallery.standings.rows) == 2
+    page.stop()
+    assert len(page.gallery.standings.rows) == 2
 
 
-def test_another_race_replaces_the_finished_one(open_race: Open) -> None:
-    page = open_race()
+def test_another_race_replaces_the_finished_one(page: Page) -> None:
     page.run()
     first = page.panel.race
     stale: list[bool] = []
-    page.panel.gallery.charts[0].observe(lambda change: stale.append(change["new"]), names="stale")
+    page.gallery.charts[0].observe(lambda change: stale.append(change["new"]), names="stale")
     page.ask("remove", 1)
     page.run()
     assert stale == [True, False], "the old curves are marked until there are new ones"
     assert page.panel.race is not first
-    assert [row["name"] for row in page.panel.gallery.standings.rows] == ["Pre-LN"]
-    assert page.panel.gallery.standings.rows[0]["hue"] == HUES[1], "a hue stays with its contender"
+    assert [row["name"] for row in page.gallery.standings.rows] == ["Pre-LN"]
+    assert page.gallery.standings.rows[0]["hue"] == HUES[1], "a hue stays with its contender"
 
 
 def test_controls_are_for_the_next_race(open_race: Open) -> None:
     page = open_race(steps=LONG)
-    box = page.panel.preparation.contenders
+    box = page.preparation.contenders
     assert box.heading == HEADING
-    page.press("start")
-    page.wait_for_a_table()
+    page.begin()
     assert box.heading == WHILE_RUNNING
-    assert "next race" in page.panel.bar.note
+    assert "next race" in page.bar.note
     page.set(n_layers=9, steps=7)
     page.ask("remove", 1)
     page.set(n_heads=5)  # refused, and no matter now
-    assert page.panel.status.state == "computing"
-    page.press("stop")
-    page.until("idle", "Stopped")
+    assert page.status.state == "computing"
+    page.stop()
     race = page.race
     assert ([one.config.n_layers for one in race.contenders], race.steps) == ([2, 2], LONG)
     page.press("start")
     page.until("refused", "Refused: Width must be divisible by Heads; got 32 and 5.")
-    page.panel.status.handle("action", [])
+    page.status.handle("action", [])
     page.until("idle", "Ready")
-    assert page.panel.controls.config.steps == 7
+    assert page.controls.config.steps == 7
 
 
 def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
@@ -206,23 +201,23 @@ def test_one_that_diverges_is_told_and_comes_last(open_race: Open) -> None:
     )
     page = open_race(wild)
     page.run()
-    last = page.panel.gallery.standings.rows[-1]
+    last = page.gallery.standings.rows[-1]
     assert last["name"] == "Plain stack"
     loss, _, diverged, _ = last["cells"]
     assert loss == "none"
     assert diverged.startswith("at step ")
     assert last["out"]
-    (finding,) = page.panel.gallery.verdict.findings
+    (finding,) = page.gallery.verdict.findings
     assert finding["severity"] == "warning"
     assert "Diverged: “Plain stack”." in finding["evidence"]
-    marks = [trace["name"] for trace in page.panel.gallery.curves["training_loss"].figure["data"]]
+    marks = [trace["name"] for trace in page.gallery.curves["training_loss"].figure["data"]]
     assert any(name.startswith("Plain stack, diverged at step ") for name in marks)
 
 
 def test_all_that_diverge_end_the_race(open_race: Open) -> None:
     page = open_race(lineup("plain_stack", optimizer="sgd", learning_rate=100.0), steps=LONG)
     page.run("Finished at step ")
-    (finding,) = page.panel.gallery.verdict.findings
+    (finding,) = page.gallery.verdict.findings
     assert (finding["severity"], finding["meaning"]) == ("bad", "Every contender diverged.")
 
 
@@ -235,21 +230,20 @@ def test_what_the_engine_refuses_is_told_in_a_sentence(open_race: Open) -> None:
     page.until(
         "refused", "Refused: α schedule must be learned where the residual has no α to learn"
     )
-    assert page.panel.status.text.endswith("(Pre-LN).")
+    assert page.status.text.endswith("(Pre-LN).")
     assert page.enabled == {"start"}
-    page.panel.preparation.recipe.set_state({"values": Recipe().model_dump()})
+    page.preparation.recipe.set_state({"values": Recipe().model_dump()})
     page.run()
 
 
-def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(open_race: Open) -> None:
-    page = open_race()
+def test_a_value_out_of_bounds_is_refused_at_once_and_can_be_undone(page: Page) -> None:
     page.set(steps=0)
     page.until("refused", "Refused: Steps must be a whole number between 1 and 100000; got 0.")
     page.press("start")
     page.until("refused")
-    page.panel.status.handle("action", [])
+    page.status.handle("action", [])
     page.until("idle", "Ready")
-    assert page.panel.controls.values["steps"] == 12
+    assert page.controls.values["steps"] == 12
 
 
 def test_a_race_of_nobody_is_refused(open_race: Open) -> None:
@@ -263,26 +257,24 @@ def test_a_race_of_nobody_is_refused(open_race: Open) -> None:
     assert page.names == ["ReZero"]
 
 
-def test_what_cannot_be_done_now_is_not(open_race: Open) -> None:
-    page = open_race()
+def test_what_cannot_be_done_now_is_not(page: Page) -> None:
     for verb in ("pause", "resume", "stop", "explode", None, ["start"]):
-        page.panel.bar.handle(verb, [])
-    assert page.panel.worker.computations == 0
-    assert page.panel.status.text == "Ready"
+        page.bar.handle(verb, [])
+    assert page.worker.computations == 0
+    assert page.status.text == "Ready"
 
 
 def test_an_exception_is_told_and_the_next_race_runs(
-    open_race: Open, monkeypatch: pytest.MonkeyPatch
+    page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = open_race()
     with monkeypatch.context() as patch:
         patch.setattr("explorer_race.history.packed", lambda *_: b"no race")
         page.press("start")
         page.until("failed", "ValueError: ")
-        assert page.panel.status.text.endswith(". Press Start to run the race again.")
+        assert page.status.text.endswith(". Press Start to run the race again.")
         assert page.enabled == {"start"}
     page.press("start")
-    page.wait(lambda: page.panel.status.text.startswith("Finished"))
+    page.wait(lambda: page.status.text.startswith("Finished"))
 
 
 def newest_worker() -> psutil.Process:
@@ -302,17 +294,17 @@ def test_a_worker_that_dies_ends_the_race_in_a_sentence_and_its_numbers_stay(
     page.until("failed", f"RuntimeError: {KILLED}. Press Start to run the race again.")
     assert page.enabled == {"start"}
     assert page.points()
-    [(about, content)] = handed(page.panel.saves, "numbers")
+    [(about, content)] = handed(page.saves, "numbers")
     assert about["file"] == "race.csv"
     assert content.count(b"\n") > 100
-    assert handed(page.panel.saves, "race") == []
-    assert page.panel.saves.note == (
+    assert handed(page.saves, "race") == []
+    assert page.saves.note == (
         "Refused: race must have come to a stop, and be small enough, to be saved whole; "
         "got numbers alone."
     )
     page.set(steps=3)
     page.press("start")
-    page.wait(lambda: page.panel.status.text == "Finished at step 3 of 3")
+    page.wait(lambda: page.status.text == "Finished at step 3 of 3")
 
 
 def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
@@ -322,9 +314,8 @@ def test_a_race_that_is_too_large_to_be_sent_can_be_stopped_but_not_paused(
     monkeypatch.setattr("explorer_race.page.panel.MOST_DATA", 1000)
     page.press("start")
     assert page.enabled == {"stop"}
-    assert page.panel.bar.note.endswith(" This one is too large to be paused or saved.")
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    assert page.bar.note.endswith(" This one is too large to be paused or saved.")
+    page.stop()
 
 
 def test_more_steps_than_the_server_allows_are_refused(
@@ -333,9 +324,9 @@ def test_more_steps_than_the_server_allows_are_refused(
     monkeypatch.setenv("EXPLORER_RACE_STEPS", "2000")
     page = open_race(steps=2000)
     page.set(steps=2001)
-    assert page.panel.status.text == "Refused: Steps must be at most 2000 on this server; got 2001."
-    page.panel.status.handle("action")
-    assert page.panel.status.text == "Ready"
+    assert page.status.text == "Refused: Steps must be at most 2000 on this server; got 2001."
+    page.status.handle("action")
+    assert page.status.text == "Ready"
     monkeypatch.setenv("EXPLORER_RACE_STEPS", "10")  # fewer than every race begins with
     with pytest.raises(ConfigError, match="steps must be at most 500 on this server; got 501"):
         Plan(steps=501)
@@ -348,22 +339,16 @@ def test_a_race_stands_still_when_its_time_is_up_and_goes_on(
     page = open_race(steps=LONG)
     page.press("start")
     page.until("paused", "Paused")
-    assert page.panel.status.detail.endswith(
-        "its time on this server is up. Press Resume to go on."
-    )
+    assert page.status.detail.endswith("its time on this server is up. Press Resume to go on.")
     assert page.panel.race is not None
     before = page.panel.race.step
     assert 0 < before < LONG
     page.press("resume")
     page.until("paused", "Paused")
     assert before < page.panel.race.step < LONG
-    page.press("stop")
-    page.until("idle", "Stopped at step ")
+    page.stop()
 
 
-def test_close_ends_a_race_that_runs(open_race: Open) -> None:
-    page = open_race(steps=LONG)
-    page.press("start")
-    page.wait_for_a_table()
-    page.panel.close()
-    assert not page.panel.worker.alive
+def test_close_ends_a_race_that_runs(running: Page) -> None:
+    running.close()
+    assert not running.worker.alive

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from raced import Open, opened
 
 from benchmarks.sample import packed
@@ -101,10 +101,10 @@ def test_a_race_replaces_it_and_each_contender_has_written(open_race: Open) -> N
     page = open_race()
     page.panel._show_sample()
     page.run()
-    rows = page.panel.gallery.standings.rows
+    rows = page.gallery.standings.rows
     assert {row["name"] for row in rows} == {"Post-LN", "Pre-LN"}
     assert all(row["given"] and row["written"] for row in rows)
-    assert page.panel.waiting.hidden
+    assert page.waiting.hidden
 
 
 def test_numbers_survive_to_three_digits(
@@ -114,7 +114,7 @@ def test_numbers_survive_to_three_digits(
     page.run()
     race = page.race
     file = tmp_path / "sample.json"
-    lineup, plan = page.panel.preparation.lineup, page.panel.controls.config
+    lineup, plan = page.preparation.lineup, page.controls.config
     file.write_text(
         json.dumps(packed(race, Lineup(), plan, "1.2"), allow_nan=False), encoding="utf-8"
     )
@@ -125,14 +125,14 @@ def test_numbers_survive_to_three_digits(
     assert sample.version == "1.2"
     assert all(isinstance(line, Line) for line in sample.lines.values())
     for track, runner in zip(sample.course.tracks, race.runners, strict=True):
-        np.testing.assert_allclose(track.history.losses, runner.history.losses, rtol=5e-4)
+        assert_allclose(track.history.losses, runner.history.losses, rtol=5e-4)
         for row in MAPS.values():
-            np.testing.assert_allclose(
+            assert_allclose(
                 row.grid(track.history).values,
                 row.grid(runner.history).values,
                 rtol=5e-3,
                 err_msg=row.name,
             )
-        np.testing.assert_allclose(
+        assert_allclose(
             track.history.gradient_ratio()[1], runner.history.gradient_ratio()[1], rtol=1e-2
         )

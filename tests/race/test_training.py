@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from handmade import PLAIN, traces
+from numpy.testing import assert_allclose
 
 from explorer.figures import LegendEntry
 from explorer.figures.palette import HUES
@@ -97,9 +98,9 @@ def test_a_race_that_has_not_begun_has_frames(name):
 def test_training_loss_is_drawn_raw_and_smoothed_with_the_levels():
     figure = DRAW["training_loss"](course(track()))
     raw, smooth = traces(figure)["one, each batch"], traces(figure)["one"]
-    np.testing.assert_allclose(raw.y, [5.0 - 0.1 * step for step in range(21)], rtol=1e-6)
+    assert_allclose(raw.y, [5.0 - 0.1 * step for step in range(21)], rtol=1e-6)
     assert raw.line.color == "rgba(0, 114, 178, 0.28)"
-    np.testing.assert_allclose(smooth.y[7:-7], 5.0 - 0.1 * np.arange(7, 14), rtol=1e-6)
+    assert_allclose(smooth.y[7:-7], 5.0 - 0.1 * np.arange(7, 14), rtol=1e-6)
     assert smooth.y[0] == pytest.approx(5.0 - 0.1 * 3.5), "the median of the first eight"
     assert traces(figure)["unigram"].y[:2] == (3.25, 3.25)
     assert traces(figure)["bigram"].y[:2] == (2.5, 2.5)
@@ -149,10 +150,10 @@ def test_a_curve_that_leaves_the_frame_is_marked_with_where_it_went(name):
 
 def test_the_held_out_curve_ends_where_the_weights_stand():
     (curve,) = named(DRAW["held_out_loss"](course(track(final_loss=2.25))), "one")
-    np.testing.assert_allclose(curve.x, [0, 10, 20, 21])
-    np.testing.assert_allclose(curve.y, [5.0, 4.0, 3.0, 2.25])
+    assert_allclose(curve.x, [0, 10, 20, 21])
+    assert_allclose(curve.y, [5.0, 4.0, 3.0, 2.25])
     (curve,) = named(DRAW["held_out_loss"](course(track())), "one")
-    np.testing.assert_allclose(curve.x, [0, 10, 20])
+    assert_allclose(curve.x, [0, 10, 20])
 
 
 @pytest.mark.parametrize(("steps", "mode"), [(1, "lines+markers"), (21, "lines")])
@@ -170,12 +171,12 @@ def test_learning_rates_far_apart_stand_on_a_logarithmic_axis():
     figure = DRAW["learning_rate"](course(track(), far))
     assert figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis.title.text == "learning rate η (per step)"
-    np.testing.assert_allclose(named(figure, "two")[0].y, 0.1)
+    assert_allclose(named(figure, "two")[0].y, 0.1)
 
 
 def test_gradient_ratio_is_that_of_first_and_last_layer():
     figure = DRAW["gradient_ratio"](course(track()))
-    np.testing.assert_allclose(named(figure, "one")[0].y, 10.0 ** (LAYERS - 1))
+    assert_allclose(named(figure, "one")[0].y, 10.0 ** (LAYERS - 1))
     assert traces(figure)["even"].y[:2] == (1.0, 1.0)
     dead = track(history=recorded(scale=0.0))
     assert np.isnan(named(DRAW["gradient_ratio"](course(dead)), "one")[0].y).all()
@@ -186,10 +187,10 @@ def test_updates_are_drawn_beside_their_equilibrium():
     figure = DRAW["update_ratio"](course(track(), track(1, "two", recorded(found=rest))))
     middle = np.median(10.0 ** -np.arange(6.0))
     for name in ("one", "two"):
-        np.testing.assert_allclose(named(figure, name)[0].y, middle, rtol=1e-6)
+        assert_allclose(named(figure, name)[0].y, middle, rtol=1e-6)
     assert "one, predicted" not in traces(figure)
     law = traces(figure)["two, predicted"]
-    np.testing.assert_allclose(law.y, 0.02, rtol=1e-6)
+    assert_allclose(law.y, 0.02, rtol=1e-6)
     assert (law.line.color, law.line.dash, law.meta) == (HUES[1], "dash", None), (
         "a line without a kind is theory's"
     )
@@ -204,16 +205,14 @@ def test_singular_values_of_updates_are_drawn_with_the_spectral_condition():
     }
     race = course(track(), track(1, "two", recorded(found=found)))
     figure = DRAW["update_spectral_norm"](race)
-    np.testing.assert_allclose(
-        named(figure, "two")[0].y, np.median(10.0 ** -np.arange(6.0)), rtol=1e-6
-    )
+    assert_allclose(named(figure, "two")[0].y, np.median(10.0 ** -np.arange(6.0)), rtol=1e-6)
     assert len(named(figure, "one")[0].y) == 0
     assert traces(figure)["‖ΔW‖₂ = √(fan_out / fan_in)"].y[:2] == (1.0, 1.0)
     assert race.has("update_spectral_norm")
     assert not course().has("update_spectral_norm")
     assert {row.needs for row in CURVES} == {"", "update_spectral_norm", "equilibrium_update"}
     drawn, _ = heat("update_spectral_norm", 1, track(), track(1, "two", recorded(found=found)))
-    np.testing.assert_allclose(drawn.customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
+    assert_allclose(drawn.customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5)
 
 
 def test_names_are_shown_to_the_letter():
@@ -235,11 +234,11 @@ def heat(row="weight_gradient", chosen=0, *tracks) -> tuple[go.Heatmap, go.Figur
 
 def test_a_heat_map_has_a_column_a_reading_and_a_row_a_layer():
     drawn, figure = heat()
-    np.testing.assert_allclose(drawn.x, [0, 10, 20])
-    np.testing.assert_allclose(drawn.y, [1, 2, 3])
+    assert_allclose(drawn.x, [0, 10, 20])
+    assert_allclose(drawn.y, [1, 2, 3])
     norms = math.sqrt(len(PLAIN)) * 10.0 ** -np.arange(1.0, 4)
-    np.testing.assert_allclose(drawn.z, np.log10(norms)[:, None] * np.ones(3), rtol=1e-5)
-    np.testing.assert_allclose(drawn.customdata[:, 0], norms, rtol=1e-5)
+    assert_allclose(drawn.z, np.log10(norms)[:, None] * np.ones(3), rtol=1e-5)
+    assert_allclose(drawn.customdata[:, 0], norms, rtol=1e-5)
     assert figure.layout.title.text == "one"
     assert "0.245 in the first and 0.00245 in the last layer" in figure.layout.meta["description"]
 
@@ -267,13 +266,13 @@ def test_zeros_are_blank_on_a_logarithmic_scale():
 
 def test_the_stream_runs_from_the_input_through_half_layers():
     drawn, _ = heat("second_moment")
-    np.testing.assert_allclose(drawn.y, np.arange(7) / 2)
-    np.testing.assert_allclose(drawn.customdata[:, 0], [1, 2, 3, 2, 3, 2, 3])
+    assert_allclose(drawn.y, np.arange(7) / 2)
+    assert_allclose(drawn.customdata[:, 0], [1, 2, 3, 2, 3, 2, 3])
 
 
 def test_heads_and_matrices_are_told_by_their_median():
-    np.testing.assert_allclose(heat("attention_entropy")[0].z, 0.5)
-    np.testing.assert_allclose(
+    assert_allclose(heat("attention_entropy")[0].z, 0.5)
+    assert_allclose(
         heat("update_ratio")[0].customdata, np.median(10.0 ** -np.arange(6.0)), rtol=1e-5
     )
 
@@ -282,8 +281,8 @@ def test_a_map_by_position_has_the_last_layers_tokens():
     # [layer, token]
     found = {("attention_received", "pattern"): [[0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]}
     drawn, figure = heat("attention_received", 0, track(history=recorded(found=found)))
-    np.testing.assert_allclose(drawn.y, [1, 2, 3, 4])
-    np.testing.assert_allclose(drawn.customdata[:, 0], [0.4, 0.3, 0.2, 0.1], rtol=1e-6)
+    assert_allclose(drawn.y, [1, 2, 3, 4])
+    assert_allclose(drawn.customdata[:, 0], [0.4, 0.3, 0.2, 0.1], rtol=1e-6)
     assert drawn.hovertemplate.startswith("step %{x}, token %{y}:")
     assert figure.layout.yaxis.title.text == "token position, last layer"
     assert "0.4 in the first and 0.1 in the last token" in figure.layout.meta["description"]
@@ -295,7 +294,7 @@ def test_what_a_design_has_not_is_said():
     assert figure.layout.title.text == "two: has none"
     alpha = {("alpha", "mlp_out"): [0.0, 0.1, 0.2]}
     drawn, _ = heat("alpha_mlp", 1, track(), track(1, "two", recorded(found=alpha)))
-    np.testing.assert_allclose(drawn.z[:, -1], [0.0, 0.1, 0.2], rtol=1e-6)
+    assert_allclose(drawn.z[:, -1], [0.0, 0.1, 0.2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -346,7 +345,7 @@ def test_a_spike_survives_both_ways():
 
 def test_medians_are_those_of_a_window():
     values = np.array([9.0, 1.0, 5.0, 3.0, 7.0])
-    np.testing.assert_allclose(medians(values, np.arange(5), window=3), [5.0, 5.0, 3.0, 5.0, 5.0])
+    assert_allclose(medians(values, np.arange(5), window=3), [5.0, 5.0, 3.0, 5.0, 5.0])
 
 
 def test_numbers_that_were_kept_stay_while_the_race_goes_on():

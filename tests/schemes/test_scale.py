@@ -1,7 +1,7 @@
 """Scale rules, residual rules, activations and noise: each against its closed form."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -25,14 +25,20 @@ def variances(config: Config) -> dict[str, float]:
     return {name: matrix.variance for name, matrix in config.design.matrices.items()}
 
 
-def test_variances_by_hand() -> None:
-    config = Config(d_model=64, mlp_ratio=4)
-    assert config.design.matrices["W_in"].variance == 1 / 64
-    assert config.design.matrices["W_out"].variance == 1 / 256
-    assert config.replace(scale_rule="xavier").design.matrices["W_in"].variance == 2 / (64 + 256)
-    assert config.replace(scale_rule="he").design.matrices["W_out"].variance == 2 / 256
-    assert config.replace(scale_rule="fan_out").design.matrices["W_out"].variance == 1 / 64
-    assert config.replace(init_variance=3).design.matrices["W_Q"].variance == 3 / 64
+@pytest.mark.parametrize(
+    ("choices", "name", "variance"),
+    [
+        ({}, "W_in", 1 / 64),
+        ({}, "W_out", 1 / 256),
+        ({"scale_rule": "xavier"}, "W_in", 2 / (64 + 256)),
+        ({"scale_rule": "he"}, "W_out", 2 / 256),
+        ({"scale_rule": "fan_out"}, "W_out", 1 / 64),
+        ({"init_variance": 3}, "W_Q", 3 / 64),
+    ],
+    ids=str,
+)
+def test_variances_by_hand(choices: dict[str, Any], name: str, variance: float) -> None:
+    assert variances(Config(d_model=64, **choices))[name] == variance
 
 
 def test_attention_and_mlp_have_a_factor_of_their_own_each() -> None:
@@ -52,23 +58,6 @@ def test_an_mlp_has_a_whole_number_of_units() -> None:
     config = Config(d_model=64, mlp_ratio=8 / 3, n_layers=1)
     assert draw_weights(config, 0)["W_in"].shape == (1, 171, 64)
     assert config.sizes.n_parameters == 4 * 64**2 + 2 * 64 * 171
-
-
-def test_torchs_transformer_draws_what_the_row_says() -> None:
-    torch.manual_seed(0)
-    layer = nn.Transformer(128, 4, 1, 1, 512, batch_first=True).encoder.layers[0]
-    found = {
-        "W_Q": layer.self_attn.in_proj_weight,
-        "W_O": layer.self_attn.out_proj.weight,
-        "W_in": layer.linear1.weight,
-        "W_out": layer.linear2.weight,
-    }
-    expected = variances(Config(d_model=128, scale_rule="torch_transformer"))
-    assert expected["W_V"] == expected["W_K"] == expected["W_Q"]
-    for name, weight in found.items():
-        assert float(weight.detach().square().mean()) == pytest.approx(expected[name], rel=0.03), (
-            name
-        )
 
 
 def test_bert_draws_everything_alike() -> None:
@@ -172,18 +161,29 @@ def test_completep_is_the_only_multiplier_for_the_depth() -> None:
     assert refused.value.fixes == {"residual": "constant", "parametrization": "mup"}
 
 
-def test_torch_default_is_what_torch_does() -> None:
+@pytest.mark.parametrize(
+    ("rule", "make"),
+    [
+        ("torch_default", lambda: nn.TransformerEncoderLayer(256, 4, 1024, bias=False)),
+        (
+            "torch_transformer",
+            lambda: nn.Transformer(256, 4, 1, 1, 1024, batch_first=True).encoder.layers[0],
+        ),
+    ],
+    ids=["a layer alone", "a layer of a stack"],
+)
+def test_torch_draws_what_its_rows_say(rule: str, make: Callable[[], nn.Module]) -> None:
     """The variances of a freshly made encoder layer, within four standard errors of a variance of
     uniform draws."""
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(256, 4, 1024, bias=False)
-    expected = variances(Config(scale_rule="torch_default", d_model=256))
+    layer, expected = make(), variances(Config(scale_rule=rule, d_model=256))
     found = {
         "W_Q": layer.self_attn.in_proj_weight,
         "W_in": layer.linear1.weight,
         "W_out": layer.linear2.weight,
         "W_O": layer.self_attn.out_proj.weight,
     }
+    assert expected["W_V"] == expected["W_K"] == expected["W_Q"]
     for name, weight in found.items():
         error = expected[name] * math.sqrt(0.8 / weight.numel())  # Var of u² over (E u²)² is 4/5
         assert float(weight.detach().var()) == pytest.approx(expected[name], abs=4 * error), name
@@ -195,6 +195,40 @@ def same(config: Config) -> tuple[float, float, Mapping[str, float]]:
     assert len(skip) == len(branch) == 2 * config.n_layers
     (one,), (other,) = set(skip), set(branch)
     return one, other, drawn
+
+
+T_FIXUP = dict.fromkeys(("W_V", "W_O", "W_in", "W_out"), pytest.approx(0.67 / 2))
+LOOPED = {"residual": "looped", "n_layers": 36, "alpha": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("choices", "skip", "branch", "drawn"),
+    [
+        ({"residual": "constant", "alpha": 0.3}, 1, 0.3, {}),
+        ({"residual": "scaled_skip", "alpha": 0.3}, 0.3, 1, {}),
+        ({"residual": "absent"}, 0, 1, {}),
+        ({"residual": "inverse_sqrt_depth", "n_layers": 32}, 1, 1 / 8, {}),
+        ({"residual": "inverse_depth", "n_layers": 32}, 1, 1 / 64, {}),
+        ({"residual": "layer_scale", "n_layers": 12}, 1, 0.1, {}),
+        ({"residual": "layer_scale", "n_layers": 18}, 1, 0.1, {}),
+        ({"residual": "layer_scale", "n_layers": 24}, 1, 1e-5, {}),
+        ({"residual": "layer_scale", "n_layers": 36}, 1, 1e-6, {}),
+        # λ / (N √L) for N loops of L layers
+        (LOOPED, 1, pytest.approx(0.3 / 6), {}),
+        (LOOPED | {"layer_weights": "looped", "n_loops": 1}, 1, pytest.approx(0.3 / 6), {}),
+        (LOOPED | {"layer_weights": "looped", "n_loops": 4}, 1, pytest.approx(0.3 / (4 * 3)), {}),
+        (LOOPED | {"layer_weights": "shared"}, 1, pytest.approx(0.3 / 36), {}),
+        (LOOPED | {"layer_weights": "copied"}, 1, pytest.approx(0.3 / 36), {}),
+        # ω² is the variance of the branches so far over their number's logarithm
+        ({"residual": "admin", "n_layers": 12}, pytest.approx(2.6013, abs=5e-5), 1, {}),
+        ({"residual": "t_fixup", "n_layers": 16}, 1, 1, T_FIXUP),
+    ],
+    ids=str,
+)
+def test_a_residual_rule_has_the_constants_of_its_paper(
+    choices: dict[str, Any], skip: float, branch: float, drawn: dict[str, float]
+) -> None:
+    assert same(Config(**choices)) == (skip, branch, drawn)
 
 
 @pytest.mark.parametrize(("depth", "alpha", "beta"), [(12, 2.2134, 0.3195), (1000, 6.6874, 0.1057)])
@@ -225,45 +259,6 @@ def test_deepnorm_of_two_stacks_of_one_depth(depth: int) -> None:
         assert (branch, set(drawn)) == (1, {"W_V", "W_O", "W_in", "W_out"})
 
 
-def test_small_branches() -> None:
-    assert same(Config(residual="inverse_sqrt_depth", n_layers=32)) == (1, 1 / 8, {})
-    assert same(Config(residual="inverse_depth", n_layers=32)) == (1, 1 / 64, {})
-    assert same(Config(residual="constant", alpha=0.3)) == (1, 0.3, {})
-    assert same(Config(residual="scaled_skip", alpha=0.3)) == (0.3, 1, {})
-    assert same(Config(residual="absent")) == (0, 1, {})
-
-
-@pytest.mark.parametrize(
-    ("choices", "loops"),
-    [
-        ({}, 1),
-        ({"layer_weights": "looped", "n_loops": 1}, 1),
-        ({"layer_weights": "looped", "n_loops": 4}, 4),
-        ({"layer_weights": "shared"}, 36),
-        ({"layer_weights": "copied"}, 36),
-    ],
-    ids=str,
-)
-def test_branches_of_looped_layers_are_divided_by_the_loops_and_the_root_of_the_layers(
-    choices: dict[str, Any], loops: int
-) -> None:
-    """λ / (N √L) in the words of its paper: N loops of L layers."""
-    skip, branch, drawn = same(Config(residual="looped", n_layers=36, alpha=0.3, **choices))
-    assert (skip, drawn) == (1, {})
-    assert branch == pytest.approx(0.3 / (loops * math.sqrt(36 / loops)))
-
-
-@pytest.mark.parametrize(("depth", "scale"), [(12, 0.1), (18, 0.1), (24, 1e-5), (36, 1e-6)])
-def test_layer_scale_starts_where_its_paper_has_it(depth: int, scale: float) -> None:
-    assert same(Config(residual="layer_scale", n_layers=depth)) == (1, scale, {})
-
-
-def test_admin_has_the_constant_of_its_paper() -> None:
-    """ω² is the variance of the branches so far over their number's logarithm: K = 2N branches of
-    unit variance."""
-    assert same(Config(residual="admin", n_layers=12))[0] == pytest.approx(2.6013, abs=5e-5)
-
-
 def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_on_each_sum() -> (
     None
 ):
@@ -282,18 +277,9 @@ def test_admins_profiled_factors_are_the_root_of_what_is_below_and_need_a_norm_o
     assert refused.value.fixes == {"norm_placement": "post", "residual": "admin"}
 
 
-def test_t_fixup_has_the_constant_of_its_paper() -> None:
-    assert Config(residual="t_fixup", n_layers=16).design.rule.drawn == dict.fromkeys(
-        ("W_V", "W_O", "W_in", "W_out"), pytest.approx(0.67 / 2)
-    )
-
-
 def test_scaled_init_is_gpt2s_shrinking_on_any_scale_rule() -> None:
-    """0.02/√(2N) at N = 12: 0.004082; and the same shrinking of another rule."""
-    gpt2 = variances(Config(scale_rule="gpt2", n_layers=12))
-    assert math.sqrt(gpt2["W_O"]) == pytest.approx(0.004082, abs=5e-7)
     bert = variances(Config(scale_rule="bert", residual="scaled_init", n_layers=12))
-    assert bert == pytest.approx(gpt2)
+    assert bert == pytest.approx(variances(Config(scale_rule="gpt2", n_layers=12)))
 
 
 def test_fixup_has_the_constants_of_its_paper() -> None:
