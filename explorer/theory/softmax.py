@@ -89,19 +89,22 @@ class Pair(NamedTuple):
 
 
 def row(s: float, n: int) -> Row:
-    """Averages of one row of n logits of standard deviation s. Exact to about 1e-8 but for `tilted`
-    (see `_tilted`)."""
-    if n == 1 or s == 0:  # all weights are 1/n
+    """Averages of one row p of n logits of standard deviation s. Exact to about 1e-8 but for
+    `tilted` (see `_tilted`).
+
+    By the module's integral, E Σpᵏ = n ∫ m_k m_0^(n−1) d ln t / (k−1)!: of n keys one has the power
+    k, and the n − 1 others have only their factor of e^(−tZ)."""
+    if n == 1 or s == 0:  # all weights are 1/n, with Σp² = 1/n and Σp³ = 1/n² in what follows
         rest = 1 - 1 / n
         crowding = rest - 4 * (1 / n - 1 / n**2) + 6 * (1 / n**2 - 1 / n**3)
         return Row(math.log(n), 1 / n, 1 / n, rest / n, rest**2, rest / n, crowding, 0.0)
     log_t = _log_t(s)
     m = [_one_key(log_t, s, k) for k in range(5)]
-    log_m = np.log(np.maximum(m[0], 1e-300))
+    log_m = np.log(np.maximum(m[0], 1e-300))  # not ln 0 where e^(−tx) underflows
     rest_1, rest_2 = (np.exp((n - k) * log_m) * STEP for k in (1, 2))  # keys beside one, and two
     # E Σp², E Σp³, E Σp⁴, and E Σ_{i≠j} p_i² p_j²
     p2, p3, p4 = (n * float(m[k] @ rest_1) / math.factorial(k - 1) for k in (2, 3, 4))
-    pairs = n * (n - 1) * float((m[2] ** 2) @ rest_2) / 6
+    pairs = n * (n - 1) * float((m[2] ** 2) @ rest_2) / math.factorial(3)
     squared = p4 + pairs  # E (Σp²)²
     # E ln Z = ∫ e^(−t) − E e^(−tZ) d ln t, and of a key's logit E p s z = s² (1 − E Σp²) / n
     log_z = STEP * float((np.exp(-np.exp(log_t)) - np.exp(n * log_m)).sum())
@@ -118,38 +121,58 @@ def row(s: float, n: int) -> Row:
 
 
 def pairs_of_rows(s: float, rho: float, sizes: tuple[int, ...]) -> list[Pair]:
-    """Averages of two rows of n logits of standard deviation s, for each n of `sizes`: they share
-    nearly all of the work.
+    """Averages of two rows A and B of n logits of standard deviation s, for each n of `sizes`: they
+    share nearly all of the work.
 
-    With a common part c of the logits, z = √ρ c + √(1 − ρ) e, the averages over e of two rows are
-    independent: with t of the first row and t′ of the second, m_jk(t, t′) = E_c m_j(t | c) m_k(t′ |
-    c) takes the place of `row`'s m_k.
+    Let t belong to row A and t′ to row B. One key's average is now m_jk(t, t′) = E (tx)ʲ e^(−tx)
+    (t′x′)ᵏ e^(−t′x′), with x and x′ the key's e^logit in the two rows. Given the part of the logits
+    that both rows have in common the two are independent: m_jk is the mean over that part of
+    h_j(t) h_k(t′), see `_given_common`. For j and k of 1 or 2 every (k−1)! is 1, and E ΣAʲBᵏ = n ∫∫
+    m_jk m_00^(n−1) d ln t d ln t′.
 
     Args:
         rho: correlation of the two rows' logits key by key, in [0, 1].
     """
-    if s == 0:
+    if s == 0:  # all weights are 1/n: ΣAB = 1/n, and J11 = ΣAB (1 − 1/n)
         return [Pair(1 / n, (1 - 1 / n) / n) for n in sizes]
-    if rho >= 1:
+    if rho >= 1:  # the two rows are the same
         return [Pair(single.square, single.jacobian) for single in (row(s, n) for n in sizes)]
-    c, weight = np.zeros(1), np.ones(1)
-    if rho > 0:
-        c, weight = _normal_grid(min(0.4, 0.4 / (s * math.sqrt(rho))))
-    inner = s * math.sqrt(1 - rho)
-    shifted = _log_t(s)[:, None] + s * math.sqrt(rho) * c  # [ln t, c]
-    fine = np.arange(shifted.min() - 1, shifted.max() + 1, 0.1)
-    h = [CubicSpline(fine, _one_key(fine, inner, k))(shifted) for k in range(3)]
+    h, weight = _given_common(s, rho)
     m00, m11 = (h[k] * weight @ h[k].T for k in (0, 1))  # [ln t, ln t′]
     m21, m22 = (h[2] * weight @ h[k].T for k in (1, 2))
-    log_m = np.log(np.maximum(m00, 1e-300))
+    log_m = np.log(np.maximum(m00, 1e-300))  # not ln 0 where e^(−tx) underflows
     out = []
     for n in sizes:
+        # one key of n has the powers j and k; n − 1 others, and a step of both integrals
         rest = np.exp((n - 1) * log_m) * (STEP * STEP * n)
-        # E ΣAB, E ΣA²B, E ΣA²B², and E Σ_{i≠j} A_i B_i A_j B_j
-        y11, a2b, a2b2 = (float((m * rest).sum()) for m in (m11, m21, m22))
-        other = (n - 1) * float((m11**2 * rest * np.exp(-log_m)).sum())
-        out.append(Pair(y11, y11 - 2 * a2b + a2b2 + other))
+        sum_ab, sum_a2b, sum_a2b2 = (float((m * rest).sum()) for m in (m11, m21, m22))
+        # E Σ_{i≠j} A_i B_i A_j B_j: two keys, so one factor of m_00 less
+        two_keys = (n - 1) * float((m11**2 * rest * np.exp(-log_m)).sum())
+        # (ΣAB)² has both sums, and by symmetry ΣAB² is ΣA²B in the mean
+        jacobian = sum_ab - 2 * sum_a2b + sum_a2b2 + two_keys
+        out.append(Pair(sum_ab, jacobian))
     return out
+
+
+def _given_common(s: float, rho: float) -> tuple[list[Array], Array]:
+    """One-key averages of a row, given the common part c of two rows' logits.
+
+    Logits s z have z = √ρ c + √(1 − ρ) e, c in both rows and e in one. So given c they are normal
+    of deviation s √(1 − ρ) around s √ρ c, which shifts ln t in `_one_key`.
+
+    Returns:
+        h_k = E yᵏ e⁻ʸ over e for k = 0, 1 and 2, `[ln t, c]` each; and the weights of the nodes c,
+        `[c]`.
+    """
+    shift = s * math.sqrt(rho)
+    c, weight = np.zeros(1), np.ones(1)  # independent rows have nothing in common
+    if rho > 0:  # a step in c shifts ln t by no more than STEP, which resolves the integrands
+        c, weight = _normal_grid(min(STEP, STEP / shift))
+    shifted = _log_t(s)[:, None] + shift * c
+    # each average is integrated once on a fine grid of ln t, and read at all the shifted ones
+    fine = np.arange(shifted.min() - 1, shifted.max() + 1, 0.1)
+    own = s * math.sqrt(1 - rho)
+    return [CubicSpline(fine, _one_key(fine, own, k))(shifted) for k in range(3)], weight
 
 
 def _log_t(s: float) -> Array:
@@ -218,34 +241,49 @@ def _tilted(s: float, n: int) -> float:
 
 
 def stored_rows() -> Array:
-    """The table of rows, `[size, root, 8]`, in smooth transforms of `Row`: entropy / ln n; largest
-    and square from 1/n (0) to 1; logarithms of jacobian, spread and tilted; then crowding and
-    unevenness as they are."""
+    """The table of single rows, `[size, root, statistic]`: for each n of `SIZES` and √x of `ROOT`
+    the first eight statistics of `Row`, in transforms that are smooth and near 1.
+
+    Entropy is over ln n; largest and square go from 1/n (0) to 1; jacobian, spread and tilted are
+    logarithms; crowding and unevenness are as they are. `tables.Softmax` inverts this."""
     out = np.empty((len(SIZES), len(ROOT), 8))
     for i, n in enumerate(SIZES):
+        even = 1 / n
         for j, s in enumerate(s_of(ROOT**2)):
             exact = row(float(s), n)
-            shares = [(y - 1 / n) / (1 - 1 / n) for y in (exact.largest, exact.square)]
-            out[i, j, :3] = exact.entropy / math.log(n), *shares
-            out[i, j, 3:6] = np.log([exact.jacobian, exact.spread, exact.tilted])
-            out[i, j, 6:] = exact.crowding, exact.unevenness
+            out[i, j] = (
+                exact.entropy / math.log(n),
+                (exact.largest - even) / (1 - even),
+                (exact.square - even) / (1 - even),
+                math.log(exact.jacobian),
+                math.log(exact.spread),
+                math.log(exact.tilted),
+                exact.crowding,
+                exact.unevenness,
+            )
     return out
 
 
 def stored_pairs() -> Array:
-    """The table of pairs of rows, `[size, x, v, 2]`: how far ln Y11 is from ln 1/n (0) to ln Y2
-    (1), and J11 / J."""
+    """The table of two rows, `[size, x, v, 2]`: for each n of `SIZES`, x = ln(1 + s²) of `X` and v
+    of `V`, which stands for a correlation ρ.
+
+    First how far ln Y11 is from ln 1/n, of rows without anything in common (0), to ln Y2, of equal
+    rows (1). Then J11 / J, the inner product of two rows' Jacobians over one row's square."""
     out = np.empty((len(SIZES), len(X), len(V), 2))
-    for j, s in enumerate(s_of(X)):
+    for at_x, s in enumerate(s_of(X)):
+        if s == 0:  # limit of small s: n Y11 is e^(ρs²), n Y2 is e^(s²), and all weights are 1/n
+            out[:, at_x, :, 0] = np.clip(rho_of(V, np.zeros(len(V))), 0.0, 1.0)
+            out[:, at_x, :, 1] = 1.0
+            continue
         single = [row(float(s), n) for n in SIZES]
-        for k, rho in enumerate(np.clip(rho_of(V, np.full(len(V), s)), 0.0, 1.0)):
-            if s == 0 or k == 0:
-                out[:, j, k] = rho if s == 0 else 1.0, 1.0
-                continue
+        out[:, at_x, 0] = 1.0  # v = 0 is ρ = 1: two equal rows
+        correlations = np.clip(rho_of(V, np.full(len(V), s)), 0.0, 1.0)
+        for at_v, rho in enumerate(correlations[1:], 1):
             pairs = pairs_of_rows(float(s), float(rho), SIZES)
-            for i, (alone, two, n) in enumerate(zip(single, pairs, SIZES, strict=True)):
+            for size, (alone, two, n) in enumerate(zip(single, pairs, SIZES, strict=True)):
                 share = math.log(n * two.overlap) / math.log(n * alone.square)
-                out[i, j, k] = max(share, 0.0), two.jacobian / alone.jacobian
+                out[size, at_x, at_v] = max(share, 0.0), two.jacobian / alone.jacobian
     return out
 
 

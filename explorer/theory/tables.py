@@ -48,63 +48,88 @@ class Softmax:
     def __init__(self, n: int, d_head: int, fixed_length: bool = False) -> None:
         self.n = n
         self._rows, self._share, self._j_share = _splines(n)
-        # nodes of χ, a query's squared length over its mean, and their weights
         self._chi = np.ones(1) if fixed_length else _chi(d_head)
+        """`[length]`: nodes of χ, a query's squared length over its mean."""
         self._weights = np.ones(1) if fixed_length else WEIGHTS
-        self._noise = NODES / math.sqrt(d_head)  # of a sample correlation
+        """`[length]`: their weights."""
+        self._noise = NODES / math.sqrt(d_head)
+        """`[sample]`: nodes of the deviation of a sample correlation from ρ, over 1 − ρ²; their
+        weights are `WEIGHTS`."""
 
     def rows(self, s: Array) -> Row:
-        """Single rows of logits of standard deviation s, `[...]`."""
+        """Averages of single rows of logits of standard deviation s, `[...]`."""
         raw = self._raw(self._by_length(s))
-        mean = np.tensordot(self._weights, raw, 1)
-        jacobian_by_query = np.tensordot(self._weights * self._chi, raw[..., 3], 1)
-        return Row(*np.moveaxis(np.append(mean, jacobian_by_query[..., None], -1), -1, 0))
+        averages = [np.tensordot(self._weights, average, 1) for average in raw[:-1]]
+        by_query = np.tensordot(self._weights * self._chi, raw.jacobian, 1)
+        return Row(*averages)._replace(jacobian_by_query=by_query)
 
     def overlap(self, s: Array, rho: Array) -> Array:
-        """Y11 of two rows alone, as in `pairs`."""
-        return self._mean(self._overlaps(s, rho)[1])
+        """Y11 = E ΣAB of two rows A and B alone, as in `pairs`."""
+        _, y11, _ = self._overlaps(s, rho)
+        return self._mean(y11)
 
     def pairs(self, s: Array, rho: Array) -> tuple[Array, Array]:
-        """Y11 and J11 of two rows, `[...]` each, averaged over their queries' lengths and sample
-        correlation.
+        """Y11 = E ΣAB of two rows' weights A and B, and J11, the mean inner product of the rows'
+        Jacobians ∂weights/∂logits: `[...]` each, averaged over the lengths of the rows' queries and
+        over their sample correlation.
 
         Args:
             s: `[...]`, standard deviation of the logits.
             rho: `[...]`, correlation of the two rows' logits, in [−1, 1].
         """
-        nodes, y11, raw = self._overlaps(s, rho)
-        return self._mean(y11), self._mean(self._j_share.ev(*nodes) * raw[..., 3])
+        nodes, y11, jacobian = self._overlaps(s, rho)
+        j11 = self._j_share.ev(*nodes) * jacobian  # stored is J11 / J
+        return self._mean(y11), self._mean(j11)
 
     def _by_length(self, s: Array) -> Array:
         """Standard deviations √χ s for queries of each length: `[length, ...]`."""
         return np.multiply.outer(np.sqrt(self._chi), s)
 
-    def _raw(self, s: Array) -> Array:
-        """Rows' averages at infinite head width, with the statistics of `softmax.Row` last: `[...,
-        8]`. See `softmax.stored_rows` for the transforms that this inverts."""
-        raw = self._rows(np.sqrt(x_of(np.minimum(s, S_MAX))))
-        tail = S_MAX / np.maximum(s, S_MAX)
-        raw[..., 0] *= math.log(self.n) * tail
-        raw[..., 1:3] = 1 / self.n + (1 - 1 / self.n) * raw[..., 1:3]
-        raw[..., 1:3] = 1 - (1 - raw[..., 1:3]) * tail[..., None]
-        raw[..., 3:6] = np.exp(raw[..., 3:6])
-        raw[..., 3:7] *= tail[..., None]
-        return raw
+    def _raw(self, s: Array) -> Row:
+        """Averages of single rows of logits of standard deviation s, at infinite head width: a
+        `Row` of arrays like s, without `jacobian_by_query`.
+
+        The stored table is over √x, x = ln(1 + s²), and ends at `S_MAX`; its transforms, see
+        `softmax.stored_rows`, are inverted. Beyond its end a row is nearly one-hot, and what it
+        lacks of that falls as 1/s, so by the factor `tail` = S_MAX/s; unevenness stays as it is."""
+        stored = self._rows(np.sqrt(x_of(np.minimum(s, S_MAX))))  # [..., statistic]
+        table = Row(*np.moveaxis(stored, -1, 0))
+        tail = S_MAX / np.maximum(s, S_MAX)  # 1 within the table
+        even = 1 / self.n
+        return Row(
+            entropy=table.entropy * (math.log(self.n) * tail),
+            largest=1 - (1 - (even + (1 - even) * table.largest)) * tail,
+            square=1 - (1 - (even + (1 - even) * table.square)) * tail,
+            jacobian=np.exp(table.jacobian) * tail,
+            spread=np.exp(table.spread) * tail,
+            tilted=np.exp(table.tilted) * tail,
+            crowding=table.crowding * tail,
+            unevenness=table.unevenness,
+        )
 
     def _overlaps(self, s: Array, rho: Array) -> tuple[tuple[Array, Array], Array, Array]:
-        """Y11 by length and sample correlation.
+        """Y11 of two rows for each length of the queries and each sample correlation of their
+        logits.
 
+        The correlation of d_head sampled coordinates scatters around ρ with the deviation (1 − ρ²)
+        / √d_head. Stored is how far ln Y11 is from ln 1/n (0) to the ln Y2 of equal rows (1), see
+        `softmax.stored_pairs`.
+
+        Args:
+            s: `[...]`, standard deviation of the logits, and `rho` their correlation.
         Returns:
-            the tables' variables (x, v), Y11, and the rows' averages, `[length, sample, ...]` each.
+            the variables (x, v) of the tables of pairs, `[length, 1, ...]` and `[length, sample,
+            ...]`; Y11, `[length, sample, ...]`; and J of a single row, `[length, 1, ...]`.
         """
-        s = self._by_length(s)
-        rho = np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
-        raw, inside = self._raw(s)[:, None], np.minimum(s[:, None], S_MAX)
-        nodes = x_of(inside), v_of(np.abs(rho), inside)
+        spread = self._by_length(s)[:, None]
+        sampled = np.minimum(rho + np.multiply.outer(self._noise, 1 - rho * rho), 1.0)
+        inside = np.minimum(spread, S_MAX)
+        nodes = x_of(inside), v_of(np.abs(sampled), inside)
+        row = self._raw(spread)
         even = 1 / self.n
-        y11 = even * (raw[..., 2] / even) ** self._share.ev(*nodes)
-        # opposite rows avoid each other as equal ones meet: exp(−a) against exp(a)
-        return nodes, np.where(rho < 0, even * even / y11, y11), raw
+        y11 = even * (row.square / even) ** self._share.ev(*nodes)
+        # of lognormal weights n Y11 = e^(ρs²), which at −ρ is the inverse
+        return nodes, np.where(sampled < 0, even * even / y11, y11), row.jacobian
 
     def _mean(self, values: Array) -> Array:
         """Mean over the queries' lengths and the sample correlation, of `[length, sample, ...]`."""
@@ -121,7 +146,10 @@ class Tables:
 
     Nodes are even in √ln(1 + s²), for the largest weight rises with s itself, and in r = √(1 − ρ):
     between them ln Y11 is right to 3e-3, J11 to 2 %; where s < 3, to 2e-3 and 1 %. A table holds
-    the value at a node and its steps to the next ones, so that reading is one look-up."""
+    the value at a node and its steps to the next ones, so that reading is one look-up.
+
+    `[pair]` stands for two axes, `[1 + position, position]`, as in `positions.Positions`: row 0 is
+    a row with itself, the rest are two different rows."""
 
     def __init__(self, n: int, causal: bool, d_head: int, fixed_length: bool) -> None:
         self._axis = axis = positions(n, causal)
@@ -155,44 +183,60 @@ class Tables:
 
         Args:
             s: `[position]`, standard deviation of a row's logits.
-            rho: `[pair]`, correlation of two rows' logits.
+            rho: `[1 + position, position]`, correlation of two rows' logits.
         Returns:
-            `[pair]`, Y2 of a row and Y11 of two rows over the shorter one's keys; then
-            `[position]`, `spread`, `crowding` and `unevenness` as in `softmax.Row`.
+            `[1 + position, position]`: in row 0 Y2 = E ΣA² of a row's weights A, below Y11 = E ΣAB
+            of two rows over the shorter one's keys. Then, `[position]` each, `spread`, `crowding`
+            and `unevenness` as in `softmax.Row`.
         """
         axis = self._axis
         cell, low, x, r = self._cells(s[axis.first] * s[axis.second], rho)
-        overlap = np.exp(_between(self._pairs[0], cell, x, r))
+        overlap = np.exp(_between(self._pairs[0], cell, x, r))  # the table has ln Y11
         rows = self._along(self._rows_in_loop, low[0], x[0])
-        if max(s.tolist()) > S_MAX:
+        if max(s.tolist()) > S_MAX:  # beyond the table: what is missing to one-hot falls as 1/s
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
             rows = rows * tail
             overlap = overlap * axis.lift((1 - (1 - square) * tail) / square)
         return overlap, *rows
 
     def rows(self, s: Array) -> Row:
-        """Single rows of logits of standard deviation s, `[..., position]`."""
-        x = np.sqrt(np.log1p(np.fmin(np.fmax(s * s, LEAST), MOST))) * CELLS_X
-        low, tail = np.floor(x), S_MAX / np.maximum(s, S_MAX)
+        """Averages of single rows of logits of standard deviation s, `[..., position]`; beyond the
+        table what a row lacks of one-hot falls as 1/s."""
+        inside = np.fmin(np.fmax(s * s, LEAST), MOST)
+        x = np.sqrt(np.log1p(inside)) * CELLS_X
+        low = np.floor(x)
+        tail = S_MAX / np.maximum(s, S_MAX)
         one_hot = ONE_HOT.reshape(-1, *np.ones(s.ndim, int))
-        return Row(*(one_hot + (self._along(self._rows, low, x - low) - one_hot) * tail))
+        rows = self._along(self._rows, low, x - low)
+        return Row(*(one_hot + (rows - one_hot) * tail))
 
     def jacobian(self, s: Array, rho: Array) -> Array:
-        """J11 of pairs of rows, `[..., pair]`; s is `[..., position]`, ρ `[..., pair]`."""
-        axis = self._axis
-        square = s.take(axis.first, -1) * s[..., None, :]
-        cell, _, x, r = self._cells(square, rho)
+        """J11 of two rows, the mean inner product of their Jacobians ∂weights/∂logits: `[..., 1 +
+        position, position]`.
+
+        Args:
+            s: `[..., position]`, standard deviation of a row's logits. Two rows that differ in it
+                are read at the geometric mean of the two.
+            rho: `[..., 1 + position, position]`, correlation of two rows' logits.
+        """
+        square_of_mean = s.take(self._axis.first, -1) * s[..., None, :]
+        cell, _, x, r = self._cells(square_of_mean, rho)
         return _between(self._pairs[1], cell, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:
-        """Cells of the tables of pairs, `[..., pair]`: index, the node in √x below, and the place
-        in the cell in √x and in r, from 0 to 1.
+        """Where two rows stand in the tables of pairs, whose nodes are even in √x = √ln(1 + s²) and
+        in r = √(1 − ρ): `[..., 1 + position, position]` each.
 
         Args:
-            square: product of two rows' standard deviations, and `rho` their correlation.
+            square: s², the product of two rows' standard deviations.
+            rho: correlation of their logits.
+        Returns:
+            index of the cell; the node in √x below it; and how far within the cell, from 0 to 1, in
+            √x and in r.
         """
         # where the tables end; the least for what is not a number
         square = np.fmin(np.fmax(square, LEAST), MOST)
+        # in units of the step between nodes
         x, r = np.sqrt(np.log1p(square)) * CELLS_X, np.sqrt(ONE - rho) * CELLS_R
         low_x, low_r = np.floor(x), np.floor(r)
         cell = self._first_pair + (low_x * NODES_R + low_r).astype(int)
@@ -202,6 +246,7 @@ class Tables:
         """Values of a table of rows, linear in √x: `[statistic, ..., position]`.
 
         Args:
+            table: `[(value, step to the next node), statistic, position · √x]`.
             low: `[..., position]`, the node below, and `x` the place between it and the next.
         """
         value, step = table.take(self._first_row + low.astype(int), 2, mode="clip")
@@ -227,8 +272,13 @@ def _steps(values: Array, axis: int) -> Array:
 
 
 def _between(table: Array, cell: NDArray[np.intp], x: Array, r: Array) -> Array:
-    """Values of a table of pairs, linear in √x and in r within a cell; arguments as from
-    `Tables._cells`."""
+    """Values of a table of pairs, linear in √x and in r within a cell.
+
+    Args:
+        table: `[4, cell]`: the value at a cell's first node, its step in √x, its step in r, and the
+            change of one step by the other.
+        cell, x, r: as from `Tables._cells`.
+    """
     value, in_x, in_r, mixed = table.take(cell, 1, mode="clip")
     between: Array = value + x * in_x + r * (in_r + x * mixed)
     return between
@@ -371,21 +421,24 @@ class Sloped:
         """Part Δ of the keys of a row that they do not share, `[position]`, mean over heads.
 
         Args:
-            y: `[pair]`, the tokens, and `s` the spread of the logits, `[position]`.
+            y: `[1 + position, position]`, the tokens: second moments q in row 0, overlaps p below.
+            s: `[position]`, the spread of the logits.
         """
         return np.asarray(_apart(y, self.weights(s)).mean(0))
 
     def mix(self, y: Array, s: Array, rho: Array) -> tuple[Array, Array]:
-        """Means of tokens y, `[pair]`, by rows of logits of spread s, `[position]`, over all heads.
+        """Second moments and overlaps of what rows of attention mix of tokens, mean over heads.
 
         Args:
+            y: `[1 + position, position]`, the tokens: second moments in row 0, overlaps below.
+            s: `[position]`, spread of a row's logits.
             rho: `[position, position]`, correlation of two rows' logits.
         Returns:
-            `[pair]`, and the averages `[value, position]` of `rows`.
+            what they mix, like y; and the averages `[value, position]` of `rows`.
         """
         weights, rows = self.weights(s), self.rows(s)
         transposed = weights.swapaxes(1, 2)
-        # of two rows' Σδδ′ over one row's
+        # of two rows' Σδδ′ over one row's: (e^(ρs²) − 1) / (e^(s²) − 1), and ρ for s near 0
         product = np.multiply.outer(s, s)
         share = np.expm1(product * rho) / np.expm1(np.maximum(product, 1e-9))
         share = np.where(product > 1e-9, share, rho)
@@ -406,7 +459,8 @@ def _apart(y: Array, weights: Array) -> Array:
     """Σ_s W_s q_s − Σ_ss' W_s W_s' p_ss', what the keys of a row do not share: `[head, position]`.
 
     Args:
-        y: `[pair]`, the tokens, and `weights` as `Sloped.weights`.
+        y: `[1 + position, position]`, the tokens: second moments q in row 0, overlaps p below.
+        weights: `[head, position, key]`, the mean weights W.
     """
     shared = ((weights @ y[1:]) * weights).sum(-1)
     apart: Array = np.maximum(weights @ y[0] - shared, 0.0)
@@ -414,12 +468,14 @@ def _apart(y: Array, weights: Array) -> Array:
 
 
 def _falling(logits: Array) -> tuple[Array, Array]:
-    """Averages of rows, `[value, position]`, and their mean weights, `[key, position]`: see
-    `Sloped.rows` and `Sloped.weights`.
+    """Averages over draws of the softmax rows of logits that fall with distance, for every length of
+    a row at once: row t is the first t distances of the longest one, so its sums are cumulative.
 
     Args:
-        logits: `[draw, distance]`, of the last query with the key at each distance; row t sees the
-            first t distances.
+        logits: `[draw, distance]`, of the last query with the key at each distance.
+    Returns:
+        `[value, position]`: entropy, largest weight, ΣA² and (ΣA²)² of a row's weights A; and the
+        mean weights W, `[key position, row position]`, 0 for keys that a row does not see.
     """
     e = np.exp(logits - logits.max(1, keepdims=True))
     total = np.maximum(np.cumsum(e, 1), 1e-300)
@@ -427,10 +483,11 @@ def _falling(logits: Array) -> tuple[Array, Array]:
     entropy = np.log(total) - np.cumsum(e * np.log(np.maximum(e, 1e-300)), 1) / total
     entropy[:, 0] = 0.0  # of one key: without the rounding
     largest = np.maximum.accumulate(e, 1) / total
-    values = np.array([x.mean(0) for x in (entropy, largest, square, square * square)])
-    by_distance = e.T @ (1 / total) / len(e)  # [distance, position]
+    by_draw = entropy, largest, square, square * square
+    values = np.array([value.mean(0) for value in by_draw])
+    by_distance = e.T @ (1 / total) / len(e)  # [distance, row position]
     position = np.arange(e.shape[1])
-    distance = position - position[:, None]  # [key, position]
+    distance = position - position[:, None]  # [key position, row position]
     visible = by_distance[np.maximum(distance, 0), position]
     return values, np.where(distance >= 0, visible, 0.0)
 
