@@ -134,7 +134,7 @@ class Descent:
         sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
         factors = zip(*through(gains, axis, list(sums.values())), strict=True) if sums else ()
         self.on_sum = dict(zip(sums, factors, strict=True))
-        """By sublayer with a norm on the sum: see `through`."""
+        """By sublayer with a norm on the sum: the two results of `through`."""
         units = gains.units(axis.lift(steps.inside[1::2, 0]), steps.rho[1::2])
         self.parts = [part(*units)[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
@@ -235,20 +235,28 @@ class Descent:
         return gradient, along
 
     def through_sum(self, index: int, along: Along) -> Array:
-        """Factor through the norm on a sum, `[pair]`.
+        """Factor on gradients through the norm on a sum, `[1 + position, position]`: in row 0 on a
+        token's square, below on the overlap of two tokens.
 
-        The norm removes what points along the token and along the ones. Of the sum's own mean,
-        which it has removed before, only the branch's part, 1 − `kept`, is fresh."""
-        norm, (even, doubled) = self.steps[index].norms["sum"], self.on_sum[index]
-        if self.gains.point:
-            return np.asarray(even)
+        The norm divides by the sum's length and removes what points along the token and, where it
+        centers, along the ones: 1/width of an isotropic gradient each, times `along`. What it
+        divides by lacks the sum's mean, too. The stream comes from such a norm and has none, so of
+        1/width only the branch's part, 1 − `kept`, is in the sum.
+
+        Args:
+            along: what of the gradient after the norm points along the token and the ones.
+        """
+        norm = self.steps[index].norms["sum"]
+        division, removed = self.on_sum[index]
+        if self.gains.point:  # a function in the norm's place: `division` has its slopes
+            return np.asarray(division)
         ones = mean = 0.0  # parts of the gradient, and of the sum's square, along the ones
         if self.gains.centers:
             ones, mean = along.ones / norm.width, (1 - self.steps[index].kept) / norm.width
         if mean == 1:
-            return np.zeros_like(even)
-        of_token = along.token / norm.width * doubled
-        return np.asarray((1 - ones - of_token) / (1 - mean) * even)
+            return np.zeros_like(division)
+        of_token = along.token / norm.width * removed
+        return np.asarray((1 - ones - of_token) / (1 - mean) * division)
 
     def attention(self, layer: int, gradient: Array) -> Array:
         """The gradient through an attention, of that after its term of the sum: the three paths
@@ -306,26 +314,36 @@ class Descent:
 
 
 def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
-    """Factors on gradients through norms, `[norm, pair]` each.
+    """Factors on gradients through norms, `[norm, 1 + position, position]` each: in row 0 on a
+    token's square, below on the overlap of two tokens.
+
+    A norm divides the gradients at two tokens by the tokens' lengths. Let q be the mean of the
+    squared lengths, and a and b their relative deviations from it. The mean of 1/√((1 + a)(1 + b))
+    is 1 + ⅜ Var a + ⅜ Var b + ¼ Cov(a, b) (delta method). Here Var a = Var b = w + u, w the part
+    of the scatter that two tokens share and u the rest; so Cov(a, b) = w ρ² for tokens of
+    correlation ρ. For a token with itself it is w + u, which is ¼ u more.
+
+    A norm also removes the direction x̂ along its token. For two tokens, x̂ and x̂′, the trace of
+    (1 − x̂x̂ᵀ)(1 − x̂′x̂′ᵀ) is d − (2 − ρ²).
 
     Returns:
-        1/q averaged over the scatter of the tokens' lengths as in `tokens.normalize`, 1 + ¾ (w + u)
-        + ¼ w ρ², and for a token with itself ¼ u more; or a function's slopes in a norm's place.
-        And 2 − ρ², the directions along tokens that the norm removes: two tokens lose what points
-        along either.
+        1/q averaged over the lengths, times `Norm.regained` where the norm divides out what gates
+        have multiplied; and the number 2 − ρ² of directions along tokens that it removes. Where a
+        function of each coordinate stands in the norms' place (`gains.point`): the mean product of
+        its slopes at the two tokens, and 1.
     """
     if gains.point:
         slopes = np.array([norm.slopes for norm in norms])
         return slopes, np.ones_like(slopes)
     w, u = column(norm.w for norm in norms), column(norm.u for norm in norms)
     rho_2 = stack([norm.rho for norm in norms]) ** 2
-    even = 0.25 * w * rho_2 + (1 + 0.75 * w + 0.75 * u)
-    even[:, 0] += 0.25 * u[:, 0]
-    even *= axis.lift(1 / stack([norm.q for norm in norms]))
-    for factor, norm in zip(even, norms, strict=True):
+    division = 0.25 * w * rho_2 + (1 + 0.75 * w + 0.75 * u)
+    division[:, 0] += 0.25 * u[:, 0]  # a token with itself
+    division *= axis.lift(1 / stack([norm.q for norm in norms]))
+    for index, norm in enumerate(norms):
         if norm.regained is not None:
-            factor *= norm.regained
-    return even, 2 - rho_2
+            division[index] *= norm.regained
+    return division, 2 - rho_2
 
 
 class Heads(NamedTuple):
@@ -412,11 +430,13 @@ def _over_gates(number: int, square: Array, f: Array, taken: Array) -> tuple[Arr
 
 
 def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) -> Array:
-    """Factor on gradients without a direction through the norm on a signal, `[sublayer, pair]`; 1
-    at sublayers without one, `[sublayer, 1, 1]` if none has one.
+    """Factor on gradients without a direction through the norm on a signal, `[sublayer, 1 +
+    position, position]`: in row 0 on a token's square, below on the overlap of two tokens. It is 1
+    at sublayers without a norm, and `[sublayer, 1, 1]` if none has one.
 
-    The norm removes what points along the token, and along the ones if it centers, 1/d each; it
-    then divides by the variance, of which the ones have 1/d, too.
+    The norm removes what points along the token, and along the ones if it centers: 1/d of the
+    gradient's square each. It then divides by the variance, which lacks the square along the ones,
+    1/d of the token's. So a norm that centers leaves (1 − 1/d − 1/d) / (1 − 1/d).
 
     Args:
         part: the signal, such as "input".
@@ -424,11 +444,11 @@ def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) 
     norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
     if not norms:
         return np.ones((len(steps), 1, 1))
-    factor, doubled = through(gains, axis, list(norms.values()))
+    factor, removed = through(gains, axis, list(norms.values()))
     if not gains.point:
         share = column(1 / norm.width for norm in norms.values())
         rest = 1 - gains.centers * share
-        factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * doubled)
+        factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * removed)
     if len(norms) == len(steps):
         return factor
     out = np.ones((len(steps), *axis.ones.shape))
@@ -452,31 +472,40 @@ def length_power(above: float, skip: float, branch: float) -> float:
 def along_after(
     gains: Gains, step: Step, skip: float, branch: float, mlp: bool
 ) -> tuple[Along, float]:
-    """The part of a gradient along the tokens before a sublayer, after a norm above removed it, and
-    the part of its square that is lost.
+    """How much of the gradient before a sublayer points along its token x, and along the ones, when
+    nothing of the gradient g at the sum x + F(x) points along that sum, for a norm removed it.
 
-    The norm has removed what pointed along the sum, of which the stream's gradient keeps the part 1
-    − `kept` along the stream; along the ones all of it. An MLP is nearly homogeneous of a degree k:
-    J x = k F, so of what the stream has along x the branch has −k times as much: for k = 1 the two
-    cancel, and they meet in 2k times the stream's energy. A branch that begins or ends with a norm
-    does not see the length of x: nothing of its gradient is along x.
+    The stream passes g on as it is, the branch passes on Jᵀg, with J the Jacobian of F.
+
+    - Stream along x: x has the part `kept` of its square along the sum, where g has nothing. So 1 −
+      `kept` of an isotropic gradient's energy is left.
+    - MLP along x: F is nearly homogeneous of a degree k, so that J x = k F. And g·(x + F) = 0. So x
+      · Jᵀg = k F·g = −k x·g: with the stream's the two make (1 − k) x·g. What they cancel is twice
+      their product along x, 2k (1 − `kept`)/d of the stream's energy.
+    - Branch with a norm in it along x: F does not depend on the length of x. J x = 0, and nothing
+      of Jᵀg is along x.
+    - Attention along x: nothing is known, and Jᵀg counts as isotropic.
+    - Along the ones: a norm that centers has removed all of g, and Jᵀg is isotropic; unless the
+      branch begins with a norm, which removes them of Jᵀg. Norms further in act after a matrix,
+      which turns the ones to another direction.
 
     Args:
         skip: energy of the stream's gradient; `branch` of that through the branch.
         mlp: whether the sublayer is an MLP.
     Returns:
-        the gradient's energy along token and ones, and the part of the stream's energy that the two
-        cancel.
+        energy along token and ones over that of an isotropic gradient; and the part of the stream's
+        energy that stream and branch cancel.
     """
     total = skip + branch
-    if total <= 0 or gains.point:
+    if total <= 0 or gains.point:  # a function in the norms' place removes no direction
         return ISOTROPIC, 0.0
-    # of the stream's gradient along x, the norm on the sum removed all but this
-    stream = skip * (1 - step.kept)
-    ones = 0.0 if step.placement.has("input") else branch / total
-    if step.placement.has("input", "values", "last", "output"):
+    left = 1 - step.kept
+    stream = skip * left
+    has = step.placement.has
+    ones = 0.0 if has("input") else branch / total
+    if has("input", "values", "last", "output"):
         return Along(stream / total, ones), 0.0
-    if mlp:
-        lost = 2 * gains.degree * (1 - step.kept) / gains.d_model
-        return Along((1 - gains.degree) ** 2 * stream / total, ones), lost
-    return Along((stream + branch) / total, ones), 0.0
+    if not mlp:
+        return Along((stream + branch) / total, ones), 0.0
+    lost = 2 * gains.degree * left / gains.d_model
+    return Along((1 - gains.degree) ** 2 * stream / total, ones), lost

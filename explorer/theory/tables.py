@@ -468,7 +468,7 @@ def _apart(y: Array, weights: Array) -> Array:
 
 
 def _falling(logits: Array) -> tuple[Array, Array]:
-    """Averages over draws of the softmax rows of logits that fall with distance, for every length of
+    """Averages over draws of the softmax rows of logits that fall with distance, for all lengths of
     a row at once: row t is the first t distances of the longest one, so its sums are cumulative.
 
     Args:
