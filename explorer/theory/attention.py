@@ -43,7 +43,8 @@ Record = TypeVar("Record", Logits, Sunk)
 
 
 class Attention(NamedTuple):
-    """The softmax of one layer, as the backward recursion needs it."""
+    """The softmax of one layer, as the backward recursion needs it. `[pair]` is `[1 + position,
+    position]`, see `Positions`."""
 
     logits: Logits
     own: Array
@@ -157,7 +158,8 @@ def _sloped(
 
 
 class Paths(NamedTuple):
-    """Factors on a gradient from after each attention to before it, `[layer, ..., pair]`."""
+    """Factors on a gradient from after each attention to before it. The last two axes are `[pair] =
+    [1 + position, position]`: in row 0 a token with itself, below two tokens (`Positions`)."""
 
     value: Array
     """`[layer, 2, pair]`: from the rows' gradients, through the values, to one key and to two
@@ -268,11 +270,11 @@ def paths(
 
 
 def _value_factors(axis: Positions, averages: Averages) -> Array:
-    """Factors of the gradient through the values but for gains: `[layer, 2, pair]`, see
-    `Paths.value`.
+    """Factors of the gradient through the values but for gains, `[layer, 2, 1 + position,
+    position]`: to one key and to two different keys, see `Paths.value`.
 
-    Of a row's (ΣA)² = M² the squares ΣA² are to one key, the rest to two different keys; of two
-    rows' M M′ likewise ΣAA′ and the rest."""
+    A row of weights A sums to M, 1 without a sink. Of M² the squares ΣA² are to one key, the rest
+    to two different keys. Of two rows' M M′ likewise ΣAA′ and the rest."""
     t, shorter = axis.visible, axis.visible[axis.shorter[1:]]
     square, overlap = averages.square, averages.overlap
     rest_of_row = _to_different_keys(t, averages.mass_square - square)
@@ -283,10 +285,12 @@ def _value_factors(axis: Positions, averages: Averages) -> Array:
 def _energies(
     gains: Gains, axis: Positions, averages: Averages, layers: Sequence[Attention]
 ) -> Array:
-    """Energy of the gradient by the logits, over that after the branch: `[layer, 3, pair]`, see
-    `Paths.energy`.
+    """Energy of the gradient by the logits, over that after the branch: `[layer, kind, 1 +
+    position, position]`, with three kinds, see `Paths.energy`.
 
-    A row has g_o Δ E[slope²] J, two rows have J11 on the keys that both see."""
+    A row has g_o Δ E[slope²] J: the gain of W_O, the part Δ of the values that its keys do not
+    share, the soft cap's squared slope, and J, the mean squared norm of ∂weights/∂logits. Two rows
+    have in J's place J11, the mean inner product of their Jacobians, on the keys that both see."""
     law, rows = averages.law, averages.rows
     scale = gains.o * stack([layer.own for layer in layers]) * law.slope
     of_two = averages.jacobian * law.slope_of_two[:, 1:] * axis.lift(scale)[:, 1:]
@@ -306,50 +310,84 @@ def _energies(
 def _query_and_key_factors(
     gains: Gains, axis: Positions, law: Logits, x: Array, energy: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Factors from the energy by the logits to gradients through queries and keys.
+    """Factors from the energy of the gradient by the logits to gradients through queries and keys.
 
-    A logit is (query's factor · x) · (key's factor · x): the gradient through one meets the other.
+    A logit is (W_Q x)·(W_K x′), but for biases. A gradient by it reaches x by W_Q times the size of
+    the key, and x′ by W_K times the size of the query.
+
+    Where queries and keys add up over the layers (`gains.adds` is "qk"), the energies of all layers
+    above add up first, each times the keys or queries of its own layer. So the energies are
+    multiplied by these here, and the factors are those of W_Q and W_K alone.
 
     Args:
-        law: logits of all layers.
-        x: `[layer, pair]`, the tokens that attention reads.
-        energy: `[layer, 3, pair]`.
+        law: logits, arrays with a first axis of layers.
+        x: `[layer, 1 + position, position]`, the tokens that attention reads: second moments in row
+            0, overlaps below.
+        energy: `[layer, kind, 1 + position, position]`, its kinds as in `Paths.energy`: as queries
+            see it, its part of keys that are alike, as keys see it.
     Returns:
-        `Paths.energy` (where queries and keys add up over the layers multiplied by the other of the
-        two, for the energies of all layers above add up first), `query`, `key` and `unbiased`.
+        `Paths.energy`, `query`, `key` and `unbiased`.
     """
-    scale, t = axis.logit_factor, axis.visible
-    # what a row's gradients do not cancel: of all its keys, and of keys that happen to be alike
-    by_keys = key_factors(gains, axis, law.key_own, law.key_shared, law.cancels, law.cancels_in_two)
-    left = np.stack([by_keys, axis.lift(law.key_own)], 1)
-    mean = x[:, 0] @ axis.key_mean.T  # second moment of the keys of a row
+    scale = axis.logit_factor
+    mean = x[:, 0] @ axis.key_mean.T  # [layer, position], second moment of the keys of a row
     *factors, key_bias = gains.factors(mean, mean)
     by_query, by_key, query_bias = (
         axis.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
     )
-    query = scale * by_query[:, None] * left
-    unbiased = query
+    keys = _keys_met(gains, axis, law, law.key_shared)
+    if gains.adds == "qk":
+        for_queries = energy[:, :2] * (scale * keys)
+        for_keys = energy[:, 2:] * (scale * law.query)[:, None]
+        energy = np.concatenate([for_queries, for_keys], axis=1)
+        query = np.stack([by_query, by_query], 1)  # W_Q's factor on either kind of energy
+        # `unbiased` stands for W_K where its gradient is not known, which here it is
+        return energy, query, _to_keys(axis, law, by_key), query
+    query = unbiased = scale * by_query[:, None] * keys
     if gains.biases.k:
         without_bias = np.maximum(law.key_shared - key_bias, 0.0)
-        unbiased = query.copy()
-        unbiased[:, 0] = (scale * by_query) * key_factors(
-            gains, axis, law.key_own, without_bias, law.cancels, law.cancels_in_two
-        )
-    if gains.adds == "qk":
-        energy[:, :2] *= scale * left
-        energy[:, 2] *= scale * law.query
-        query, key = np.stack([by_query, by_query], 1), by_key
-    else:
-        key = scale * by_key * (by_query * x + query_bias)
-    of_row, of_two = key[:, 0], key[:, 1:]
-    given = _kinds(
+        unbiased = scale * by_query[:, None] * _keys_met(gains, axis, law, without_bias)
+    key = scale * by_key * (by_query * x + query_bias)
+    return energy, query, _to_keys(axis, law, key), unbiased
+
+
+def _keys_met(gains: Gains, axis: Positions, law: Logits, shared: Array) -> Array:
+    """Sizes of the keys that the gradient through queries meets: `[layer, 2, 1 + position,
+    position]`.
+
+    First for the gradient as it is by all keys of a row: it keeps what the keys do not share, and
+    of the shared part what the softmax does not cancel (see `key_factors`). Then for the gradient
+    by keys that happen to be alike: only what the keys do not share.
+
+    Args:
+        shared: `[layer, position]`, the part that the keys of a row share.
+    """
+    by_all = key_factors(gains, axis, law.key_own, shared, law.cancels, law.cancels_in_two)
+    return np.stack([by_all, axis.lift(law.key_own)], 1)
+
+
+def _to_keys(axis: Positions, law: Logits, factor: Array) -> Array:
+    """Factors from the energy by the logits to what rows give to their keys, as
+    `Positions.gather` collects it: `[layer, 2, 1 + position, position]`, to one key and to two
+    different keys.
+
+    The energy of a row is a sum over its t keys, that of two rows over the t keys of the shorter
+    one, times t/t′. `gather` reads t t′ times what one key gets: t times the energy in both. The
+    softmax makes a row's gradients cancel, so that two different keys together get −κ of the sum
+    over single keys (`Logits.cancels`).
+
+    Args:
+        factor: `[layer, 1 + position, position]`, of W_K, times the queries that the gradient
+            meets.
+    """
+    t = axis.visible
+    of_row, of_two = factor[:, 0], factor[:, 1:]
+    return _kinds(
         (t * of_row, t[axis.shorter[1:]] * axis.turns.rows * of_two),
         (
             -law.cancels * _to_different_keys(t, of_row),
             _of_two_to_different_keys(axis, -law.cancels_in_two * axis.ratio[1:] * of_two),
         ),
     )
-    return energy, query, given, unbiased
 
 
 def stack(rows: Sequence[Array]) -> Array:
@@ -369,7 +407,8 @@ def by_layer(layers: Iterable[Record]) -> Record:
 
 
 def _kinds(*kinds: tuple[Array, Array]) -> Array:
-    """Arrays of a row and of two rows joined: `[layer, kind, pair]`.
+    """Arrays of a row and of two rows joined, row 0 and the rest of the last two axes: `[layer,
+    kind, 1 + position, position]`.
 
     Args:
         kinds: for each kind `[layer, position]`, of a row with itself, and `[layer, position,
