@@ -107,14 +107,15 @@ class Steps(list[Step]):
         self.added[at], self.total[at], self.site[at], self.last = added.y, total, site.y, site
         self.append(step)
 
-    def cover(self) -> None:
-        """Cuts off all sublayers from the first one whose second moments or logits leave their
-        ranges."""
-        total = self.total[: len(self)]
+    def cut(self) -> None:
+        """Removes all sublayers from the first one whose second moments or logits leave their
+        ranges. `total`, which is read by index, keeps its length."""
+        total = self.total[: len(self)]  # [sublayer, position]
         fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
         spreads = [step.attention.logits.s for step in self if step.attention]
-        if spreads:
+        if spreads:  # `[position]`, or `[head, position]` where logits fall with distance
             largest = stack(spreads).reshape(len(spreads), -1).max(1)
+            # sublayers alternate: 0, 2, 4, … are the attentions
             fine[: 2 * len(spreads) : 2] &= ~(largest > LARGEST_LOGIT)
         covered = len(self) if fine.all() else int(fine.argmin())
         del self[covered:]
@@ -167,7 +168,7 @@ def run(
             copies.close(index, float(steps.total[index, 0]), steps.last.mean)
         if not 1 / FINITE < step.site.q < FINITE:
             break
-    steps.cover()
+    steps.cut()
     return steps
 
 
@@ -324,29 +325,39 @@ def _norm_on_sum(
 
 
 def _values(gains: Gains, x: State, source: State | None) -> State:
-    """The values of tokens x, g_v x and biases; ½ (V_1 + V_l) by independent matrices where the
-    first layer's tokens are the `source`."""
-    mixed, bias = x.y, gains.biases.v
+    """The values W_V x and biases of tokens x: moments and overlaps times the gain of W_V, plus the
+    variance of a bias.
+
+    Args:
+        source: tokens of the first layer, where its values V_1 join this layer's V as ½ (V_1 + V).
+            The two have independent matrices, so ¼ of each one's moments and bias add up. The
+            scatter of lengths and overlaps is taken to be that of x.
+    """
+    gain, bias, tokens = gains.v, gains.biases.v, x.y
     if source:
-        mixed, bias = (x.y + source.y) / 4, bias / 2
-    if mixed is x.y and gains.v == 1 and not bias:
+        tokens = (x.y + source.y) / 4
+        bias = bias / 2  # ¼ of two equal variances
+    elif gain == 1 and not bias:
         return x
-    return State(x.axis, gains.v * mixed + bias, x.v, x.w, x.u)
+    return State(x.axis, gain * tokens + bias, x.v, x.w, x.u)
 
 
 def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
-    """Hidden units of an MLP: E φ² of a token, E φφ′(ρ) of two tokens.
+    """Hidden units of an MLP: second moment E φ² of a token, overlap E φφ′(ρ) of two tokens of
+    correlation ρ.
 
     Args:
         x: the MLP's input.
-        centered: whether a norm takes the mean from hidden units, (E φ)².
+        centered: whether a norm takes the mean from hidden units: (E φ)², which is E φφ′ at ρ = 0.
     Returns:
-        the hidden units, and how far their overlaps follow deviations of x's.
+        the hidden units; and the factor on deviations of two tokens' overlap from its mean, both
+        over Δ = q − p, from x to the hidden units (`tokens.overlap_response`).
     """
     units = gains.units(x.square, x.rho)
     square, overlap = gains.kernel.overlaps(*units)
     follows, bend = overlap_response(gains, x.mean)
-    if gains.degree != 1:  # longer tokens have more, and scattered overlaps on a bent kernel
+    if gains.degree != 1:
+        # longer tokens have more than their share, and the overlaps scatter on a bent kernel
         excess = excess_of_power(gains, x.w)
         overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + excess * x.rho**2)
         overlap = np.minimum(overlap, square * (1 + excess))
@@ -357,17 +368,22 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
 
 
 def scatter_after_mlp(gains: Gains, v: float, follows: float) -> float:
-    """Scatter v of the overlaps of what an MLP's last matrix reads.
+    """Variance of the centered overlaps of what an MLP's last matrix reads, over the square of
+    their Δ = q − p. Three independent parts add up:
 
-    W_out reads in d directions: 1/d. A sum over m hidden units scatters by E[V²]/(E V)²/m, V the
-    variance of φ given what two inputs share. For relu that is 1 at ρ = 0, 1.56 at ½ and 2 at 1:
-    1.6 stands for all of them.
+    - the scatter of the input's overlaps. A deviation over Δ is multiplied by `follows`, so its
+      variance by the square;
+    - of W_out, which reads overlaps by d_model sampled directions: 1/d_model;
+    - of the sum over m = d_mlp hidden units: E[V²]/(E V)²/m, V the variance of φ given what two
+      inputs share. For relu E[V²]/(E V)² is 1 at ρ = 0, 1.56 at ½ and 2 at 1: 1.6 stands for all.
 
     Args:
-        v: scatter of the MLP's input.
-        follows: as in `mlp`.
+        v: scatter of the MLP's input, as in `Tokens`.
+        follows: factor on a deviation of the overlaps over Δ, from the MLP's input to its hidden
+            units.
     """
-    return v * follows**2 + 1 / gains.d_model + 1.6 / gains.d_mlp
+    from_input = v * follows**2
+    return from_input + 1 / gains.d_model + 1.6 / gains.d_mlp
 
 
 class Copies:
@@ -435,15 +451,17 @@ class Copies:
     def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of `earlier` branches of the same weights,
         `[two, branch]`, before norms on them."""
-        factor, square, own, std = self.branch_input
+        factor, square, own, std = self.branch_input  # own: 1 − ρ, what two tokens do not share
         q = np.sqrt(square[index] * square[earlier])
         overlaps = self.stream[:, earlier] * factor[index] * factor[earlier]
+        # correlation of one token's inputs to both branches, and of two tokens'
         r, c = np.clip(overlaps / q, -1.0, 1.0)
-        if index % 2:
+        if index % 2:  # an MLP: E φφ′ at r and at c
             rho = np.maximum([r, c], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
             overlap[1] += self.bend * (r - c) ** 2
             return self.gains.out * overlap + self.gains.biases.out
+        # attention: c + (r − c) Y11, where two rows' logits correlate by f times their queries'
         queries = biased(self.gains.q * q, np.array([r, c]), self.gains.biases.q)[1]
         f = (r - c) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
         s = np.broadcast_to(np.sqrt(std[index] * std[earlier]), queries.shape)
