@@ -99,7 +99,7 @@ of 4, by 2 ± 3 % at 1."""
 SATURATED_START, SATURATED_LAYER = 1.2, 1.15
 """Factor by which gradients are off there at most, and factor of each layer: on text, at a slope of
 4, width 64 and over 12 draws, it was ×2.0 in 4 layers, ×4.1 ± .4 in 12 and ×5.3 in 24."""
-BESIDE, SMALLER = 0.15, 3.0
+BESIDE, OUTGROWN = 0.15, 3.0
 """Relative error of the gradient's square, and the first layer's growth above which it is seen:
 .109 ± .023 for Gemma 2, .057 ± .019 for OLMo 2, over 64 draws of 12 layers of width 256."""
 FEWER, CLOSE = 0.4, 0.75
@@ -300,8 +300,13 @@ def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
 
 
 def _copied(config: Config, values: Mapping[Key, Array], rows: Rows) -> dict[str, str]:
-    """Withdraws what has no law where all layers have the same weights; returns notes that replace
-    all others."""
+    """Withdraws what has no law where layers are copies, that is have the same weights; returns
+    notes that replace all others.
+
+    Args:
+        rows: `rows.s`, `[layer]`, is the standard deviation of the logits. Where it is large, the
+            layers weight the same keys, and the token correlation is rough.
+    """
     design = config.design
     attention = design.attends and (
         config.causal
@@ -428,9 +433,11 @@ def _bent(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
 
 
 def _outgrown(out: Mapping[Key, Array]) -> bool:
-    """Whether the first layer adds much more than its input."""
-    first, after = (float(out["second_moment", site][0, 0]) for site in ("embed", STREAM[1]))
-    return after > SMALLER * first
+    """Whether the first attention makes the stream much larger than the embedding: its second
+    moment after the first sum over that before, in the first layer."""
+    second_moments = [out["second_moment", site] for site in (STREAM[0], STREAM[1])]
+    before, after = (float(by_layer[0, 0]) for by_layer in second_moments)  # [seed, layer]
+    return after > OUTGROWN * before
 
 
 def _sized(config: Config, out: Mapping[Key, Array], notes: dict[str, str]) -> None:

@@ -258,13 +258,19 @@ def _keeps_unit(config: Config) -> bool:
 
 
 def _gate(config: Config, gain: float, bias: float, unit: bool) -> Gate:
-    """The gates of a config.
+    """The sigmoid gates on attention's output.
+
+    A gate σ multiplies m coordinates. Let f be the relative variance of σ²; the squared length of m
+    Gaussian coordinates has 2/m. Their product has (1 + f)(1 + 2/m) − 1, of which 2/m is there
+    without gates, too: gates add f (1 + 2/m), and of a sum over independent gates 1/count of it.
 
     Args:
         gain: of W_G, and `bias` the variance of the biases beside it.
-        unit: whether they read unit second moments in every layer.
+        unit: whether gates read unit second moments in every layer. Then the kernel is tabulated
+            for their inputs' one second moment, else for any.
     """
     count, total = config.design.gates, gain + bias
-    coordinates = config.n_heads * config.d_head / count  # that each gate multiplies
+    coordinates = config.n_heads * config.d_head / count  # m, that each gate multiplies
     noise = flatness("sigmoid", total) / count * (1 + 2 / coordinates)
-    return Gate(gain, kernel("sigmoid", False, total if unit else None), noise, bias, count)
+    of_gates = kernel("sigmoid", rescaled=False, fixed_q=total if unit else None)
+    return Gate(gain, of_gates, noise, bias, count)

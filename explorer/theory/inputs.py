@@ -45,7 +45,8 @@ def spread(config: Config, q: Any) -> Any:
     """Standard deviation √(d · v · q) of the readout's logits, for a readout of entries N(0, v).
 
     Args:
-        q: second moment of the outputs, a number or an array; a final norm that divides makes it 1.
+        q: second moment of the outputs, a number or an array. A final norm makes it q / (q + ε),
+            about 1; a function in the norms' place (`design.point`) does not divide.
     """
     if config.design.final_norm and not config.design.point:
         q = q / (q + config.norm_epsilon)
@@ -113,9 +114,10 @@ def log_sum(n: int, s: float, height: float = 0.0) -> float:
 def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
     """Expected cross-entropy of the next character, in nats.
 
-    Logits z are N(0, s²) and do not depend on the target: E ln Σ e^z. A tied readout gives the
-    token's own character the logit N(√(own d) s, s²), see `recognized`; that is the target where a
-    character is repeated.
+    Logits z are N(0, s²) and do not depend on the target: E ln Σ e^z, for the target's z is 0 in
+    the mean. A tied readout gives the token's own character the logit N(√(own d) s, s²), see
+    `recognized`. That is the target's logit where a character follows itself, with the probability
+    `REPEATED`. Of the V − 1 other characters ln Σ e^z enters by its mean, without its scatter.
 
     Args:
         q: second moment of the outputs.
@@ -126,12 +128,14 @@ def cross_entropy(config: Config, q: float, own: float = 0.0) -> float:
         return log_sum(VOCABULARY, s, height)
     others = log_sum(VOCABULARY - 1, s, height)
     mean = math.sqrt(own * config.d_model) * s
+    # nodes and weights of the own character's logit, a normal variable
     if height:
         values, weights = after_cap(np.array([s]), np.array([mean]), height)
         logit, weight = values[0], weights[0]
     else:
         logit, weight = mean + s * NODES, WEIGHTS
-    return float(weight @ (np.logaddexp(logit, others) - REPEATED * logit))
+    loss = np.logaddexp(logit, others) - REPEATED * logit
+    return float(weight @ loss)
 
 
 def coincidence(n: int) -> float:
@@ -185,8 +189,11 @@ def own_share(config: Config, steps: Sequence[Any]) -> float:
     """Part of an output's second moment that is its own character's, under a tied readout; else 0,
     for nothing depends on it.
 
+    It is the character's part of the embedded token, the rest being its position's, times what each
+    sublayer keeps of the stream.
+
     Args:
-        steps: the sublayers, `forward.Step`, of which each keeps a part of the stream.
+        steps: the sublayers, `forward.Step`; `kept` is the stream's part of a sum's second moment.
     """
     if not config.design.tied:
         return 0.0

@@ -80,28 +80,35 @@ def norms(
     return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
 
 
-def _pair_sum(axis: Positions, x: Array, delta: Array) -> Array:
+def _over_pairs(axis: Positions, x: Array, delta: Array) -> Array:
     """Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate, over the ordered pairs of tokens of a sequence, each
-    with itself among them: `[layer]`, of `[layer, pair]`."""
-    return np.asarray(np.einsum("lij,lij,ij->l", x, delta, axis.pair_sum))
+    with itself among them: `[layer]`.
+
+    Args:
+        x: `[layer, 1 + position, position]`, the tokens that a matrix reads: second moments in row
+            0, overlaps of two tokens below.
+        delta: the same of the gradients after the matrix.
+    """
+    weights = axis.pair_sum  # of the sum, for row 0 and for two tokens
+    return np.asarray(np.einsum("lij,lij,ij->l", x, delta, weights))
 
 
 def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
     """`own` of `norms`: sums over the pairs within a sequence, `[layer]`."""
     inside, final_input = steps.inside, steps.final_input
-    own = {name: _pair_sum(axis, inside[1::2], delta) for name, delta in back.hidden.items()}
-    own["W_out"] = _pair_sum(axis, final_input[1::2], back.branch[1::2])
-    own["alpha"] = _pair_sum(axis, steps.added, back.total)
+    own = {name: _over_pairs(axis, inside[1::2], delta) for name, delta in back.hidden.items()}
+    own["W_out"] = _over_pairs(axis, final_input[1::2], back.branch[1::2])
+    own["alpha"] = _over_pairs(axis, steps.added, back.total)
     if not gains.attends:
         return own
     x, mixed = inside[::2], final_input[::2]
     # of one product W_Q and W_K see the same, but for their biases
     bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
-    own["W_Q"] = _pair_sum(axis, x, back.query)
-    own["W_K"] = _pair_sum(axis, x + bias, back.key)
-    own["W_O"] = _pair_sum(axis, mixed, back.branch[::2])
+    own["W_Q"] = _over_pairs(axis, x, back.query)
+    own["W_K"] = _over_pairs(axis, x + bias, back.key)
+    own["W_O"] = _over_pairs(axis, mixed, back.branch[::2])
     for name, delta in back.gates.items():
-        own[name] = _pair_sum(axis, x if name == "W_G" else mixed, delta)
+        own[name] = _over_pairs(axis, x if name == "W_G" else mixed, delta)
     if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
         own["W_V"] = _of_values(gains, axis, x, back, own["W_O"])
     return own
@@ -123,10 +130,10 @@ def _of_values(gains: Gains, axis: Positions, x: Array, back: Backward, of_outpu
     values = part * (x + from_first) + bias_of_later
     values[0] = x[0] + bias
     scale = of_output * gains.o * gains.last[::2, 0, 0]
-    more = scale / np.maximum(_pair_sum(axis, values, back.value), 1e-300)
-    own: Array = more * np.where(later, part, 1.0) * _pair_sum(axis, x, back.value)
+    more = scale / np.maximum(_over_pairs(axis, values, back.value), 1e-300)
+    own: Array = more * np.where(later, part, 1.0) * _over_pairs(axis, x, back.value)
     # the first layer's W_V makes the values that later layers mix in
-    lent = more * _pair_sum(axis, from_first, back.value)
+    lent = more * _over_pairs(axis, from_first, back.value)
     own[0] += part * lent[1:].sum()
     return own
 

@@ -94,7 +94,11 @@ class Positions(NamedTuple):
     turns: Turns = STILL
 
     def average(self, y: Array) -> tuple[float, float]:
-        """Mean second moment over tokens, and mean overlap over pairs of positions, of `[pair]`."""
+        """Mean second moment over tokens, and mean overlap over pairs of positions.
+
+        Args:
+            y: `[1 + position, position]`, second moments in row 0, overlaps below.
+        """
         if self.unmasked:  # a single position is its own mean
             q, p = y.ravel().tolist()
         else:
@@ -106,17 +110,25 @@ class Positions(NamedTuple):
         return x @ self.reading.T
 
     def with_others(self, y: Array) -> Array:
-        """Cosine of each token with the n − 1 others of its sequence: `[…, pair]` to `[…,
-        position]`.
+        """Cosine of each token with the n − 1 others of its sequence, Σ_{j ≠ i} p_ij / Σ_{j ≠ i}
+        √(q_i q_j) for the token at i.
 
-        For the token at i it is Σ_{j ≠ i} p_ij / Σ_{j ≠ i} √(q_i q_j). Both sums run over all n
-        tokens, then the token itself is taken away; of p that is the limit on the diagonal."""
+        `weights` are those of a mean over tokens, and n times a mean is the sum over all n tokens.
+        The term j = i is then subtracted. Of p that is its diagonal, which has the overlap of two
+        tokens that are close; a token's own q is in row 0.
+
+        Args:
+            y: `[…, 1 + position, position]`, second moments q in row 0, overlaps p below.
+        Returns:
+            `[…, position]`.
+        """
         q, p = y[..., 0, :], y[..., 1:, :]
         n = len(self.reading)
+        sum_of_overlaps = n * (p @ self.weights)
+        overlaps = sum_of_overlaps - p.diagonal(0, -2, -1)
         length = np.sqrt(q)
-        overlaps = n * (p @ self.weights) - p.diagonal(0, -2, -1)
-        lengths_of_others = n * (length @ self.weights)[..., None] - length
-        return overlaps / (length * lengths_of_others)
+        sum_of_lengths = n * (length @ self.weights)[..., None]
+        return overlaps / (length * (sum_of_lengths - length))
 
     def received(self, kept: Array) -> Array:
         """Mean weight that the key at each token receives, where a row's keys share equally.
@@ -136,8 +148,8 @@ class Positions(NamedTuple):
         return np.cumsum(given[..., ::-1], -1)[..., ::-1]
 
     def lift(self, x: Array) -> Array:
-        """Geometric mean √(x_i x_j) of a quantity at two positions: `[…, position]` to `[…,
-        pair]`."""
+        """Geometric mean √(x_i x_j) of a quantity at two positions, in row 0 of one with itself:
+        `[…, position]` to `[…, 1 + position, position]`."""
         root = np.sqrt(x)
         if root.ndim == 1:  # numpy is slower where it must ask which axis, or repeat rows
             return np.asarray(root[self.first] * root[self.second])

@@ -187,8 +187,11 @@ def solve(config: Config, vary: str, target: str, value: float | None = None) ->
 
 
 def _better(config: Config, target: Target, wanted: float) -> Config | None:
-    """The design with branches of 1/√(2N), if they count there and it is nearer the target than the
-    design is."""
+    """The design with branches of 1/√(2N), if it is nearer the target and its branches count, or
+    None.
+
+    It is nearer, too, where theory has no number for the present design (nan). Its branches count
+    where they make at least the part `TRIVIAL` of the last stream's second moment."""
     if not config.accepts(residual="inverse_sqrt_depth"):
         return None
     other = config.replace(residual="inverse_sqrt_depth")

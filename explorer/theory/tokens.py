@@ -62,8 +62,8 @@ class lazy(Generic[Value]):  # noqa: N801 - used like a property
 
 
 class State:
-    """Tokens at one site by position: `y`, `[pair]`, holds second moments in row 0 and overlaps
-    below (see `Positions`); the scatter v, w and u is as in `Tokens`."""
+    """Tokens at one site by position: `y` holds second moments in row 0 and overlaps below, `[pair]
+    = [1 + position, position]` (see `Positions`); the scatter v, w and u is as in `Tokens`."""
 
     def __init__(
         self, axis: Positions, y: Array, v: float = 0.0, w: float = 0.0, u: float = 0.0
@@ -238,7 +238,8 @@ def normalize(
 
 
 def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: float = 0.0) -> Array:
-    """Correlations after a norm on the sum of two signals of independent directions, `[pair]`.
+    """Correlations after a norm on the sum of two signals of independent directions, `[1 +
+    position, position]`, in row 0 that of a token with itself, 1.
 
     As in `normalize`, ρ becomes ρ (1 + ¾ Var a + ¼ Cov(a, b)) − Cov(overlap, a + b)/2, with a and b
     the relative deviations of two tokens' squared lengths. Now |x + y|² = |x|² + |y|² + 2 x·y, and
@@ -250,14 +251,15 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: fl
         gated: part of y's `u` that comes of gates, which tokens have independently. Gates multiply
             lengths and overlaps: the overlap's covariance with each of two lengths is half of it.
     """
-    (q_x, _, _, w_x, u_x), (q_y, _, _, w_y, u_y) = x.mean, y.mean
-    q = max(q_x + q_y, 1e-300)
-    a, b = q_x / q, q_y / q  # shares of x and y in the second moment
+    x_mean, y_mean = x.mean, y.mean
+    w_x, w_y = x_mean.w, y_mean.w  # scatter of lengths that two tokens share
+    q = max(x_mean.q + y_mean.q, 1e-300)
+    a, b = x_mean.q / q, y_mean.q / q  # shares of x and y in the second moment
     rho = total.rho
     by_x = x.y / total.square  # and in the correlation
     by_y = rho - by_x
     chance = 2 / d_model
-    variance = (w_x + u_x) * a * a + (w_y + u_y) * b * b + 2 * chance * a * b
+    variance = (w_x + x_mean.u) * a * a + (w_y + y_mean.u) * b * b + 2 * chance * a * b
     of_lengths = by_x * (w_x * by_x + (2 * chance) * by_y) + w_y * by_y * by_y
     of_overlap = (w_x * a + chance * b) * by_x + ((w_y + gated / 2) * b + chance * a) * by_y
     lower = rho + (rho * (0.75 * variance + 0.25 * of_lengths) - of_overlap)
@@ -296,25 +298,31 @@ def add(
 ) -> tuple[Tokens, float]:
     """The sum of two signals of independent directions, stream x and branch y.
 
-    Overlaps (x + y)·(x′ + y′) of two tokens, with a and b the q − p of each signal: variances
-    a² v_x and b² v_y add, each of the mixed products x·y′ and y·x′ has ab/d, and the covariance of
-    x·x′ and y·y′ counts 2ab `follows` v_x. Squared lengths |x|² + |y|² + 2 x·y: x·y of independent
-    directions has the variance q_x q_y / d.
+    Two tokens' overlap is (x + y)·(x′ + y′) = x·x′ + y·y′ + x·y′ + y·x′. With a and b the q − p of
+    each signal, the first two have the variances a² v_x and b² v_y and the covariance ab `follows`
+    v_x, which counts twice. The last two are products of independent directions: ab/d each.
+
+    A squared length is |x|² + |y|² + 2 x·y. The first two have the variances w q² of each signal
+    and the covariance `longer` q_x q_y, which counts twice. x·y has the variance q_x q_y / d, and
+    twice it 4 q_x q_y / d. The part u, which two tokens do not share, comes of the signals alone.
 
     Args:
-        follows: overlaps of y deviate from their mean as `follows` times those of x.
+        follows: where an overlap of x deviates from its mean by some part of a, that of y deviates
+            by `follows` times that part of b.
         longer: relative covariance of |x|² and |y|².
     Returns:
-        the sum's statistics, and how far deviations of x's overlaps survive in it.
+        the sum's statistics; and the factor on such a part, from x to the sum.
     """
-    (q_x, p_x, v_x, w_x, u_x), (q_y, p_y, v_y, w_y, u_y) = x, y
-    a, b = max(q_x - p_x, 0.0), max(q_y - p_y, 0.0)
-    delta, q = max(a + b, 1e-150), q_x + q_y
-    v = (a * a * v_x + b * b * v_y + 2 * a * b * (1 / d_model + follows * v_x)) / (delta * delta)
-    square, square_x, square_y = max(q * q, 1e-300), q_x**2, q_y**2
-    w = (w_x * square_x + w_y * square_y + (4 / d_model + 2 * longer) * q_x * q_y) / square
-    u = (u_x * square_x + u_y * square_y) / square
-    return Tokens(q, p_x + p_y, v, w, u), (a + follows * b) / delta
+    a, b = max(x.q - x.p, 0.0), max(y.q - y.p, 0.0)
+    delta = max(a + b, 1e-150)  # not 0, nor is its square
+    mixed = 2 * a * b * (1 / d_model + follows * x.v)
+    v = (a * a * x.v + b * b * y.v + mixed) / (delta * delta)
+    q = x.q + y.q
+    square, square_x, square_y = max(q * q, 1e-300), x.q**2, y.q**2
+    mixed = (4 / d_model + 2 * longer) * x.q * y.q
+    w = (x.w * square_x + y.w * square_y + mixed) / square
+    u = (x.u * square_x + y.u * square_y) / square
+    return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / delta
 
 
 def overlap_response(gains: Gains, x: Tokens) -> tuple[float, float]:
