@@ -362,15 +362,19 @@ def of_heads(gains: Gains, axis: Positions, steps: Steps) -> Heads | None:
     """Factors for gradients that correlate with the length that a norm after attention divides by;
     None where no such norm, gate or sink is.
 
-    That length's square is 1 − f + f S / E S in the mean, f the branch's part of it and S = Σσ² of
-    a token's gates. With 1 + g = E 1 / (1 − f + f S / E S) the stream's factor is 1 + g; the
-    branch's gradient, which S multiplies, has 1 + g − g/f, for the two make 1. Two tokens' gates
-    are nearly independent: to first order they keep ¾ of g, and ½ of g/f. A norm on the branch
-    alone (f = 1) leaves the branch as it is, and two tokens as `Gate.regained` says.
+    The norm divides by a squared length of 1 − f + f S / E S in the mean, f the branch's part of it
+    and S = Σσ² of a token's gates. Let 1 + g be the mean of its inverse.
+
+    - The stream's gradient does not depend on S: its factor is 1 + g.
+    - S multiplies the branch's gradient. Stream and branch together keep their length, (1 − f)(1 +
+      g) + f · factor = 1, so that the branch's factor is 1 + g − g/f.
+    - Two tokens' gates are nearly independent: to first order they keep ¾ of g, and ½ of g/f.
+    - A norm on the branch alone, f = 1, leaves the branch as it is, and two tokens as
+      `Gate.regained` says.
 
     And the norm takes what points along its input: of the part of one head the share σ² / ((1 − f)
-    E S / f + S) of its square; with one head and f = 1 all, but for what ε leaves, (ε / (q + ε))².
-    Beside sinks all heads keep about the same weight: 1 − f/H is left. (Our derivation.)"""
+    E S / f + S) of its square. With one head and f = 1 that is all, but for what ε leaves, (ε / (q
+    + ε))². Beside sinks all heads keep about the same weight: 1 − f/H is left. (Our derivation.)"""
     gate = gains.gate
     if gains.point or not (gate or gains.sink is not None):
         return None

@@ -273,16 +273,22 @@ def _measured() -> tuple[list[str], dict[tuple[str, ...], dict[str, str]]]:
 
 
 def _seen(config: Config, notes: dict[str, str], rows: Rows) -> None:
-    """Errors that were measured, and whose cause is not in the recursions."""
+    """Notes on errors that were measured, and whose cause is not in the recursions. They are on
+    heads of normalized queries and keys, on values of the first layer that join others, and on deep
+    stacks with norms on the sums alone (Post-LN) under the next-token loss; see `EVEN`,
+    `INHERITED_VALUES` and `SCATTERED`.
+
+    Args:
+        rows: `rows.s`, `[layer]`, is the standard deviation of the logits as softmax sees them.
+    """
     design = config.design
-    if design.normalizes_heads and config.d_head <= SHORT and rows.s.max(initial=0.0) > EVEN_SPREAD:
-        reason = f"rough, by up to {EVEN:g}: logits of queries and keys of one length (spread {rows.s.max():.2g})"
+    widest = rows.s.max(initial=0.0)
+    if design.normalizes_heads and config.d_head <= SHORT and widest > EVEN_SPREAD:
+        cause = f"logits of queries and keys of one length (spread {widest:.2g})"
         for name in OF_ROWS:
-            notes.setdefault(name, reason)
-        if rows.s.max() > EVEN_WIDE:
-            notes.setdefault(
-                GRADIENTS[0], reason.replace(f"{EVEN:g}", f"{100 * EVEN_GRADIENT:.0f} %")
-            )
+            notes.setdefault(name, f"rough, by up to {EVEN:g}: {cause}")
+        if widest > EVEN_WIDE:
+            notes.setdefault(GRADIENTS[0], f"rough, by up to {100 * EVEN_GRADIENT:.0f} %: {cause}")
     if design.attends and config.value_residual:
         notes.setdefault(
             "parameter_gradient",

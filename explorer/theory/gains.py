@@ -160,12 +160,13 @@ class Gains:
         self.fixed = self.qk_norm and not design.joins
         """Whether each head's queries and keys are of one length."""
         self.tilted = 1.0
+        """Share of a gradient along a head's query that passes the QK-norm. A norm by head removes
+        that direction, and passes 0. A norm over all heads removes the direction of their joint
+        query, which has 1/n_heads of its square in each head. Without a norm all passes."""
         if self.fixed:
             self.tilted = 0.0
         elif self.qk_norm:
             self.tilted = 1 - 1 / config.n_heads
-        """Share of a gradient along a head's query that passes the QK-norm: 1 without one, 0 if it
-        is by head."""
         self.sphere = config.d_head - design.centers if self.fixed else 0
         """Dimensions in which a head's normalized keys lie; 0 where they are not normalized, or
         summed over layers."""
@@ -176,6 +177,7 @@ class Gains:
             self.scale *= config.d_head / (config.d_head - 1) if config.d_head > 1 else 0.0
         if config.qk_norm:
             self.scale *= config.qk_gain**2
+        # without a mask all rows have n keys and one factor; else see `Positions.logit_factor`
         if not config.causal:
             self.scale *= design.row_factors[0] ** 2
 

@@ -37,7 +37,8 @@ LEAST = 1e-300
 
 class Logits(NamedTuple):
     """Statistics of a layer's logits, own and inherited; the layer above inherits them. Numbers of
-    a row are `[position]`, of two rows `[pair]`."""
+    a row are `[position]`, of two rows `[pair] = [1 + position, position]`, with a row and itself
+    in row 0 (see `Positions`)."""
 
     query: Array
     """Second moment of the queries, and where logits are inherited their overlaps, too: `[pair]`,
@@ -214,12 +215,15 @@ def concentrated(own: Array, below: Array, concentration: Array) -> Array:
 def _capped(
     gains: Gains, axis: Positions, s: Array, common: Array, rho: Array
 ) -> tuple[Array, ...]:
-    """The last seven fields of `Logits`, from `s` on.
+    """What a soft cap makes of a layer's logits: the fields `s`, `std`, `slope`, `rho`,
+    `slope_of_two`, `cancels` and `cancels_in_two` of `Logits`. Without a cap slopes are 1, and what
+    keys share cancels but for their turns.
 
     Args:
         s: `[position]`, standard deviation over a row's keys before the cap.
         common: `[position]`, variance of a row's mean.
-        rho: `[pair]`, correlation of two rows' logits before the cap.
+        rho: `[1 + position, position]`, correlation of two rows' logits before the cap; in row 0 of
+            a row with itself, 1.
     """
     turns, ones = axis.turns, axis.ones
     if gains.cap == 0:
@@ -300,12 +304,12 @@ def squashed(s: float | Array, at: Array, top: float) -> tuple[Array, Array]:
 
 
 def _normal(target: float, s: float, top: float) -> float:
-    """Standard deviation, at most s, of normal logits cut at `top` deviations whose R = E e^2ℓ / (E
-    e^ℓ)² is `target`."""
+    """Standard deviation, at most s, of normal logits ℓ, cut at `top` deviations, for which R is
+    `target`. R = E e^2ℓ / (E e^ℓ)² rises with the deviation; `contrast` is its logarithm."""
 
-    def excess(s: float) -> float:
-        """ln of R over the target."""
-        return float(contrast(np.array(s), top)) - math.log(target)
+    def excess(tried: float) -> float:
+        """ln of R at a tried deviation over the target."""
+        return float(contrast(np.array(tried), top)) - math.log(target)
 
     most = min(s, LARGEST_SPREAD)
     if excess(most) <= 0:

@@ -214,27 +214,32 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
         np.cumsum((reading / visible_by_token[:, None] ** power)[::-1], 0)[::-1][start]
         for power in (1, 2)
     )
+    # `[pair] = [1 + position, position]`: row 0 pairs each position with itself, row 1 + i pairs
+    # position i with each
     i = np.arange(count)
     first = np.vstack([i, np.repeat(i[:, None], count, 1)])
     second = np.tile(i, (count + 1, 1))
+    close = 1 + i, i  # two different tokens at one position: the diagonal below row 0
     ones, averages = np.ones(first.shape), np.zeros((2, *first.shape))
     averages[0, 0], averages[1, 1:] = weights, np.outer(weights, weights)
     # all n² ordered pairs of positions, less the n tokens with themselves
     pair_mean = n / (n - 1) * averages[1]
-    pair_mean[1 + i, i] -= weights / (n - 1)
-    collect_same = np.concatenate([row_sum_2[:, None], row_sum[:, :, None] * row_sum[:, None]], 1)
-    collect_same[:, 1 + i, i] -= row_sum_2  # rows t ≠ t′ only
+    pair_mean[close] -= weights / (n - 1)
+    # to one key: from a row with itself Σ 1/t², from two rows Σ 1/(t t′) over t ≠ t′
+    by_two_rows = row_sum[:, :, None] * row_sum[:, None]
+    collect_same = np.concatenate([row_sum_2[:, None], by_two_rows], 1)
+    collect_same[:, close[0], close[1]] -= row_sum_2
     t, t_other = visible[first], visible
     return Positions(
-        visible,
-        weights,
-        key_mean,
-        (key_mean[:, :, None] * key_mean[:, None]).reshape(count, -1),
-        row_sum,
-        row_sum_2,
-        collect_same.reshape(count, -1),
-        first,
-        second,
+        visible=visible,
+        weights=weights,
+        key_mean=key_mean,
+        key_pair_mean=(key_mean[:, :, None] * key_mean[:, None]).reshape(count, -1),
+        row_sum=row_sum,
+        row_sum_2=row_sum_2,
+        collect_same=collect_same.reshape(count, -1),
+        first=first,
+        second=second,
         shorter=np.minimum(first, second),
         longer=np.maximum(i, i[:, None]),
         ones=ones,

@@ -90,11 +90,12 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
         backward: whether gradients are among them.
     """
     recursion = Recursion(config)
-    rows, covered = recursion.rows(), len(recursion.steps)
+    rows = recursion.rows()
+    covered = len(recursion.steps)  # sublayers, before a signal leaves float32's range
     columns = recursion.stream() | recursion.logits()
     for name, law in ROW_LAWS.items():
         columns |= {(name, site): law(rows) for site in STATISTICS[name].sites}
-    if backward and covered == 2 * config.n_layers:
+    if backward and covered == 2 * config.n_layers:  # gradients start at the last layer
         columns |= recursion.gradients()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     values, lengths = {}, _lengths(config)
@@ -104,12 +105,13 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
                 continue
             full = np.full((length, config.n_ctx) if row.by_position else length, math.nan)
             column = columns.get((row.name, site), full[:0])
-            full[: len(column)] = column  # it ends where the recursion did
+            full[: len(column)] = column  # nan where the recursion did not come
             values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
     for row in wanted:
         has_law = row.name in LAWS or row.name in ROW_LAWS
-        if not (has_law or row.backward or row.sites == ("logits",)):
+        of_recursion = row.backward or row.sites == ("logits",)  # predicted without a row of laws
+        if not (has_law or of_recursion):
             notes[row.name] = row.unpredicted
     return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
 
@@ -275,7 +277,8 @@ class Recursion:
         coordinates scatter by 1/d by chance; only what is beyond is correlation of coordinates.
 
         Args:
-            y: `[site, pair]`, and `tokens` the same by site, averaged over positions.
+            y: `[site, 1 + position, position]`, second moments in row 0, overlaps below.
+            tokens: the same by site, averaged over positions.
         """
         axis, n = self.axis, self.config.n_ctx
         q, p = self._means(y)
@@ -294,8 +297,11 @@ class Recursion:
         )
 
     def _means(self, y: Array) -> Array:
-        """Second moment and overlap of two different tokens, averaged over the tokens: `[2, ...]`
-        of `[..., pair]`."""
+        """Second moment, and overlap of two different tokens, averaged over the tokens: `[2, ...]`.
+
+        Args:
+            y: `[..., 1 + position, position]`, second moments in row 0, overlaps below.
+        """
         of_pairs = self.axis.pair_mean
         weights = np.array([self.axis.averages[0].reshape(of_pairs.shape), of_pairs])
         # einsum, for BLAS starts threads where arrays are a little larger

@@ -210,7 +210,8 @@ def _without_tiny(x: Array) -> Array:
 
 
 def _rows(n: int, keys: Array, sink: Array) -> Array:
-    """The table of rows of n keys, `[statistic, s, common]`, with the statistics of `Sunk`.
+    """The table of rows of n keys, `[statistic, s, common]`, with the statistics of `Sunk`, over
+    the logits' standard deviation s and that of their common part.
 
     With x a key's t e^logit and Z the sum of all, ΣA² = Σ x²/Z², and 1/Zᵏ = ∫ tᵏ e^(−tZ) d ln t /
     (k − 1)!. So an average is an integral over ln t of one-key averages E xᵏ e⁻ˣ: a key that stands
@@ -227,11 +228,11 @@ def _rows(n: int, keys: Array, sink: Array) -> Array:
         """E of `integrand` times p₀ to a power but for its factorial, `[s, common]`."""
         return np.asarray(integrand @ sink[power].T)
 
-    # integrands of ΣA², ΣA³, ΣA⁴ and Σ_{i≠j} A_i² A_j²
+    # integrands of ΣA², ΣA³, ΣA⁴ and Σ_{i≠j} A_i² A_j², over (k − 1)! for 1/Zᵏ: 1, 2, 6, 6
     in_2, in_3, in_4 = (n * keys[k] * rest[1] / factor for k, factor in ((2, 1), (3, 2), (4, 6)))
     in_pairs = n * (n - 1) * keys[2] ** 2 * rest[2] / 6
     own = integral(in_2, 2) / 6  # E p₀² ΣA²
-    # E p₀, E p₀², E p₀³, E p₀⁴
+    # E p₀, E p₀², E p₀³, E p₀⁴, likewise
     p0, p0_2, p0_3, p0_4 = (
         integral(rest[0], k) / factor for k, factor in ((1, 1), (2, 1), (3, 2), (4, 6))
     )
@@ -246,15 +247,14 @@ def _rows(n: int, keys: Array, sink: Array) -> Array:
     jacobian = a2 - 2 * a3 + a4 + pairs
     spread = square - 2 * (a2 - lost) + a4 + pairs
     crowding = square - a2 - 4 * (a2 - lost - a3) + 6 * pairs
-    return np.stack(
-        [
-            1 - p0,
-            square[0],
-            a2[0] / np.maximum(square[0] * a2[1], LEAST),
-            jacobian[0] - square[0] * jacobian[1],
-            spread[0] - spread[1],
-            crowding[0] - crowding[1],
-            own,
-            p0_2 - 2 * p0_3 + p0_4,
-        ]
+    averages = Sunk(
+        mass=1 - p0,
+        square=square[0],
+        focus=a2[0] / np.maximum(square[0] * a2[1], LEAST),
+        jacobian=jacobian[0] - square[0] * jacobian[1],
+        spread=spread[0] - spread[1],
+        crowding=crowding[0] - crowding[1],
+        own=own,
+        shared=p0_2 - 2 * p0_3 + p0_4,
     )
+    return np.stack(averages)
