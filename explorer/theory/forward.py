@@ -415,8 +415,8 @@ class Copies:
         """`[2, sublayer]`: a and b, factors on stream and branch, with those of a norm on the
         sum."""
         self.branch_input = np.zeros((4, size))
-        """`[4, sublayer]` of branches' inputs: factor on the stream, second moment, 1 − ρ, standard
-        deviation of the logits."""
+        """`[4, sublayer]` of branches' inputs: the factor that makes them of the stream, their
+        second moment, 1 − ρ of two tokens, and the standard deviation of the logits, 0 of MLPs."""
         self.output_factor = np.zeros(size)
         """`[sublayer]`: factor on a branch's output, of the norm on it."""
         self.bend = 0.0

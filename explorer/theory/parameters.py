@@ -117,8 +117,11 @@ def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[
 def _of_values(gains: Gains, axis: Positions, x: Array, back: Backward, of_output: Array) -> Array:
     """`own` of W_V where values have biases, or ½ (V_1 + V_l) is mixed: `[layer]`.
 
+    Values of independent matrices add up with a quarter of each one's overlaps, `part`.
+
     Args:
-        x: `[layer, pair]`, what attention reads.
+        x: `[layer, 1 + position, position]`, what attention reads: second moments in row 0,
+            overlaps below.
         of_output: `own` of W_O. It has more than the values' means, by keys that happen to be
             alike, and W_V has as much more.
     """
@@ -316,25 +319,27 @@ class OtherSequences:
         within = followed + character * same * (1 - same)
         between = BIGRAM - FREQUENT**2 + character * FREQUENT * (1 - FREQUENT)
         single = (n - 1) * n * within + others * between
+        # ordered pairs of a token with others, of the three kinds; then by the two positions
         pairs = np.array([others, single, (n - 1) * n * varied])
         weights = np.einsum("k,i,j->kij", pairs, self.axis.weights, self.axis.weights)
 
+        # of each kind the overlaps of tokens in two places, and of gradients
         kinds = [(self.inside, self.final_input, self._descend(overlap, query, 1.0))]
         kinds += [
             (*self._excess(passed), self._descend(target, 0 * query, passed))
-            for passed in (0.0, 1.0)
+            for passed in (0.0, 1.0)  # of single pairs, of whole windows
         ]
-        # [sublayer, kind, pair]
+        # [sublayer, kind, position, position]
         inside, final_input, after = (np.stack(kind, 1) for kind in zip(*kinds, strict=True))
         return self._by_matrix(ONLY_MEAN * query[:, None], inside, final_input, after, weights)
 
     def _by_matrix(
         self, query: Array, inside: Array, final_input: Array, after: Array, weights: Array
     ) -> dict[str, Array]:
-        """The sums of `totals` by matrix.
+        """The sums of `totals` by matrix. Here, too, a pair is `[position, position]`.
 
         Args:
-            query: `[layer, kind, pair]`.
+            query: `[layer, kind, pair]`, factor on gradients through the queries.
             inside: `[sublayer, kind, pair]`, overlaps of the branches' inputs, `final_input` of
                 their last matrices' inputs, and `after` of gradients after sublayers.
             weights: `[kind, pair]`, number of pairs.
@@ -345,6 +350,7 @@ class OtherSequences:
             """Sum over kinds and pairs of `[layer, kind, pair]`."""
             return np.asarray(np.einsum("lkij,kij->l", x, weights))
 
+        # even sublayers are attentions, odd ones are MLPs
         joined = self.join[:, None] * after  # at the branches' outputs
         x, of_attention = inside[::2], joined[::2]
         mixed, of_mlp = final_input[::2], joined[1::2]
@@ -415,6 +421,10 @@ class OtherSequences:
 
 
 def _pair(axis: Positions, x: Any) -> Array:
-    """Geometric mean at two positions: `[layer, position]` to `[layer, position, position]`."""
+    """Geometric mean √(x_i x_j) at two positions: `[layer, position, position]`.
+
+    Args:
+        x: `[layer, position]`, or what reshapes to it.
+    """
     root = np.sqrt(np.reshape(x, (-1, len(axis.weights))))
     return root[:, :, None] * root[:, None, :]

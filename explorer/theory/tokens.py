@@ -27,7 +27,7 @@ STEP = 0.01
 
 
 class Tokens(NamedTuple):
-    """Statistics of the tokens at one site, averaged over positions."""
+    """Statistics of the tokens x at one site, averaged over positions; x′ is another token."""
 
     q: float
     """Second moment |x|²/d."""
@@ -271,9 +271,12 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: fl
 def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm]:
     """Tokens after the function in a norm's place; arguments and results as in `normalize`.
 
-    Overlaps of fresh coordinates scatter by 1/width, of whatever function; what is beyond follows
-    the kernel. A function that ends at 1 (tanh, erf) makes q̂ of q, which grows about as q^(1 − q̂)
-    (.606 for .58 at q = 1), and a squared length likewise."""
+    Overlaps of fresh coordinates scatter by 1/width, of whatever function. What is beyond that
+    follows the kernel, by the factor `follows` on deviations over Δ = q − p.
+
+    A function that ends at 1 (tanh, erf) makes a second moment q̂ of q. q̂ grows about as q^(1 − q̂)
+    (.606 for .58 at q = 1), and so does a squared length: its relative variance w is multiplied by
+    (1 − q̂)²."""
     kernel, square = point
     units = square * x.square, x.rho
     out = State(x.axis, kernel.overlaps(*units)[1])
