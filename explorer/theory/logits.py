@@ -215,7 +215,7 @@ def concentrated(own: Array, below: Array, concentration: Array) -> Array:
 def _capped(
     gains: Gains, axis: Positions, s: Array, common: Array, rho: Array
 ) -> tuple[Array, ...]:
-    """What a soft cap makes of a layer's logits: the fields `s`, `std`, `slope`, `rho`,
+    """Statistics of a layer's logits after a soft cap: the fields `s`, `std`, `slope`, `rho`,
     `slope_of_two`, `cancels` and `cancels_in_two` of `Logits`. Without a cap slopes are 1, and what
     keys share cancels but for their turns.
 
