@@ -178,40 +178,57 @@ def gains(design: Design) -> bool:
 
 
 def _kept(design: Design) -> list[tuple[int, int]]:
-    """Arrays that autograd keeps of a layer: how many of a width, and the width, in numbers a
-    token.
+    """Arrays that autograd keeps of a layer for the backward pass: pairs of how many there are of
+    one width, and that width, in numbers for each token.
 
     A norm, a learned multiplier and a product with a matrix each keep what they read; so does the
     product of queries and keys, and that of the pattern and the values, in copies by head. A
     softmax and a tanh keep what they give."""
     config, attends = design.settings, design.attends
-
-    def norms(half: int, numbers: str) -> int:
-        return max(
-            sum(SITES[name].numbers[half] == numbers for name in place.norms)
-            for place in design.kinds
-        )
-
-    heads, keys = design.widths["heads"], design.widths["keys"]
+    # of the stream's width, for each sublayer: the input of its first matrices, the inputs of its
+    # norms, and F(x) where its multiplier is learned
+    n_sublayers = 1 + attends
+    stream = 1 + _norms(design, ATTENTION, "d_model") + (design.alpha_shape is not None)
+    # of all heads' width: queries, keys, values, and the input of W_O; its product with a gate; and
+    # queries before their norm
+    heads = 4 + bool(design.gates) + _norms(design, ATTENTION, "heads") + design.normalizes_heads
+    # of the keys' width, which is smaller where heads share keys: values and keys before norms
+    keys = _norms(design, ATTENTION, "keys") + design.normalizes_heads
+    # of n_ctx numbers for each head: the pattern; capped logits; and the pattern without its sink
+    logits = 1 + bool(config.logit_cap) + (design.sink.logit is not None)
+    # of the MLP's width: what each matrix that reads the input gives, and as much after the
+    # activation and the product with a gate, if there is one
+    hidden = 2 * len(design.readers) + _norms(design, MLP, "d_mlp")
+    mixing, _ = _mixing(design)
     return [
-        (
-            (1 + attends) * (1 + norms(0, "d_model") + (design.alpha_shape is not None)),
-            config.d_model,
-        ),
-        (attends * (4 + bool(design.gates) + norms(0, "heads") + design.normalizes_heads), heads),
-        (attends * (norms(0, "keys") + design.normalizes_heads), keys),
-        (
-            attends * (1 + bool(config.logit_cap) + (design.sink.logit is not None)),
-            config.n_heads * config.n_ctx,
-        ),
-        (2 * len(design.readers) + norms(1, "d_mlp"), config.d_mlp),
-        (1, design.gates + _mixing(design)[0]),
+        (n_sublayers * stream, config.d_model),
+        (attends * heads, design.widths["heads"]),
+        (attends * keys, design.widths["keys"]),
+        (attends * logits, config.n_heads * config.n_ctx),
+        (hidden, config.d_mlp),
+        (1, design.gates + mixing),
     ]
 
 
+ATTENTION, MLP = 0, 1
+"""Indices of the sublayers in `Site.numbers`."""
+
+
+def _norms(design: Design, sublayer: int, width: str) -> int:
+    """Norms of a sublayer on signals of a width, a key of `Design.widths`; of layers that differ
+    the most."""
+    counts = []
+    for place in design.kinds:
+        signals = [SITES[name].numbers[sublayer] for name in place.norms]
+        counts.append(signals.count(width))
+    return max(counts)
+
+
 def _mixing(design: Design) -> tuple[int, int]:
-    """Numbers a token that mixing keeps in a layer, and that it passes on: about, as counted in
-    autograd's graphs."""
+    """Numbers for each token that the learned mixing of streams or outputs keeps in a layer, and
+    numbers that the layer passes on to the next; 0 and 0 without mixing.
+
+    The coefficients are about what was counted in autograd's graphs."""
     config, rule = design.settings, design.stream
     n, d = config.n_streams, config.d_model
     if rule.mixes == "outputs":

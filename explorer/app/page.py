@@ -106,14 +106,19 @@ class Undo:
         self._when = -QUIET
 
     def note(self, page: Page) -> None:
-        """Notes the page as it is now."""
+        """Notes the page as it is now, as a new step to undo.
+
+        A slider that is dragged is one step: a change of the same fields as the last one, within
+        `QUIET` seconds of it, replaces the page without a step, unless it is of a field whose
+        every change is a step, see `STEPS`."""
         if page == self.now:
             return
         changed, now = differing(self.now, page), self._clock()
-        dragged = changed == self._changed and not STEPS & {
-            name.rpartition(".")[2] for name in changed
-        }
-        if not (dragged and now - self._when < QUIET and self.past):
+        last_names = {name.rpartition(".")[2] for name in changed}  # "n_layers" of a dotted name
+        dragged = (
+            changed == self._changed and STEPS.isdisjoint(last_names) and now - self._when < QUIET
+        )
+        if not (dragged and self.past):
             self.past.append(self.now)
         self.now, self._changed, self._when = page, changed, now
         self.future.clear()
@@ -127,9 +132,13 @@ class Undo:
         return self._go(self.future, self.past)
 
     def _go(self, source: deque[Page], target: deque[Page]) -> Page:
+        """Takes the last page of `source`, if there is one, and keeps the present one in `target`.
+
+        The next change is then a step of its own, whatever changed last: `_changed` is emptied."""
         if source:
             target.append(self.now)
-            self.now, self._changed = source.pop(), frozenset()
+            self.now = source.pop()
+            self._changed = frozenset()
         return self.now
 
 

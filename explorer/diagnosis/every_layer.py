@@ -157,13 +157,20 @@ def undivided(profile: Profile) -> Finding | None:
 
 
 def _drawn_smaller(profile: Profile, root: float) -> bool:
-    """Whether W_Q and W_K are so much smaller than W_V that their product makes up for half of √d,
-    or more."""
-    sizes = typical_sizes(profile, ("W_Q", "W_K", "W_V")).values()
-    if len(sizes) < 3 or not min(sizes) > 0:
+    """Whether W_Q and W_K were drawn so much smaller than W_V that this makes up for a division by
+    √d by half, in logarithms, or more: √(variance of W_Q · variance of W_K) is below 1 / √(√d)
+    times the variance of W_V. Also True where a variance is not known or is 0: then no missing
+    division is reported.
+
+    Args:
+        root: √d, of d coordinates of a head.
+    """
+    sizes = typical_sizes(profile, ("W_Q", "W_K", "W_V"))  # weight variances
+    if len(sizes) < 3 or not min(sizes.values()) > 0:
         return True
-    queries, keys, mixed = sizes
-    return bool(math.sqrt(queries * keys) / mixed < 1 / math.sqrt(root))
+    # to this the logits' standard deviation is proportional
+    product = math.sqrt(sizes["W_Q"] * sizes["W_K"])
+    return bool(product / sizes["W_V"] < 1 / math.sqrt(root))
 
 
 def one_module(profile: Profile) -> Finding | None:

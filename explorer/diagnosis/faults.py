@@ -149,26 +149,31 @@ def _starts_so(profile: Profile, fault: Fault) -> bool:
 
 
 def zero_weights(profile: Profile) -> Finding | None:
-    """Matrices that are zero in a few layers; where that makes a branch exactly 0, `dead_branch`
-    says so."""
-    left: dict[int, list[str]] = {}
+    """Matrices that are exactly 0 in a few layers.
+
+    Reports the first layer all of whose matrices are 0, else the first with such a matrix, and
+    names the others. Left out are matrices that make a branch exactly 0: `dead_branch` reports
+    them."""
+    zeros: dict[int, list[str]] = {}  # by layer, from 1: the matrices to report
     for layer, names in zero_matrices(profile).items():
         if not layer_is_zero(profile, layer):
-            sites = [site for site in LAST if _nothing(profile, site, layer)]
-            names = [name for name in names if not any(name in LAST[site] for site in sites)]
+            dead_branches = [site for site in LAST if _nothing(profile, site, layer)]
+            reported = {name for site in dead_branches for name in LAST[site]}
+            names = [name for name in names if name not in reported]
         if names:
-            left[layer] = names
-    if not left:
+            zeros[layer] = names
+    if not zeros:
         return None
-    whole = [layer for layer in left if layer_is_zero(profile, layer)]
-    layer = min(whole or left)
-    names, others = left[layer], [other for other in left if other != layer]
-    key = "matrix" if len(names) == 1 else "matrices"
-    if layer in whole:
-        key = "all"
+    all_zero = [layer for layer in zeros if layer_is_zero(profile, layer)]
+    layer = min(all_zero or zeros)
+    names, others = zeros[layer], [other for other in zeros if other != layer]
+    if layer in all_zero:
+        key, words = "all", text("zero_weights", "every")
+    else:
+        key, words = "matrix" if len(names) == 1 else "matrices", listed(names)
+    # weight variance, fan_in times that of an entry, which the other layers have in the mean
     sizes = by_layer(profile, "weight_variance", names[0])
     usual = float(sum(sizes[sizes > 0]) / max(1, (sizes > 0).sum()))
-    words = text("zero_weights", "every") if layer in whole else listed(names)
     return finding(
         "warning",
         "zero_weights",

@@ -123,27 +123,28 @@ def _remedy(profile: Profile, state: State) -> Remedy:
 
 def stepwise(profile: Profile) -> Finding | None:
     """Parameters whose gradient is 0 at first by design: the first step moves some, the next ones
-    the rest."""
+    the rest.
+
+    None where all parameters that learn move at the first step, where a layer has parameters that
+    do not learn, and for a model that has been trained: `step` is above 0."""
     learning = profile.learning
+    # by when they got a gradient: first step, second, a later one, none that was read
     states: tuple[State, ...] = ("first", "second", "later", "waiting")
     phases = {state: parts for state in states if (parts := learning.of(state))}
-    harm = [part for part in learning.of(*STUCK) if part.layers]
-    if profile.step or "first" not in phases or len(phases) == 1 or harm:
+    stuck_in_layers = [part for part in learning.of(*STUCK) if part.layers]
+    if profile.step or "first" not in phases or len(phases) == 1 or stuck_in_layers:
         return None
     first, note = phases["first"], profile.notes.get("activation_gradient", "")
-    which = next(state for state in ("later", "second", "waiting") if state in phases)
-    if note.startswith(FIRST_STEP):
+    if note.startswith(FIRST_STEP):  # it names the parameters already
         meaning = text("nothing_learns", "later", note=f"{note[0].upper()}{note[1:]}")
     else:
-        meaning = text("stepwise", which, names=_outline(first))
-        if len(meaning.split()) > LONGEST:
+        # the sentence says when the rest moves: at later steps, if some of it does, else at the
+        # second; of a rest that only waits it says nothing
+        rest = next(state for state in ("later", "second", "waiting") if state in phases)
+        meaning = text("stepwise", rest, names=_outline(first))
+        if len(meaning.split()) > LONGEST:  # too many names for a headline: say their number
             every = sum(map(_count, phases.values()))
-            meaning = text(
-                "stepwise",
-                f"{which}_many",
-                count=_count(first),
-                every=every,
-            )
+            meaning = text("stepwise", f"{rest}_many", count=_count(first), every=every)
     evidence = [
         text("stepwise", f"{phase}_evidence", names=names(profile, parts))
         for phase, parts in phases.items()

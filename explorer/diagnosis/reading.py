@@ -130,22 +130,26 @@ def _settled(profile: Profile) -> float:
 
 
 def only_added(profile: Profile) -> bool:
-    """Whether the first layer adds branches to tokens that are not lost beside them; False where it
-    is not known.
+    """Whether the first layer only adds its branches to the embedding, and these do not drown it;
+    False where it is not known.
 
-    A norm on the sum makes the stream of another size than its terms.
-    """
-    parts = [by_layer(profile, "second_moment", site)[:1] for site in ("embed", *BRANCHES)]
+    Second moments of unrelated terms add. A norm on the sum makes the stream of another size than
+    its terms: larger or smaller by more than `SUMMED`. The embedding is drowned where its second
+    moment is below `LOST` times the stream's after the layer."""
+    # of layer 1 each: an array of one number, or of none where it was not measured
+    embed, attention, mlp = (
+        by_layer(profile, "second_moment", site)[:1] for site in ("embed", *BRANCHES)
+    )
     after = by_layer(profile, "second_moment", "resid_mid")[:1]
-    if len(after):
-        parts = parts[:2]
-    else:
+    terms = [embed, attention]
+    if not len(after):  # the stream was not measured between the branches: compare after both
         after = by_layer(profile, "second_moment", "resid_post")[:1]
-    if not len(parts[0]) or not len(after) or not any(map(len, parts[1:])):
+        terms.append(mlp)
+    if not len(embed) or not len(after) or not any(map(len, terms[1:])):
         return False
-    whole = float(np.sum(np.concatenate(parts)))
-    end = line(profile, "second_moment").at(1.0)
-    return bool(1 / SUMMED < after[0] / whole < SUMMED and parts[0][0] > LOST * end)
+    ratio = after[0] / float(np.sum(np.concatenate(terms)))
+    after_layer = line(profile, "second_moment").at(1.0)  # at depth 1: after the first MLP
+    return bool(1 / SUMMED < ratio < SUMMED and embed[0] > LOST * after_layer)
 
 
 def numbered(profile: Profile, depth: float) -> str:

@@ -195,11 +195,13 @@ def _suffers(profile: Profile) -> bool:
 
 
 def odd_logits(profile: Profile) -> Finding | None:
-    """Attention logits of one layer of another size, where its W_Q and W_K are as everywhere."""
+    """Attention logits of one layer that are wider or narrower than the other layers', where its
+    W_Q and W_K are as everywhere."""
     width = head_width(profile)
+    # by layer, from 1: its logits' standard deviation over that of the others
     odd = _wide(profile, width) | _odd(profile, "attn_scores")
-    # the first layer may read a stream of another size than all others, if not one that is √d
-    # larger
+    # The first layer reads the embedding, which may have another size than the later stream: only
+    # a ratio of √d, which the embedding's size does not explain, counts there.
     if 1 in odd:
         is_root = width and _near(odd[1] ** 2, width)
         if not is_root or _near(odd[1], _read(profile, "attn_scores", 1)):
@@ -224,20 +226,28 @@ def odd_logits(profile: Profile) -> Finding | None:
 
 
 def _logit_cause(profile: Profile, layer: int, ratio: float, width: int) -> tuple[str, str]:
-    """Keys of the cause of logits that are `ratio` times their siblings', and of its cure: the
-    division by √d or the norm was left out, or neither explains it.
+    """Keys, in `verdicts.toml`, of the cause of a layer's odd logits and of its cure: the division
+    by √d or the norm was left out, or neither explains them.
 
-    Where both would, the norm is the cause if it is nearer, or if the block's MLP lacks it too."""
+    Where both would, the norm is the cause if it is nearer, or if the block's MLP lacks it too.
+
+    Args:
+        layer: from 1.
+        ratio: standard deviation of its logits over that of the other layers.
+        width: d, coordinates of a head; 0 where it is not known.
+    """
+    # without a norm, logits grow by the second moment of what both queries and keys are made of
     norm = _read(profile, "attn_scores", layer)
     is_norm = _near(ratio, norm)
     if width and _near(ratio**2, width):
         mlp = by_layer(profile, "second_moment", "mlp_out")
-        is_nearer = abs(math.log(ratio / norm)) < abs(math.log(ratio**2 / width)) / 2
-        bare_mlp = len(mlp) > 0 and _near(
+        off_norm = abs(math.log(ratio / norm))
+        off_root = abs(math.log(ratio / math.sqrt(width)))
+        mlp_lacks_norm = len(mlp) > 0 and _near(
             float(mlp[layer - 1]) / beside(mlp, layer, profile.kinds),
             _read(profile, "mlp_out", layer),
         )
-        if not (is_norm and (is_nearer or bare_mlp)):
+        if not (is_norm and (off_norm < off_root or mlp_lacks_norm)):
             return "undivided", "divided"
     return ("no_norm", "read_norm") if is_norm else ("otherwise", "compared")
 
@@ -308,12 +318,18 @@ def logit_gain(profile: Profile) -> Array:
 
 
 def _spread(profile: Profile) -> Array:
-    """Spread of the logits of unrelated tokens, `[layer]`: alike ones, whose correlation is ρ, have
-    √(1 − ρ) of it."""
-    spread, rho = by_layer(profile, "logit_std", "attn_scores"), line(profile, "token_correlation")
+    """Standard deviation that each layer's logits would have if its tokens were unrelated,
+    `[layer]`; as measured where the tokens' correlation is not known.
+
+    Tokens of correlation ρ share a part of every logit, which leaves √(1 − ρ) of the deviation: the
+    measured one is divided by it, so that layers with tokens of any likeness compare."""
+    measured = by_layer(profile, "logit_std", "attn_scores")
+    rho = line(profile, "token_correlation")
     if not len(rho.depth):
-        return spread
-    return spread / np.sqrt(1 - np.interp(np.arange(len(spread)), rho.depth, rho.values))
+        return measured
+    depths = np.arange(len(measured))  # layer l, counted from 1, reads the stream at depth l − 1
+    correlations = np.interp(depths, rho.depth, rho.values)
+    return measured / np.sqrt(1 - correlations)
 
 
 def _wide(profile: Profile, width: int) -> dict[int, float]:

@@ -88,7 +88,7 @@ def _field_axis(grid: Cells, now: Mapping[str, float] | None) -> kit.Axis:
 def _height(grid: Cells, statistic: str) -> kit.Axis:
     """The statistic's axis. Values beyond the ends of its scale, such as a loss that exploded, do
     not make it longer."""
-    low, high = grid.scale.clip
+    low, high = _ends(grid.scale)
     drawn = np.concatenate([grid.predicted, grid.observed, grid.low, grid.high])
     drawn = drawn[(drawn >= low) & (drawn <= high)]
     if statistic in ENDS:
@@ -98,9 +98,15 @@ def _height(grid: Cells, statistic: str) -> kit.Axis:
     return kit.axis(grid.scale.unit, [drawn], log=grid.scale.log, least=least, top=kit.TOP)
 
 
+def _ends(scale: Scale) -> tuple[float, float]:
+    """The lowest and the highest value that have a place on the axis."""
+    low, high = scale.clip
+    return scale.value(low), scale.value(high)
+
+
 def _inside(values: Array, scale: Scale) -> Array:
     """The values, with nan in place of those beyond the ends of the scale."""
-    low, high = scale.clip
+    low, high = _ends(scale)
     return np.where((values >= low) & (values <= high), values, np.nan)
 
 
@@ -151,29 +157,38 @@ def _dots(grid: Cells, statistic: str, height: kit.Axis) -> list[kit.Trace]:
 
 
 def _beyond(grid: Cells, height: kit.Axis) -> list[kit.Trace]:
-    """Hollow arrows in place of values without a place on the axis: up for those that are not
-    finite or too large, down for those that are 0 on a log axis or too small."""
+    """Hollow arrows in place of values without a place on the axis, one group for each origin and
+    reason.
+
+    They point up near the upper end for values that are not finite or too large, and down near the
+    lower end for those that are 0 on a log axis or too small. Each value has one arrow at most."""
     observed = grid.done & ~grid.failed
     # a prediction that is nan is none: the theory does not cover the design
     predicted = grid.theory_done & ~np.isnan(grid.predicted)
-    up, down = (HIGH, "triangle-up-open"), (LOW, "triangle-down-open")
-    low, high = grid.scale.clip
+    low, high = _ends(grid.scale)
     marks = []
     for origin, values, computed in (
         (grid.scale.origin, grid.observed, observed),
         ("predicted", grid.predicted, predicted),
     ):
         finite = np.isfinite(values)
-        for reason, (share, arrow), beyond in (
-            ("not finite", up, ~finite),
-            ("above the axis", up, finite & (values > high)),
-            ("0, below a log axis", down, height.log & (values == 0)),
-            ("below the axis", down, finite & (values < low)),
+        zero = height.log & (values == 0)
+        for reason, points_up, beyond in (
+            ("not finite", True, ~finite),
+            ("above the axis", True, finite & (values > high)),
+            ("0, below a log axis", False, zero),
+            ("below the axis", False, finite & (values < low) & ~zero),
         ):
             where = computed & beyond
-            numbers = [f"{origin}: {number(value)}" for value in values[where]]
-            name = f"{origin}, {reason}"
-            marks += _marks(grid, where, name, numbers, height.at(share), arrow, LOOK.hue)
+            marks += _marks(
+                grid,
+                where,
+                name=f"{origin}, {reason}",
+                words=[f"{origin}: {number(value)}" for value in values[where]],
+                y=height.at(HIGH if points_up else LOW),
+                symbol="triangle-up-open" if points_up else "triangle-down-open",
+                color=LOOK.hue,
+            )
     return marks
 
 

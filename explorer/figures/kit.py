@@ -504,27 +504,28 @@ def room_for_words(lines: int) -> float:
 
 
 def capped(
-    value: float, words: str, across: Axis, height: Axis, hue: str, lines: int, **more: Any
+    value: float, words: str, across: Axis, height: Axis, hue: str, lowest_line: int, **more: Any
 ) -> Trace:
-    """A vertical line as `broken_off`, with its label on top, in the room above all data.
+    """A vertical line as `broken_off`, which ends below its label; the label stands in the room
+    above all data.
 
     Args:
         value: of the horizontal axis.
-        words: the label; left out where `lines` is more than `MOST_LINES`: hovering says it.
+        words: the label; left out where it does not fit into `MOST_LINES`: hovering says it.
         across, height: the axes; the height has `room_for_words`.
         hue: of the line.
-        lines: the label's lowest line of text, counted from the upper end.
+        lowest_line: the line of text on which the label ends, from 1 at the upper end.
         more: other properties of the trace.
     """
-    if lines > MOST_LINES:
+    if lowest_line > MOST_LINES:
         words = ""
-    # near an end of the axis a label runs to the middle, so that it covers no ticks
+    # A label in the left third of the chart runs to the right of the line, and one in the right
+    # third to its left, so that it stays within the chart. plotly names this by where the text is.
     third = int(np.clip(3 * across.fraction(value), 0, 2))
-    alignment = ("right", "center", "left")[third]
-    top = 1 - room_for_words(lines)
-    trace = broken_off(
-        value, words, across, height, hue, top, textposition=f"top {alignment}", **more
-    )
+    side = ("right", "center", "left")[third]
+    top = 1 - room_for_words(lowest_line)
+    trace = broken_off(value, words, across, height, hue, top, textposition=f"top {side}", **more)
+    # `broken_off` goes on to the upper end of the chart; this line ends where its label begins
     return trace | {"y": [height.at(0.0), height.at(top), None]}
 
 

@@ -275,39 +275,48 @@ Mark = tuple[float, float]
 
 
 def image(figure: go.Figure, title: str, width: int = 440, height: int = 280) -> str:
-    """A figure's lines as an `<img>` that needs neither style nor script, on white, with a
-    description in words.
+    """A figure's lines as an HTML `<img>` that needs neither style nor script, on white, with a
+    description in words. The image is an SVG, within the address.
 
     Args:
+        title: in the upper left corner; also the description where the figure has none.
         width, height: of the image, in pixels.
     """
     layout = figure.layout
-    left, right, top, bottom = 66, 12, 34, 46  # margins, in pixels
-    names = _legend(figure, left)
-    if names:
-        top += 20
+    # Margins around the frame of the axes, in pixels: for the ticks' labels and the axis's title
+    # on the left and at the bottom, for the title at the top. Texts are 12 pixels high.
+    left, right, top, bottom = 66, 12, 34, 46
+    legend = _legend(figure, left)
+    if legend:
+        top += 20  # one line more, below the title
     inner_width, inner_height, base = width - left - right, height - top - bottom, height - bottom
     lines, x_marks, y_marks, grid = _parts(figure)
+    # the texts as SVG, each at a point in pixels from the upper left corner
     texts = _label(left, 20, "start", title)
     texts += _label(left + inner_width / 2, height - 8, "middle", layout.xaxis.title.text)
-    for value, per_cent in x_marks:
+    for value, per_cent in x_marks:  # below the frame, each centered at its tick
         x = left + per_cent / 100 * inner_width
         texts += _label(x, base + 18, "middle", number(value))
-    for value, per_cent in y_marks:
+    for value, per_cent in y_marks:  # left of the frame; 4 pixels lower is the middle of the text
         y = base - per_cent / 100 * inner_height
         texts += _label(left - 8, y + 4, "end", number(value))
     y_title = escape(untagged(layout.yaxis.title.text or ""))
-    turned = f'transform="translate(14 {top + inner_height / 2}) rotate(-90)"'
-    texts += f'{names}<text {turned} text-anchor="middle">{y_title}</text>'
-    drawn = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-        f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}'
+    upwards = f'transform="translate(14 {top + inner_height / 2}) rotate(-90)"'
+    texts += f'{legend}<text {upwards} text-anchor="middle">{y_title}</text>'
+    # The frame is an SVG of its own, 100 × 100 and stretched to its size in pixels, so that lines
+    # and grid are in per cent; strokes keep their width.
+    frame = (
         f'<svg x="{left}" y="{top}" width="{inner_width}" height="{inner_height}" viewBox="0 0 100 100" '
         f'preserveAspectRatio="none"><path d="{grid}" stroke="#e3e6ea" fill="none" '
-        f'vector-effect="non-scaling-stroke"/>{lines}</svg></svg>'
+        f'vector-effect="non-scaling-stroke"/>{lines}</svg>'
     )
+    drawn = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
+        f'font-size="12" fill="#1b1f24"><rect width="100%" height="100%" fill="#fff"/>{texts}{frame}</svg>'
+    )
+    content = base64.b64encode(drawn.encode()).decode()
     description = escape(str((layout.meta or {}).get("description", title)))
-    return f'<img alt="{description}" src="data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}">'
+    return f'<img alt="{description}" src="data:image/svg+xml;base64,{content}">'
 
 
 def _legend(figure: go.Figure, x: float) -> str:

@@ -307,12 +307,14 @@ def broken(
 
 def room_for_breaks(breaks: Sized) -> float:
     """The share of a chart's height that the labels of `broken` take above all data."""
-    return room_for_words(_lines(len(breaks), len(breaks) == 1))
+    return room_for_words(_lowest_line(number=len(breaks), alone=len(breaks) == 1))
 
 
-def _lines(number: int, alone: bool) -> int:
-    """Lines of text from the top to the end of a breakdown's label: one a design; the only design
-    has two, with the site."""
+def _lowest_line(number: int, alone: bool) -> int:
+    """The line of text on which a breakdown's label ends, counted from 1 at the top of the chart.
+
+    Labels of several designs stand below each other, one line each, so that the label of the
+    `number`-th design is on that line. A design alone has a label of two lines: depth and site."""
     return 2 if alone else number
 
 
@@ -340,21 +342,24 @@ def _break(
         across,
         height,
         design.hue,
-        _lines(number, alone),
+        _lowest_line(number, alone),
         name=design.named("not finite"),
         hovertemplate=f"{design.bold}{words}<extra></extra>",
     )
 
 
 def _verdict(profile: Profile, breakdown: Breakdown) -> str:
-    """'not finite from layer 5 on (attention output)', with its origin when it was not measured."""
+    """Where values stop being finite, in two lines of HTML: "predicted not finite from layer 5 on",
+    with "predicted" only of theory's values, and "(attention output)", the site.
+
+    Gradients go from the last layer to the first: they are not finite from a layer "down", and
+    their site has a prefix, see `GRADIENTS`."""
     start = f"layer {breakdown.layer}" if breakdown.layer else "the input"
     site = typeset(breakdown.site_label)
-    gradient = GRADIENTS.get(breakdown.statistic, "")
+    gradient_of = GRADIENTS.get(breakdown.statistic, "")
+    direction = "down" if gradient_of else "on"
     predicted = "predicted " if profile.origin == "predicted" else ""
-    return (
-        f"{predicted}not finite from {start} {'down' if gradient else 'on'}<br>({gradient}{site})"
-    )
+    return f"{predicted}not finite from {start} {direction}<br>({gradient_of}{site})"
 
 
 def floor(named: Sequence[tuple[str, Series]], height: Axis) -> list[Trace]:

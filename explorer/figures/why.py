@@ -183,19 +183,27 @@ def _activation_gradient(predicted: Profile, config: Config) -> Law | None:
 
 
 def _way_back(place: Placement, silent: bool) -> tuple[str, str]:
-    """Key and formula of the mean squared gradient γ before a sublayer, from that after it: γ_(l−1)
-    = γ_l (skip² + branch² χ), over q where the sum is normalized."""
+    """Key, in `why.toml`, and formula of the mean squared gradient by the stream before a sublayer,
+    γ_(l−1), from that after it: γ_(l−1) = γ_l (skip² + branch² χ).
+
+    χ is the factor by which a branch multiplies a squared gradient. A norm divides the signal by
+    its root mean square √q, and so the squared gradient by q: that of the branch by q_(l−1) where
+    the norm is on the branch's input, all of it by the sum's q where the norm is on the sum.
+
+    Args:
+        place: the sublayer's norms, and its factors on stream and branch.
+        silent: whether the branch adds nothing, and so passes no gradient.
+    """
     terms = [number(place.skip**2)] if place.skip else []
     if not silent:
         gain = "χ / q_(l−1)" if place.has("input") else "χ"
         terms.append(_times(place.branch**2, gain))
-    factor = " + ".join(terms)
-    if factor == "1":
-        factor = ""
-    elif factor == "χ":
-        factor = " χ"
+    if terms == ["1"]:
+        factor = ""  # γ_l itself
+    elif terms == ["χ"]:
+        factor = " χ"  # one symbol needs no brackets
     else:
-        factor = f" ({factor})"
+        factor = f" ({' + '.join(terms)})"
     norms_branch = place.has("output") and not silent
     if place.has("sum"):
         key = "norm_on_both" if norms_branch else "norm_on_sum"

@@ -86,19 +86,26 @@ class Connections(nn.Module):
     def add(
         self, state: tuple[Tensor, Tensor], term: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """The shown stream, which is their mean, the streams after a branch, and their deviations
-        from it, which travel beside it.
+        """Adds a branch's output to the streams, and mixes them.
 
         Args:
-            state: of `gather`.
+            state: streams and weights, as `gather` gives them.
             term: the branch's output, `[batch, token, d_model]`.
+        Returns:
+            the shown stream `[batch, token, d_model]`, which is the streams' mean; the streams
+            `[stream, batch, token, d_model]`, for the next branch of this layer; and the tensors
+            for the next layer, of which `enter` makes these streams again: their deviations from
+            the mean.
         """
         streams, weights = state
         streams = torch.einsum("nbtm,nbtd->mbtd", weights[..., 2:], streams)
         streams = streams + weights[..., 1, None] * term
         mean = streams.mean(0)
         deviations = streams - mean
-        shown = mean.view_as(mean)  # a node of its own, so that the gradient by it is known
+        # a node of its own in autograd's graph: the gradient by it is measured. All streams are
+        # computed from it, so that this gradient says how the loss changes where all move by as
+        # much.
+        shown = mean.view_as(mean)
         return shown, shown + deviations, (deviations,)
 
 
@@ -140,28 +147,37 @@ class DepthAttention(nn.Module):
     def add(
         self, state: tuple[int, tuple[Tensor, ...]], term: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The shown stream, their average times their number, and the outputs after a branch; and
-        the tensors that travel beside it.
+        """Adds a branch's output to the list of outputs, and averages them for the next branch.
 
         Args:
-            state: of `gather`.
+            state: the branch and the earlier outputs, as `gather` gives them.
             term: the branch's output, `[batch, token, d_model]`.
+        Returns:
+            the shown stream `[batch, token, d_model]`, which is the average times the number of
+            outputs; the state from which the next branch of this layer gathers: the shown stream,
+            then all outputs, from the embedding to this one; and the tensors for the next layer,
+            of which `enter` makes the same state: all outputs, with the newest one as its
+            difference from the shown stream.
         """
-        branch, outputs = state
-        several = (*outputs, term)
+        branch, earlier_outputs = state
+        outputs = (*earlier_outputs, term)
         # computed again in the backward pass: the outputs side by side, once a branch, would be
         # most of the memory
         average = checkpoint(
             self.average,
             self.depth_query[branch],
-            *several,
+            *outputs,
             use_reentrant=False,
             preserve_rng_state=False,
         )
-        total = average * len(several)
+        total = average * len(outputs)
+        # a node of its own in autograd's graph: the gradient by it is measured. The newest output
+        # is computed from it, as total + (term - total), so that this gradient holds both ways to
+        # the loss: by the next branch's input, and by later averages that have the newest output.
+        shown = total.view_as(total)
         difference = term - total
-        shown = total.view_as(total)  # a node of its own, so that the gradient by it is known
-        return shown, (shown, *outputs, shown + difference), (*outputs, difference)
+        newest = shown + difference
+        return shown, (shown, *earlier_outputs, newest), (*earlier_outputs, difference)
 
     def average(self, query: Tensor, *outputs: Tensor) -> Tensor:
         """Σ a_i v_i over outputs v `[batch, token, d_model]`, a = softmax over i of w ·

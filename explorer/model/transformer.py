@@ -59,8 +59,8 @@ class Layer(nn.Module):
             self.register_buffer("skip", torch.ones(2))
         self.parallel = design.stream.parallel
         self.alpha: nn.Parameter | None = None
-        """A learned α: `[]` or `[d_model]`, or one of these for each branch; of several seeds with
-        their axis in front."""
+        """A learned α: `[]` for both branches, `[branch]` or `[branch, d_model]`; of several seeds
+        with their axis in front."""
         if design.alpha_shape is not None:
             shape = axis(seeds) + design.alpha_shape
             self.alpha = nn.Parameter(torch.full(shape, self.branch[0]))
@@ -108,20 +108,40 @@ class Layer(nn.Module):
         return out
 
     def join(self, x: Tensor, out: Tensor, branch: int) -> Tensor:
-        """`skip · x + branch · F(x)`, of a branch's output; without a skip the stream is the branch
-        alone."""
-        skip, factor = self.skip[branch], self.branch[branch]
+        """The stream after a branch: `skip · x + branch · F(x)`.
+
+        The branch's multiplier is a number of the design, or the learned α in its place. A stream
+        without a skip is the branch alone, which has no α to learn.
+
+        Args:
+            x: the stream before, `[batch, token, d_model]`, or `[seed · batch, token, d_model]`.
+            out: F(x), shaped as `x`.
+            branch: 0 for attention, 1 for the MLP.
+        """
+        skip, multiplier = self.skip[branch], self.branch[branch]
+        # a product with 1 is left out: autograd would keep a tensor for it
         if skip == 0:
-            return out * factor if factor != 1 else out
+            return out * multiplier if multiplier != 1 else out
         stream = x * skip if skip != 1 else x
         if self.alpha is None:
-            return torch.add(stream, out, alpha=factor)
+            return torch.add(stream, out, alpha=multiplier)
+        return stream + self._learned_multiplier(self.alpha, out, branch) * out
+
+    def _learned_multiplier(self, alpha: Tensor, out: Tensor, branch: int) -> Tensor:
+        """The learned α of a branch, shaped so that it multiplies the branch's output.
+
+        Args:
+            alpha: `[]` for both branches, `[branch]` or `[branch, d_model]`; of several seeds with
+                their axis in front.
+            out: the output, `[batch, token, d_model]`, or `[seed · batch, token, d_model]`.
+            branch: 0 for attention, 1 for the MLP.
+        """
         if self.seeds == 1:
-            return stream + (self.alpha if self.alpha.ndim == 0 else self.alpha[branch]) * out
-        # [seed] is one α for both branches, else the second axis is the branch
-        alpha = beside(out, self.alpha if self.alpha.ndim == 1 else self.alpha[:, branch])
-        # now [seed · batch], or [seed · batch, d_model], for [seed · batch, token, d_model]
-        return stream + (alpha[:, None, None] if alpha.ndim == 1 else alpha[:, None]) * out
+            return alpha if alpha.ndim == 0 else alpha[branch]
+        of_branch = alpha if alpha.ndim == 1 else alpha[:, branch]  # [seed], or [seed, d_model]
+        # now of each sequence: [seed · batch], or [seed · batch, d_model]
+        of_branch = beside(out, of_branch)
+        return of_branch[:, None, None] if of_branch.ndim == 1 else of_branch[:, None]
 
 
 class MixingLayer(Layer):

@@ -178,18 +178,23 @@ def _predicted(cell: Cell, _: Stop) -> Found:
 
 
 def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
-    """A prediction in which a typical draw's numbers replace means that few draws carry; means that
-    are too far from a typical draw, see `LARGEST_GAP`, stay.
+    """A prediction with a typical draw's numbers in place of some means over draws of the weights.
+
+    Deep stacks may have a mean that a few draws with huge values carry, which a measurement over a
+    few seeds does not meet. A map compares the two, so it shows a typical draw, mean · exp(−gap).
+    Where the gap is above `LARGEST_GAP` a typical draw is not predicted well either: the mean
+    stays.
 
     Args:
-        result: the numbers and notes of the cell.
+        result: the numbers and notes of the cell; each statistic of `few` has a note, which
+            `Profile.carried_by_few` reads.
         profile: theory's, of which they are.
         few: the statistics whose predicted means are carried by few draws.
     """
     from explorer.theory.scatter import parting
 
-    gaps = parting(profile.config or Config(), profile.values)  # log of mean over typical draw
-    # the value that a map shows: a site's, the index of its layer, and the gap there
+    gaps = parting(profile.config or Config(), profile.values)  # ln(mean / typical draw)
+    # by statistic, what a map shows of it: the site, the index of its layer, and the gap there
     ends = {
         "second_moment": ("resid_post", -1, gaps.second_moment),
         "activation_gradient": ("embed", 0, gaps.gradient),
@@ -199,9 +204,10 @@ def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
         if name not in ends:
             continue
         site, layer, gap = ends[name]
-        if not gap <= LARGEST_GAP:  # nan is not, either
+        if not gap <= LARGEST_GAP:  # too far, or nan: not known
             continue
         typical = float(profile[name, site][0, layer]) * math.exp(-gap)
+        # theory has one value, without seeds that scatter: lowest and highest are the same
         numbers |= {name: typical, f"{name}_low": typical, f"{name}_high": typical}
         notes[name] = f"{notes[name]}, and is what a map shows"
     return result._replace(numbers=numbers, notes=notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import xarray as xr
 from handmade import traces
 
 from explorer.figures.across import across
+from explorer.figures.map.cells import scales
 from explorer.figures.palette import HUES
 
 VARIANCES = [0.001, 1.0, 1000.0]
@@ -121,6 +123,23 @@ def test_values_without_a_place_on_the_axis_stand_at_its_ends() -> None:
     assert (up.marker.symbol, down.marker.symbol) == ("triangle-up-open", "triangle-down-open")
     assert up.hovertext == ("Init variance 1 × rule<br>measured: inf",)
     assert list(found["predicted, not finite"].x) == [1000], "nan: the theory does not cover it"
+
+
+def test_a_value_beyond_the_ends_of_a_log_scale_has_one_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such ends are exponents of ten, here 0.001 and 1000; 0 has a reason of its own."""
+    scale = scales()["second_moment"]._replace(clip=(-3.0, 3.0))
+    module = import_module("explorer.figures.map.cells")
+    monkeypatch.setattr(module, "scales", lambda: {"second_moment": scale})
+    found = traces(drawn(made([10, 10, 10], [0, 1e-5, 1e5])))
+    marked = {name: list(trace.x) for name, trace in found.items() if name.startswith("measured, ")}
+    assert marked == {
+        "measured, above the axis": [1000],
+        "measured, 0, below a log axis": [0.001],
+        "measured, below the axis": [1],
+    }
+    assert "predicted, above the axis" not in found
 
 
 def test_an_unreliable_theory_is_dotted_and_one_without_numbers_has_no_line() -> None:

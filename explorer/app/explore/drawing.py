@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
+import plotly.graph_objects as go
+
 from explorer.app.explore.comparison import Comparison
 from explorer.app.explore.pins import NOW
 from explorer.app.explore.question import Asking
@@ -70,15 +72,14 @@ class Drawing:
         schedule = self._schedule
         line, dots = schedule.line, schedule.dots
         schedule.drawn = Drawn(line, dots, complete=False)
+        # while a question waits for its guess, the answer must not be seen: neither the design's
+        # profiles nor its column of the table
         secret = WITHHELD if self._asking.stands else ""
         now = [profile for profile in (line, dots) if profile and not secret]
         profiles, whose = self._comparison.drawn(now, secret)
-        several = len({design.index for design in whose}) > 1
-        self._matrix.hidden = not several  # a design alone shows each of its matrices
+        self._matrix.hidden = not _several(whose)  # a design alone shows each of its matrices
         self._layer.hidden = not STATISTICS[self._statistic.value].by_position
         rows, legend = self._rows(), self._comparison.legend(whose)
-        explained, pinned = _lines(profiles), _pairs(profiles, whose)
-        compared = dots if line and dots and _comparable(line, dots) else None
         skipped = False
         for name, chart in self._charts.items():
             if schedule.interrupted:
@@ -86,34 +87,81 @@ class Drawing:
             if hurry and not chart.seen:
                 skipped = True
                 continue
-            withheld = self._asking.figure(name)
-            row = rows[name] if withheld is None else FIGURES[name]
-            # of one design: the last, which is that of the controls
-            alone = name == "attention_pattern"
             with together():  # a chart by itself: the browser draws it while the next one is made
-                chart.title = row.title
-                if withheld is None:
-                    config = _config_of(line, dots)
-                    figure = self._asking.guessed(row.name, row.plain(profiles, whose), config)
-                    chart.show(figure, stale=schedule.stale, ahead=schedule.line_is_ahead)
-                else:
-                    chart.show(withheld, ahead=schedule.line_is_ahead)
+                # an attention pattern is of one design: the last, which is that of the controls
+                alone = name == "attention_pattern"
                 chart.designs = legend[-1:] if alone else legend
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
-                chart.annotate(
-                    (row.together if several else "") or row.caption,
-                    row.statistic,
-                    line if withheld is None else None,
-                    compared,
-                    "now: " if several else "",
-                    self._layer.value,
-                    pinned,
-                )
-                if withheld is not None:
-                    chart.explain(row.why())
+                withheld = self._asking.figure(name)
+                if withheld is None:
+                    self._show(chart, rows[name], profiles, whose, alone=alone)
                 else:
-                    chart.explain(row.why(*(explained[-1:] if alone else explained)))
+                    self._withhold(chart, FIGURES[name], withheld, whose)
         schedule.drawn = Drawn(line, dots, complete=not skipped)
+
+    def _show(
+        self,
+        chart: Chart,
+        row: Row,
+        profiles: Sequence[Profile],
+        whose: Sequence[LegendEntry],
+        *,
+        alone: bool,
+    ) -> None:
+        """Fills a chart: its figure, caption, badge and the reason why it looks so.
+
+        Args:
+            row: its figure.
+            profiles: all that are drawn; the current design's come last.
+            whose: the design of each.
+            alone: whether the figure is of the current design alone.
+        """
+        schedule = self._schedule
+        line, dots = schedule.drawn.line, schedule.drawn.dots
+        chart.title = row.title
+        figure = self._asking.guessed(
+            row.name, row.plain(profiles, whose), config=_config_of(line, dots)
+        )
+        chart.show(figure, stale=schedule.stale, ahead=schedule.line_is_ahead)
+        several = _several(whose)
+        compared = dots if line and dots and _comparable(line, dots) else None
+        chart.annotate(
+            caption=_caption(row, several),
+            statistic=row.statistic,
+            predicted=line,
+            measured=compared,
+            whose="now: " if several else "",
+            layer=self._layer.value,
+            beside=_pairs(profiles, whose),
+        )
+        explained = _lines(profiles)
+        chart.explain(row.why(*(explained[-1:] if alone else explained)))
+
+    def _withhold(
+        self, chart: Chart, row: Row, figure: go.Figure, whose: Sequence[LegendEntry]
+    ) -> None:
+        """Fills a chart whose numbers a question withholds: no note, badge or reason gives them
+        away.
+
+        Args:
+            row: the chart's usual figure, whose title and caption it has.
+            figure: what stands in for it.
+            whose: the designs that would be drawn.
+        """
+        chart.title = row.title
+        chart.show(figure, ahead=self._schedule.line_is_ahead)
+        chart.annotate(_caption(row, _several(whose)), row.statistic, predicted=None, measured=None)
+        chart.explain(row.why())
+
+
+def _several(whose: Sequence[LegendEntry]) -> bool:
+    """Whether more than one design is drawn, by the design of each profile."""
+    return len({design.index for design in whose}) > 1
+
+
+def _caption(row: Row, several: bool) -> str:
+    """The caption of a figure, which may be another one where several designs are drawn."""
+    return (row.together if several else "") or row.caption
 
 
 def _comparable(line: Profile, dots: Profile) -> bool:
@@ -122,10 +170,12 @@ def _comparable(line: Profile, dots: Profile) -> bool:
 
 
 def _lines(profiles: Sequence[Profile]) -> list[Profile]:
-    """The predicted of what is drawn; none where a design is drawn without."""
+    """The predicted profiles of what is drawn; none at all where a design is drawn without its
+    prediction: a reason below a chart must hold for all designs in it."""
     predicted = [profile for profile in profiles if profile.origin == "predicted"]
-    every, known = ({profile.config for profile in some} for some in (profiles, predicted))
-    return predicted if every == known else []
+    designs = {profile.config for profile in profiles}
+    predicted_designs = {profile.config for profile in predicted}
+    return predicted if designs == predicted_designs else []
 
 
 def _pairs(profiles: Sequence[Profile], whose: Sequence[LegendEntry]) -> list[Pair]:

@@ -208,11 +208,13 @@ class ExploreSchedule(Schedule[Job, Profile]):
         return Known(line, outcome, "")
 
     def pins_to_measure(self, pins: Iterable[Config]) -> list[Job] | None:
-        """The pins that are to be measured now; None while the design of the controls is on its
-        way."""
+        """Jobs for the pins that have not been measured; None, which is to wait, while the design
+        of the controls is measured or has never been: it comes first."""
         if self._computing or not self.measured:
             return None
-        return [Job(config, (1, 0)) for config in pins if config not in self._outcomes]
+        # a job must name the attention pattern to keep: of a pin none is drawn, so any will do
+        pattern_of = (1, 0)  # layer and head
+        return [Job(config, pattern_of) for config in pins if config not in self._outcomes]
 
     def _theory_of(self, config: Config) -> tuple[Profile | None, str]:
         """The theory's profile of a design, None where there is none; and the reason, if theory has

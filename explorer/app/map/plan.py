@@ -49,9 +49,13 @@ hours."""
 
 @cache
 def axis_fields() -> Mapping[str, Spec]:
-    """The fields with a slider: the design's, then those of the settings of origins."""
-    records = [row.varied for row in origins().values() if row.varied]
-    return {name: spec for record in (Config, *records) for name, spec in sliders(record).items()}
+    """The fields with a slider, by name, which an axis may vary: the design's, then those of each
+    origin's own settings, such as the learning rate of a training."""
+    fields = dict(sliders(Config))
+    for origin in origins().values():
+        if origin.varied is not None:
+            fields |= sliders(origin.varied)
+    return fields
 
 
 def field_options() -> dict[str, Option]:

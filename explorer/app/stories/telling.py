@@ -140,9 +140,8 @@ class Telling:
             self._shown = self.strip.step = {}
 
     def _go(self, story: Story, number: int) -> None:
-        """Sets the page of a step: what its link says of the panel that it opens, and nothing of
-        the others."""
-        self.strip.shown = False
+        """Sets the page as a step's link has it: the panel that it opens, and no other one."""
+        self.strip.shown = False  # the stories' cards, from which the story may have been chosen
         self._page.restore(self._page_of(story, number))
 
     def _page_of(self, story: Story, number: int) -> Page:

@@ -25,13 +25,21 @@ AT_ONCE = 4
 """Files of a part that may be on their way; a browser that has gone never asks for the rest of
 one."""
 _coming: WeakKeyDictionary[Part, list[Callable[..., None]]] = WeakKeyDictionary()
-"""For each file that is on its way, by part: the function that sends the next part."""
+"""By part of the page, its files that are on their way, the oldest first: of each the function that
+listens to the browser and sends the next part."""
 
 
 def hand_over(owner: Part, name: str, media: str, content: bytes) -> None:
-    """Sends a file to the page of `owner`, a piece when the last one has come; `receiveFile` of
-    `parts.js` saves it.
+    """Sends a file to the page of `owner`; `receiveFile` of `parts.js` saves it.
 
+    A file of several parts is sent part by part: the browser asks for the next one when a part has
+    arrived, by the message `["more", number, sent]` with the file's number and how many parts it
+    has. A file that it does not ask for any more is dropped when `AT_ONCE` others are on their way.
+
+    Args:
+        owner: the part of the page whose channel is used.
+        name, media: the file's name and media type.
+        content: its bytes.
     Raises:
         ConfigError: it is too large for that.
     """
@@ -40,30 +48,36 @@ def hand_over(owner: Part, name: str, media: str, content: bytes) -> None:
             f"{name} must have at most {size_words(MOST)} to go through a browser; "
             f"got {size_words(len(content))}"
         )
-    parts, number = max(1, math.ceil(len(content) / PART)), uuid4().hex
+    count, number = max(1, math.ceil(len(content) / PART)), uuid4().hex
     sent = 0
 
-    def send(_: object = None, message: object = None, __: object = None) -> None:
+    def send_next() -> None:
+        """Sends the next part; after the last one the browser's messages are not heard."""
         nonlocal sent
-        if message in (None, ["more", number, sent]):
-            sent += 1
-            part = content[(sent - 1) * PART : sent * PART]
-            more = {"number": number, "left": parts - sent} if parts > 1 else {}
-            owner.send({"file": name, "media": media, **more}, [part])
-            if sent == parts and send in coming:
-                end(send)
+        part = content[sent * PART : (sent + 1) * PART]
+        sent += 1
+        more = {"number": number, "left": count - sent} if count > 1 else {}
+        owner.send({"file": name, "media": media, **more}, [part])
+        if sent == count and answer in coming:
+            end(answer)
 
-    def end(sender: Callable[..., None]) -> None:
-        coming.remove(sender)
-        owner.on_msg(sender, remove=True)
+    def answer(_owner: Part, message: object, _buffers: object) -> None:
+        """Sends the next part if the browser asks for it, rather than for another file's."""
+        if message == ["more", number, sent]:
+            send_next()
+
+    def end(listener: Callable[..., None]) -> None:
+        """Ends the sending of a file, this one or another of `owner`."""
+        coming.remove(listener)
+        owner.on_msg(listener, remove=True)
 
     coming = _coming.setdefault(owner, [])
-    if parts > 1:
+    if count > 1:
         if len(coming) == AT_ONCE:
-            end(coming[0])
-        coming.append(send)
-        owner.on_msg(send)
-    send()
+            end(coming[0])  # the oldest: its browser may have gone
+        coming.append(answer)
+        owner.on_msg(answer)
+    send_next()
 
 
 def size_words(count: int) -> str:

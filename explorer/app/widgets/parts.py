@@ -77,8 +77,10 @@ class Part(traitlets.HasTraits):
         return [child.number for child in value] if name == "children" else value
 
     def _send_change(self, change: Any) -> None:
+        """Notes a changed trait to be sent, unless the browser has just sent this very value."""
         name, page = change["name"], self.page
-        if page and not (name in self._received and self._received[name] == change["new"]):
+        is_echo = name in self._received and self._received[name] == change["new"]
+        if page and not is_echo:
             page.note(self, name)
 
     def set_state(self, changes: dict[str, Any]) -> None:
@@ -91,6 +93,11 @@ class Part(traitlets.HasTraits):
             self._set(changes)
 
     def _set(self, changes: dict[str, Any]) -> None:
+        """Sets the traits that a browser has changed.
+
+        While observers run, the received values are kept, so that none is sent back; a value that
+        an observer corrects is. Children are numbers in the browser, and only the kernel sets
+        them."""
         self._received = {
             name: value
             for name, value in changes.items()

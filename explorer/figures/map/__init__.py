@@ -378,9 +378,12 @@ OWN = "theory"
 
 
 def scaled(cells: Cells) -> Colors:
-    """The color scale that holds all numbers of a map, measured and predicted."""
-    computed = cells.done | cells.theory_done
-    numbers = [cells.observed[cells.done], cells.predicted[computed]]
+    """The color scale that holds all numbers of a map, measured and predicted, those that are not
+    finite left out.
+
+    Predictions of measured cells count as well: they have no color, but contour lines."""
+    done = cells.done | cells.theory_done
+    numbers = [cells.observed[cells.done], cells.predicted[done]]
     return colors(cells.scale, np.concatenate(numbers))
 
 

@@ -305,8 +305,8 @@ class Scale(NamedTuple):
     log: bool = False
     bounds: tuple[float, float] = (-np.inf, np.inf)
     clip: tuple[float, float] = (-np.inf, np.inf)
-    """Ends of the color scale; values beyond have the end's color: failures need no colors of their
-    own."""
+    """Ends of the color scale, as exponents of ten where it is logarithmic; values beyond have the
+    end's color: failures need no colors of their own."""
     levels: tuple[float, ...] = ()
     """Contour lines; empty: at decades, or at the color bar's ticks."""
     origin: str = "measured"

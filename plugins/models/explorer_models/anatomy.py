@@ -114,7 +114,8 @@ def is_self_attention(attention: Node) -> bool:
 
 
 def _from_stream(attention: Node) -> bool:
-    """Whether queries and keys of an attention are both made of the stream."""
+    """Whether queries and keys of an attention are both made of the block's input: their roles
+    are "stream", the input itself, or "deep", what matrices have made of it."""
     heads = queries_keys_values(attention)
     return heads is not None and all(node.role in ("deep", "stream") for node in heads[:2])
 
@@ -276,7 +277,9 @@ def bare(branch: Node) -> tuple[Node, list[nn.Parameter]]:
 
 
 def _divides(node: Node) -> bool:
-    """Whether a tensor is a branch over its own size: a norm that is written out."""
+    """Whether a tensor is a branch over its own size: a norm that is written out.
+
+    The size is one number for each token: the operand whose last axis, of the coordinates, is 1."""
     while node.op in VIEW and node.inputs:
         node = node.inputs[0]
     return node.op in FACTOR and any(
@@ -308,13 +311,17 @@ def read_block(order: list[Node], source: Node, output: Node) -> Anatomy:
 
 
 def _sums(order: Iterable[Node]) -> list[Sum]:
-    """The residual additions of a block, in order: sums of the stream and a branch."""
+    """The residual additions of a block, in order: sums of the stream and a branch.
+
+    A role "stream" is of the residual stream, "deep" of what matrices have made of it. A sum is of
+    two tensors, so that there is one of each; the choice of the first and the last is for calls
+    that have more."""
     sums = []
     for node in order:
         if node.role == "stream" and node.op in SUM:
-            before, branch = node.made_of("stream"), node.made_of("deep")
-            if before and branch:
-                sums.append(Sum(before[0], branch[-1], node))
+            streams, branches = node.made_of("stream"), node.made_of("deep")
+            if streams and branches:
+                sums.append(Sum(streams[0], branches[-1], node))
     return sums
 
 

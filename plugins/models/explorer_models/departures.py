@@ -228,26 +228,26 @@ def _clause(sentence: str) -> str:
 
 
 def unseen(
-    design: Profile, model: Profile, keys: Sequence[tuple[str, str]], config: Config, same: Config
+    design: Profile, model: Profile, keys: Sequence[tuple[str, str]], config: Config, twin: Config
 ) -> Iterator[tuple[str, str]]:
     """Statistics and sites that a design's profile has and a model's has not.
 
-    Left out: the middle of a layer whose two branches read one stream, where there is none; and the
-    matrix of a gate that is there, but lies within another matrix.
+    Left out are sites that the model need not have. Two parallel branches read one stream, so that
+    their layer has no stream between them. A gate that the model has as the design does, but no
+    matrix of its own for it, lies within another matrix.
 
     Args:
         design, model: the profiles.
         keys: the statistics and sites in question.
         config: of the design.
-        same: of the model's twin.
+        twin: the model as a config, as far as one describes it.
     """
-    within = {"W_G": config.attention_gate == same.attention_gate, "W_gate": config.mlp == same.mlp}
-    for key in keys:
-        if key in design.values and key not in model.values:
-            middle = (
-                key[1] == "resid_mid"
-                and config.design.stream.parallel
-                and same.design.stream.parallel
-            )
-            if not middle and not within.get(key[1], False):
-                yield key
+    not_needed = {
+        "resid_mid": config.design.stream.parallel and twin.design.stream.parallel,
+        "W_G": config.attention_gate == twin.attention_gate,
+        "W_gate": config.mlp == twin.mlp,
+    }
+    for statistic, site in keys:
+        key = statistic, site
+        if key in design.values and key not in model.values and not not_needed.get(site, False):
+            yield key

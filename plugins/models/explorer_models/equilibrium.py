@@ -25,7 +25,7 @@ has to fall slowly beside 1 / (ηλ) steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -52,51 +52,56 @@ NEEDED = (
     "update_ratio",
     "equilibrium_update",
 )
+GRADIENT, WEIGHT, COSINE, UPDATE, EQUILIBRIUM = range(len(NEEDED))
+"""Indices of the statistics in arrays of all."""
+AT_PEAK = 0.9
+"""Share of the largest learning rate from which on a reading counts as one at it."""
 
 
 def gradients_grow(readings: Sequence[Reading]) -> Finding | None:
-    """A finding that gradients grow because the learning rate falls: compares the last readings
-    with the last ones at the largest rate."""
+    """A finding that gradients grow because the learning rate falls.
+
+    Compares the last `AVERAGED` readings with the last ones at the largest rate. None where fewer
+    have all that is needed, or where the rate has not fallen since."""
+    # by site, the shape of its values, a number for each matrix
     shapes = {
         site: value.shape
         for reading in readings
         for (name, site), value in reading.values.items()
-        if name == NEEDED[-1]
+        if name == NEEDED[EQUILIBRIUM]
     }
-    complete = [
-        reading
-        for reading in readings
-        if shapes
-        and all(
-            (name, site) in reading.values and reading.values[name, site].shape == shape
-            for name in NEEDED
-            for site, shape in shapes.items()
-        )
-    ]
+    complete = [reading for reading in readings if shapes and _has_all(reading, shapes)]
     if len(complete) < 2 * AVERAGED:
         return None
-    # [reading, statistic, matrix]
-    squares = (
-        np.array(
-            [
-                [
-                    np.concatenate([reading.values[name, site].ravel() for site in shapes])
-                    for name in NEEDED
-                ]
-                for reading in complete
-            ]
-        )
-        ** 2
-    )
-    pace = np.nanmedian(squares[:, -1], axis=1)
-    peak = int(np.flatnonzero(pace >= 0.9 * pace.max())[-1]) + 1
-    if not AVERAGED <= peak <= len(complete) - AVERAGED:
+    values = np.array([_statistics(reading, shapes) for reading in complete])
+    squares = values**2  # [reading, statistic, matrix]
+    # At equilibrium a step turns a matrix by an angle in proportion to √(ηλ), so that its square
+    # follows the learning rate η. Matrices without weight decay λ have nan.
+    rates = np.nanmedian(squares[:, EQUILIBRIUM], axis=1)
+    at_peak = np.flatnonzero(rates >= AT_PEAK * rates.max())
+    end = int(at_peak[-1]) + 1  # of the readings at the largest rate: the first one after them
+    if not AVERAGED <= end <= len(complete) - AVERAGED:
         return None
     with np.errstate(all="ignore"):  # what is not finite agrees with nothing
-        then, now = (
-            np.sqrt(span.mean(0)) for span in (squares[peak - AVERAGED : peak], squares[-AVERAGED:])
-        )
-        return _compared(then, now, complete[peak - 1].step, complete[-1].step)
+        then = np.sqrt(squares[end - AVERAGED : end].mean(axis=0))
+        now = np.sqrt(squares[-AVERAGED:].mean(axis=0))
+        return _compared(then, now, first=complete[end - 1].step, last=complete[-1].step)
+
+
+def _has_all(reading: Reading, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a reading has all statistics of `NEEDED` at all sites, in the given shapes."""
+    return all(
+        (name, site) in reading.values and reading.values[name, site].shape == shape
+        for name in NEEDED
+        for site, shape in shapes.items()
+    )
+
+
+def _statistics(reading: Reading, sites: Iterable[str]) -> Array:
+    """The statistics of `NEEDED` of the matrices of all sites, `[statistic, matrix]`."""
+    return np.array(
+        [np.concatenate([reading.values[name, site].ravel() for site in sites]) for name in NEEDED]
+    )
 
 
 def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
@@ -107,23 +112,34 @@ def _compared(then: Array, now: Array, first: int, last: int) -> Finding | None:
     settles slowly once the learning rate is small.
 
     Args:
-        then, now: means over readings, `[statistic, matrix]`, with the statistics of `NEEDED`.
+        then, now: root mean squares over the readings of each time, `[statistic, matrix]`, with
+            the statistics of `NEEDED`.
         first, last: the last step of each.
     """
-    gradient, weight, _, _, rest = now / then
+    change = now / then
+    gradient, weight = change[GRADIENT], change[WEIGHT]  # factors since then
     lawful = (
         (gradient > GROWN)
-        & (1 / rest > GROWN)
+        & (1 / change[EQUILIBRIUM] > GROWN)
         & _agree(gradient * weight)
-        & _agree(then[3] / then[4])
-        & (now[3] / now[4] < AGREES)
-        & (np.maximum(now[2], then[2]) < RADIAL)
+        & _agree(then[UPDATE] / then[EQUILIBRIUM])
+        & (now[UPDATE] / now[EQUILIBRIUM] < AGREES)
+        & (np.maximum(now[COSINE], then[COSINE]) < RADIAL)
     )
-    share = float((now[0, lawful] ** 2).sum() / np.nansum(now[0] ** 2))
+    # the lawful matrices' share of the whole squared gradient
+    share = float((now[GRADIENT, lawful] ** 2).sum() / np.nansum(now[GRADIENT] ** 2))
     if not share > MOST:
         return None
     grown, shrunk, before, balance, turned, expected = (
-        float(np.median(x[lawful])) for x in (gradient, weight, then[3], then[4], now[3], now[4])
+        float(np.median(by_matrix[lawful]))
+        for by_matrix in (
+            gradient,
+            weight,
+            then[UPDATE],
+            then[EQUILIBRIUM],
+            now[UPDATE],
+            now[EQUILIBRIUM],
+        )
     )
     evidence = text(
         "gradients_grow",

@@ -282,11 +282,20 @@ def mlp(majority: Majority) -> dict[str, Any]:
 
 
 def folded(majority: Majority, fields: Mapping[str, Any]) -> dict[str, float]:
-    """Squared gains of the norms before each matrix, by the matrix' name, where they are not 1:
-    in a config they are part of the matrix' variance."""
+    """Squared gains of the norms before each matrix, by the matrix' name, where they are not 1.
+
+    A config has no such gain: the matrix' variance is multiplied by it instead. A model whose gains
+    are 0 in a norm has no such variance: `majority.differs` gets a sentence on that.
+
+    Args:
+        majority: the facts of the model's layers.
+        fields: of its config so far, with "norm_placement".
+    """
     place = PLACEMENTS[fields["norm_placement"]].sublayer
     factors: dict[str, float] = {}
+    # attention, then the MLP: the branch, and the matrices that read its normalized input
     for index, (site, names) in enumerate(zip(BRANCHES, READERS, strict=True)):
+        # ln of the mean gain over the factor that the placement has itself, of each layer
         logs = [
             math.log(facts[site, "gain"] / place(2 * layer + index, len(majority.layers)).scale)
             for layer, facts in enumerate(majority.layers)

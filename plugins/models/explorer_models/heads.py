@@ -276,7 +276,7 @@ LOOKED_AT = 128
 def masking(
     attention: Node, q: Node, k: Node, product: Node | None, after: list[Step], cap: float
 ) -> tuple[str, str]:
-    """Bias by position, and mask, of an attention, each in a word, see `_named`.
+    """Bias by position, and mask, of an attention, each in a word, see `_position_and_mask`.
 
     The bias is the logits less what product, factors and cap make of queries and keys.
 
@@ -317,7 +317,7 @@ def masking(
     scaled = _first(plain, first.shape[0]) * factor
     if cap:
         scaled = torch.tanh(scaled / cap) * cap
-    return _named(first - scaled, first)
+    return _position_and_mask(first - scaled, first)
 
 
 def _first(scores: Tensor, heads: int) -> Tensor:
@@ -334,48 +334,68 @@ def _of_fused(attention: Node, n: int, keys: int) -> tuple[str, str]:
         mask = node.tensor.detach().reshape(-1, *node.tensor.shape[-2:])[:heads].cpu()
     zeros = torch.zeros(1 if mask is None else len(mask), n, keys)
     bias = masked(zeros, mask, bool(attention.named["is_causal"]))
-    return _named(bias, bias)
+    return _position_and_mask(bias, bias)
 
 
-def _named(bias: Tensor, scores: Tensor) -> tuple[str, str]:
-    """Position ("none", "alibi" or "another") and mask (see `_mask`) in words; empty where a
+NO_BIAS = 1e-3
+"""Share of the largest logit, or of 1, up to which what was added is rounding."""
+OFF_ALIBI = 0.02
+"""Relative difference from ALiBi's line up to which a bias is this one, in bfloat16, too."""
+MOST_HEADS = 64
+"""Heads up to which a bias may be ALiBi's."""
+
+
+def _position_and_mask(bias: Tensor, scores: Tensor) -> tuple[str, str]:
+    """The position, see `_position`, and the mask, see `_mask`, each in a word; both empty where a
     number is not finite that no mask has made so.
 
     Args:
         bias: what was added to the logits, `[head, query, key]`.
-        scores: the logits with it.
+        scores: the logits with it, of the same shape.
     """
-    # a logit that is low though nothing was added to it is not hidden
+    # a key is hidden by a low logit, and by what was added: one that is low by itself is seen
     not_masked = bias > -(GAP + ROUNDED * scores.abs().where(scores.isfinite(), 0))
     seen_keys = visible(scores) | not_masked
     n, keys = scores.shape[-2:]
     if bool(scores.where(seen_keys, 0).isnan().any()) or bool(scores.isposinf().any()):
         return "", ""
     lower = torch.ones(n, keys, dtype=torch.bool, device=scores.device).tril()
-    mask = _mask(seen_keys, lower)
-    # a softmax does not see what is added to a whole row: a bias is relative to the first key's
+    largest = float(scores.where(seen_keys, 0).abs().max())
+    return _position(bias, seen_keys, largest), _mask(seen_keys, lower)
+
+
+def _position(bias: Tensor, seen_keys: Tensor, largest: float) -> str:
+    """The position in a word, by what was added to the logits: "none", "alibi" or "another".
+
+    Args:
+        bias: `[head, query, key]`.
+        seen_keys: whether the query sees the key, of the same shape.
+        largest: the largest |logit| of a key that is seen.
+    """
+    # A softmax is the same when a row of logits is shifted, so the bias of each key is taken
+    # relative to the first key's, `[..., :1]`, where both are seen.
     compared = seen_keys & seen_keys[..., :1]
     relative = (bias - bias[..., :1]).where(compared, 0)
-    if float(relative.abs().max()) <= 1e-3 * max(
-        1.0, float(scores.where(seen_keys, 0).abs().max())
-    ):
-        return "none", mask
-    heads = bias.shape[0]
-    if heads <= 64:
-        alibi = Config(n_heads=heads, head_size=8, position="alibi", causal=True)
-        slopes = torch.tensor(alibi.design.slopes)[:, None, None].to(relative)
-        line = (slopes * torch.arange(keys, device=relative.device)).where(compared, 0)
-        if float((relative - line).abs().max()) <= 0.02 * float(line.abs().max()):
-            return "alibi", mask
-    return "another", mask
+    if float(relative.abs().max()) <= NO_BIAS * max(1.0, largest):
+        return "none"
+    heads, _, keys = bias.shape
+    if heads > MOST_HEADS:
+        return "another"
+    # ALiBi adds −slope · distance; relative to the first key this is slope · key, of each head
+    alibi = Config(n_heads=heads, head_size=8, position="alibi", causal=True)
+    slopes = torch.tensor(alibi.design.slopes)[:, None, None].to(relative)
+    line = (slopes * torch.arange(keys, device=relative.device)).where(compared, 0)
+    off = float((relative - line).abs().max())
+    return "alibi" if off <= OFF_ALIBI * float(line.abs().max()) else "another"
 
 
 def _mask(seen_keys: Tensor, lower: Tensor) -> str:
-    """A mask in a word. "window": causal, and some keys of the past are hidden too; "ahead":
-    causal, but the next key is seen; "reversed": later keys alone are seen.
+    """A mask in a word, the same for all heads. "none"; "causal"; "ahead": causal, but the next key
+    is seen too; "reversed": a query sees itself and later keys; "window": no later key is seen, and
+    some earlier ones are hidden; "another": none of these.
 
     Args:
-        seen_keys: `[head, query, key]`.
+        seen_keys: whether the query sees the key, `[head, query, key]`.
         lower: the same of a causal mask, `[query, key]`.
     """
     kinds = {

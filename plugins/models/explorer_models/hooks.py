@@ -93,7 +93,8 @@ class Steps:
             self.settle()
 
     def settle(self) -> None:
-        """Ends a step that an optimizer has begun, though some parameters were not stepped."""
+        """Ends a step of the model if an optimizer has begun one, whether or not all parameters
+        were stepped, by calling `ended`."""
         if self.stepped:
             self.stepped.clear()
             self.ended()
@@ -232,7 +233,10 @@ class Passes:
     def enter(self, index: int, block: nn.Module, args: Any, kwargs: Any) -> None:
         """Forward pre-hook of a block."""
         x = first_floating(args, kwargs) if index == 0 else None
-        if self.compiled(block, 0, x) or not self.counting(block):
+        if torch.compiler.is_compiling():
+            self.compile(block, 0, x)
+            return
+        if not self.counting(block):
             return
         if x is not None:
             self.take(0, x)
@@ -247,7 +251,8 @@ class Passes:
     def leave(self, index: int, block: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         """Forward hook of a block; after a failure its output is None."""
         x = first_floating(out)
-        if self.compiled(block, index + 1, x):
+        if torch.compiler.is_compiling():
+            self.compile(block, index + 1, x)
             return
         if index in self.entered and not recomputing() and not self.quiet:
             self.entered.pop(index).__exit__(None, None, None)
@@ -266,12 +271,19 @@ class Passes:
             self.take(index + 1, x)
             self.call = None
 
-    def compiled(self, block: nn.Module, place: int, x: Tensor | None) -> bool:
-        """Whether a compiler is tracing this call. Then an operator becomes part of the compiled
-        code, which hands over the tensor when it runs."""
-        if torch.compiler.is_compiling() and x is not None and self.counts(block):
+    def compile(self, block: nn.Module, place: int, x: Tensor | None) -> None:
+        """Adds an operator to code that is being compiled: whenever the code runs, the operator
+        hands the tensor to these `Passes`.
+
+        Args:
+            block: the module that is traced.
+            place: where in the stream, from 0, as for `take`.
+            x: the tensor; None where the module has none.
+        """
+        if x is not None and self.counts(block):
+            # A number names these `Passes`, since compiled code holds no object. The operator
+            # changes `anchor`, or a compiler would leave it out. Detached: it has no gradient.
             torch.ops.explorer.watched(x.detach(), self.anchor, self.number, place)
-        return torch.compiler.is_compiling()
 
     def take(self, place: int, x: Tensor) -> None:
         """Hands over a tensor, and later its gradient. A tensor that a checkpoint computes again

@@ -32,19 +32,30 @@ LEARNS: tuple[State, ...] = ("first", "second", "later")
 
 class Place:
     """The layers that have a parameter, and its name within them; within the model where no
-    layer has it."""
+    layer has it.
+
+    Args:
+        layers: numbers of the layers, from 1; none for a parameter outside of all layers.
+        path: its name in a layer, or in the model.
+        taken: names of all layers in the model.
+    """
 
     def __init__(self, layers: tuple[int, ...], path: str, taken: Sequence[str]) -> None:
         self.layers, self.path = layers, path
-        parts = path.split(".")
-        above = [".".join(parts[:count]) for count in range(0 if layers else 1, len(parts) + 1)]
-        self.above = [
-            prefix
-            for prefix in above
-            if layers or not any(f"{block}.".startswith(f"{prefix}.") for block in taken)
-        ]
+        self.above: list[str]
         """The modules that it is a part of, the largest first, and itself; none that holds a
         layer."""
+        names = path.split(".")
+        prefixes = [".".join(names[:length]) for length in range(1, len(names) + 1)]
+        if layers:
+            self.above = ["", *prefixes]  # "" is the whole layer
+        else:
+            # a module that holds layers is not one entry with what lies outside of them
+            self.above = [
+                prefix
+                for prefix in prefixes
+                if not any(f"{block}.".startswith(f"{prefix}.") for block in taken)
+            ]
 
     @property
     def kind(self) -> str:
@@ -296,16 +307,25 @@ class Course:
                 self._kept[name] = stride, local(parameter).reshape(-1)[::stride].clone()
 
     def gradients(self, named: Mapping[str, nn.Parameter] | None = None) -> None:
-        """Looks at the gradients of some parameters, by name, or of all."""
+        """Notes which parameters have a gradient in this step, in `reached`, and which have one
+        that is not all 0 for the first time, in `since`.
+
+        From here on the step is open: the next optimizer of the same step reads its own
+        parameters alone.
+
+        Args:
+            named: the parameters by name; None for all of the model.
+        """
         named = dict(self.model.named_parameters()) if named is None else named
         self._open = True
         gradients = {
             name: parameter.grad for name, parameter in named.items() if parameter.grad is not None
         }
         self.reached |= gradients.keys()
-        unknown = {name: gradient for name, gradient in gradients.items() if name not in self.since}
-        for name, moves in zip(unknown, any_number(list(unknown.values())), strict=True):
-            if moves:
+        # only of these the numbers are read, which takes time
+        all_zero = {name: grad for name, grad in gradients.items() if name not in self.since}
+        for name, is_not_zero in zip(all_zero, any_number(list(all_zero.values())), strict=True):
+            if is_not_zero:
                 self.since[name] = self.steps
 
     def after(self) -> None:

@@ -137,9 +137,9 @@ def _residuals(
 
 
 def _learned(layers: Sequence[Facts]) -> str:
-    """The count of learned multipliers: "" for none, "one" for a layer, "each" for one a branch,
-    "vector" for one a coordinate."""
-    facts = layers[len(layers) // 2]
+    """The learned multipliers of a layer's branches: "" for none, "one" for one that both branches
+    have, "each" for one a branch, "vector" for one a coordinate."""
+    facts = layers[len(layers) // 2]  # of the middle layer: the first or last may differ
     sites = [site for site in BRANCHES if (site, "branch") in facts]
     kinds = {facts.get((site, "learned"), "") for site in sites}
     if "vector" in kinds:
@@ -198,31 +198,38 @@ def offsets(
 
     Args:
         config: the design.
-        gained: what `gains` gives of the model.
+        gained: logarithm of each matrix's gain in the model, −∞ for a matrix of zeros, see `gains`.
         free: 0 for no factor, 1 for one on all matrices, 2 for one on attention's and one on the
             MLP's.
     Returns:
-        the root mean square misfit of the logarithms; and the factors on all matrices, on
-            attention's,
-        and on the MLP's, which are 1 where they are not free.
+        the misfit: the root mean square of what is left of the logarithms, and 1 more for each
+        matrix that is 0 in either the model or the design alone; and the factors on all matrices,
+        on attention's, and on the MLP's, which are 1 where they are not free.
     """
     matrices = config.design.matrices
-    rest, zeros = {}, 0
-    for name, value in gained.items():
-        made = matrices[name].gain if name in matrices else math.nan
-        if value == -math.inf or made == 0:
-            zeros += (value == -math.inf) != (made == 0)
-        elif math.isfinite(made):
+    gaps: dict[str, float] = {}  # logarithm of the model's gain over the design's, by matrix
+    zeros = 0  # matrices that are 0 in one of the two: no factor makes up for that
+    for name, log_gain in gained.items():
+        designed = matrices[name].gain if name in matrices else math.nan
+        is_zero = log_gain == -math.inf
+        if is_zero or designed == 0:
+            zeros += is_zero != (designed == 0)
+        elif math.isfinite(designed):
+            # both are medians over layers
             by_layer = np.log(config.design.factors_by_layer(name))
-            rest[name] = value - math.log(made) - float(np.median(by_layer))
-    in_mlp = [name for name in rest if name in ("W_gate", "W_in", "W_out")]
-    in_attention = [name for name in rest if name not in in_mlp]
+            gaps[name] = log_gain - math.log(designed) - float(np.median(by_layer))
+    in_mlp = [name for name in gaps if name in ("W_gate", "W_in", "W_out")]
+    in_attention = [name for name in gaps if name not in in_mlp]
 
     def mean(names: Sequence[str]) -> float:
-        return float(np.mean([rest[name] for name in names])) if names else 0.0
+        return float(np.mean([gaps[name] for name in names])) if names else 0.0
 
-    init = mean([*rest]) if free == 1 else 0.0
-    attention, mlp = (mean(names) if free == 2 else 0.0 for names in (in_attention, in_mlp))
-    left = [value - init - (mlp if name in in_mlp else attention) for name, value in rest.items()]
+    # logarithms of the free factors: the means of the gaps, which leave the least of them
+    every = attention = mlp = 0.0
+    if free == 1:
+        every = mean([*gaps])
+    if free == 2:
+        attention, mlp = mean(in_attention), mean(in_mlp)
+    left = [gap - every - (mlp if name in in_mlp else attention) for name, gap in gaps.items()]
     misfit = math.sqrt(float(np.mean(np.square(left)))) if left else 0.0
-    return misfit + zeros, math.exp(init), math.exp(attention), math.exp(mlp)
+    return misfit + zeros, math.exp(every), math.exp(attention), math.exp(mlp)

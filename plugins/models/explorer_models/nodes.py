@@ -242,13 +242,13 @@ def expanded(node: Node) -> list[Node]:
     if row > column:  # rows, which the first factor has, are the axis that comes first
         row, column, first, second = column, row, second, first
     rest = [axis for axis in range(n_axes) if axis not in (summed, row, column)]
-    left = _view(first, [*rest, row, summed, column])
+    left = _without_repeats(first, [*rest, row, summed, column])
     if summed == n_axes - 1:  # as of keys `[token, d]`, which are transposed for the product
-        stored = _view(second, [*rest, column, summed, row])
+        stored = _without_repeats(second, [*rest, column, summed, row])
         right = Node("transpose", [stored], stored.tensor.mT, named={"dim0": -2, "dim1": -1})
         made = [left, stored, right]
     else:
-        right = _view(second, [*rest, summed, column, row])
+        right = _without_repeats(second, [*rest, summed, column, row])
         made = [left, right]
     order = [axis - (axis > summed) for axis in (*rest, row, column)]
     made.append(Node("bmm", [left, right], node.tensor.permute(order)))
@@ -260,8 +260,10 @@ def expanded(node: Node) -> list[Node]:
 
 
 def _repeated(factor: Node, product: Node) -> list[int]:
-    """Axes of a product number by number along which a factor is broadcast; none of a factor that
-    is not deep."""
+    """Axes along which a factor of an elementwise product is broadcast; none where the factor is
+    not made by a layer's matrices, its role being another than "deep".
+
+    Autograd stores a broadcast axis with size 1, or repeats its entries by a stride of 0."""
     tensor, shape = factor.tensor, product.tensor.shape
     if factor.role != "deep" or tensor.ndim != len(shape):
         return []
@@ -272,12 +274,19 @@ def _repeated(factor: Node, product: Node) -> list[int]:
     ]
 
 
-def _view(factor: Node, order: list[int]) -> Node:
-    """A factor with its axes in another order, without the last of them, along which it is
-    broadcast."""
-    return Node(
-        "permute", [factor], factor.tensor.permute(order).select(-1, 0), named={"dims": order}
-    )
+def _without_repeats(factor: Node, order: list[int]) -> Node:
+    """A factor as a matrix: with its axes in another order, of which the last, along which all its
+    entries are the same, is dropped.
+
+    The node is called a permutation. Its axes are read by `named["dims"]`, in which an axis that
+    was dropped at the end moves no other one.
+
+    Args:
+        factor: the factor.
+        order: the index, in the factor, of each new axis.
+    """
+    matrix = factor.tensor.permute(order).select(-1, 0)
+    return Node("permute", [factor], matrix, named={"dims": order})
 
 
 def label(node: Node) -> None:

@@ -450,7 +450,11 @@ def probed(
     blocks: str | Sequence[str] | Mapping[str, str] | None = None,
     spectra: bool = False,
 ) -> tuple[Profile, Stack]:
-    """The longest stack's profile, and the stack; arguments as for `probe`."""
+    """The longest stack's profile, and the stack; arguments as for `probe`.
+
+    One pass forward and back with all gradients reads the stacks, the loss and the model's faults.
+    Further passes then tell why parameters have no gradient, and when they get one. Other stacks
+    are read as well, and listed in the profile of the longest."""
     model = unwrapped(must_be(nn.Module, "model", model))
     begun = time.perf_counter()
     with untouched(model) as wishes, ExitStack() as cleanup:

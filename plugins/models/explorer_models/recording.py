@@ -340,9 +340,15 @@ class Recording:
         return any(id(maker.tensor) in given for maker in walk(node, lambda maker: maker.inputs))
 
     def close(self, output: Tensor) -> None:
-        """Ends the graph of a list of modules, whose output is given."""
+        """Ends the graph of the list of modules that is running, if one is, and reads it: no hook
+        sees the end of a list.
+
+        Args:
+            output: of the list's last module.
+        """
         if self.open is not None:
-            (stack, block), self.open = self.open, None
+            stack, block = self.open
+            self.open = None
             self.closed = self.graph.find(output).op
             self.take(stack, block, output)
 

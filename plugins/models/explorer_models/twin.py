@@ -199,7 +199,14 @@ def _made(majority: Majority, fields: dict[str, Any]) -> Config:
 
 def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, float]) -> float:
     """`Twin.distance` without the gaps of the behavior: the root mean square logarithm of each
-    layer's variances and multipliers over the config's; nan without any."""
+    layer's variances and multipliers over the config's; nan without any.
+
+    Args:
+        layers: the facts of each layer; those that miss or are 0 are left out.
+        config: the twin's.
+        folded: factor on a matrix's variance for the gain of the norm before it, see
+            `fields.folded`.
+    """
     design, gaps = config.design, []
 
     def compare(measured: float, designed: float) -> None:
@@ -211,9 +218,9 @@ def _distance(layers: Sequence[Facts], config: Config, folded: Mapping[str, floa
             variance = facts.get((name, "variance"), 0.0) * folded.get(name, 1.0)
             fan_in = facts.get((name, "shape"), (1, 1))[0]
             compare(variance * fan_in, matrix.gain * design.factors_by_layer(name)[index])
-        for half, site in enumerate(BRANCHES):
-            compare(facts.get((site, "skip"), 0.0), design.skips[2 * index + half])
-            compare(facts.get((site, "branch"), 0.0), design.branches[2 * index + half])
+        for sublayer, site in enumerate(BRANCHES, start=2 * index):  # attention, then the MLP
+            compare(facts.get((site, "skip"), 0.0), design.skips[sublayer])
+            compare(facts.get((site, "branch"), 0.0), design.branches[sublayer])
     return math.sqrt(float(np.mean(np.square(gaps)))) if gaps else math.nan
 
 

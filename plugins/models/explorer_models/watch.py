@@ -369,18 +369,28 @@ class Watch:
 
     def _forward(self, place: int, x: Tensor) -> None:
         """Takes a tensor of the stream: the whole of it in a step that is read, else its largest
-        |x|."""
+        |x|.
+
+        The first one that is not finite is traced to a module, by running its block again. Not on
+        a GPU, where looking at `peak` would wait for it at each block, nor where several processes
+        would have to run the block together.
+
+        Args:
+            place: in the stream: 0 is the input, l the output of layer l.
+            x: the tensor.
+        """
         self._width = x.numel()
         peak = largest(local(x)) if self._window is None else self._window.forward(place, x)
+        call = self._passes.call
+        can_run_again = x.device.type == "cpu" and n_processes() == 1
         if (
             self._window is None
-            and self._passes.call is not None
+            and call is not None
             and not self._blamed
-            and x.device.type == "cpu"
+            and can_run_again
             and not math.isfinite(float(peak))
-            and n_processes() == 1
         ):
-            self._blame(*self._passes.call)
+            self._blame(*call)
         self._sentinel.look(place, False, peak)
 
     def _blame(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
