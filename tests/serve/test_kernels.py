@@ -55,6 +55,38 @@ def test_a_kernel_that_is_being_made_is_passed_over() -> None:
         thread.submit(asyncio.run, look()).result()
 
 
+def test_a_kernel_whose_visitor_goes_while_it_starts_is_ended() -> None:
+    """Nothing would be asked of it, and its state be "starting" for ever."""
+
+    async def go() -> None:
+        kernels: Any = Kernels()
+        started = asyncio.Event()
+        start = kernels._start
+
+        async def _start(*arguments: Any) -> str:
+            started.set()
+            return str(await start(*arguments))
+
+        kernels._start = _start
+        try:
+            waiting = {**os.environ, "VOILA_PREHEAT": "True"}
+            visit = asyncio.create_task(kernels.start_kernel(env=waiting))
+            await asyncio.wait_for(started.wait(), LONGEST_START)
+            visit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await visit
+            async with asyncio.timeout(LONGEST_START):
+                while not kernels.list_kernel_ids():
+                    await asyncio.sleep(0.01)
+                while kernels.list_kernel_ids():
+                    await asyncio.sleep(0.1)
+        finally:
+            await kernels.shutdown_all()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, go()).result()
+
+
 def test_the_next_kernel_starts_while_lessons_run_their_cells() -> None:
     """A class opens a lesson at once: nobody waits for the text until others' cells have trained a
     model."""

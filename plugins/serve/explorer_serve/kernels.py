@@ -167,10 +167,13 @@ class Kernels(AsyncMappingKernelManager):
                 raise NoRoomError(
                     "starting", "Many pages are being opened at this moment."
                 ) from None
-            # A visitor who leaves meanwhile must not leave a process behind that nobody knows.
-            return await asyncio.shield(
-                asyncio.ensure_future(self._start(kernel_id, preheated, options))
-            )
+            # A start cannot be broken off without leaving a process behind that nobody knows.
+            starting = asyncio.ensure_future(self._start(kernel_id, preheated, options))
+            try:
+                return await asyncio.shield(starting)
+            except asyncio.CancelledError:  # the visitor has gone: the kernel will be nobody's
+                starting.add_done_callback(self._end_started)
+                raise
         except BaseException:
             self._expected.discard(kernel_id)
             raise
@@ -194,6 +197,11 @@ class Kernels(AsyncMappingKernelManager):
             )
         IOLoop.current().spawn_callback(self._end_turn, kernel_id)
         return kernel_id
+
+    def _end_started(self, starting: asyncio.Future[str]) -> None:
+        """Ends a kernel that was started for a visitor who has gone."""
+        if not starting.cancelled() and starting.exception() is None:
+            IOLoop.current().spawn_callback(self.end, starting.result())
 
     def run(self, kernel_id: str) -> None:
         """Notes that a lesson's cells run, which may take minutes: the start of their kernel is
@@ -339,15 +347,15 @@ class Kernels(AsyncMappingKernelManager):
         if kernel_id not in self or not self.get_kernel(kernel_id).trait_has_value("last_activity"):
             return
         model = self.kernel_model(kernel_id)
-        being_made = kernel_id not in self._visited and model["execution_state"] in (
-            "starting",
-            "busy",
-        )
+        kernel: Any = self.get_kernel(kernel_id)
+        silent = (datetime.now(UTC) - kernel.last_activity).total_seconds()
+        state = model["execution_state"]
+        # A kernel stays "starting" until it is asked something: for ever, if its visitor has gone.
+        works = state == "busy" or (state == "starting" and silent < LONGEST_START)
+        being_made = kernel_id not in self._visited and works
         if model["connections"] > 0 or being_made:
             self._without_page.pop(kernel_id, None)
-            kernel: Any = self.get_kernel(kernel_id)
-            silent = datetime.now(UTC) - kernel.last_activity
-            if silent.total_seconds() >= self.idle:
+            if silent >= self.idle:
                 await self.end(kernel_id, f"This page was not used for {self.idle / 60:g} minutes.")
         else:
             now = IOLoop.current().time()
