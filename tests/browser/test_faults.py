@@ -211,7 +211,9 @@ def test_a_kernel_killed_in_the_middle_of_a_drag_is_said_and_its_settings_come_b
     notice = page.locator("#ex-notice")
     expect(notice).to_contain_text("has ended, so its controls do nothing", timeout=10_000)
     page.evaluate("dragged")
-    notice.get_by_role("button", name="Reload").click()
+    # the page that is left is at rest, too
+    with page.expect_navigation(wait_until="commit"):
+        notice.get_by_role("button", name="Reload").click()
     visit.wait_until_drawn()
     assert page.evaluate(KERNEL) != kernel
     after = dict(page.evaluate(SETTINGS))
