@@ -80,6 +80,7 @@ class Drawing:
         self._matrix.hidden = not _several(whose)  # a design alone shows each of its matrices
         self._layer.hidden = not STATISTICS[self._statistic.value].by_position
         rows, legend = self._rows(), self._comparison.legend(whose)
+        explained, pinned = _lines(profiles), _pairs(profiles, whose)
         skipped = False
         for name, chart in self._charts.items():
             if schedule.interrupted:
@@ -94,7 +95,8 @@ class Drawing:
                 chart.marks = "" if alone else " · ".join(self._comparison.box.marks)
                 withheld = self._asking.figure(name)
                 if withheld is None:
-                    self._show(chart, rows[name], profiles, whose, alone=alone)
+                    reasons = explained[-1:] if alone else explained
+                    self._show(chart, rows[name], profiles, whose, pinned, reasons)
                 else:
                     self._withhold(chart, FIGURES[name], withheld, whose)
         schedule.drawn = Drawn(line, dots, complete=not skipped)
@@ -105,8 +107,8 @@ class Drawing:
         row: Row,
         profiles: Sequence[Profile],
         whose: Sequence[LegendEntry],
-        *,
-        alone: bool,
+        pinned: Sequence[Pair],
+        explained: Sequence[Profile],
     ) -> None:
         """Fills a chart: its figure, caption, badge and the reason why it looks so.
 
@@ -114,7 +116,8 @@ class Drawing:
             row: its figure.
             profiles: all that are drawn; the current design's come last.
             whose: the design of each.
-            alone: whether the figure is of the current design alone.
+            pinned: line and dots of each pin that has both.
+            explained: the predictions that the reason below the chart is about.
         """
         schedule = self._schedule
         line, dots = schedule.drawn.line, schedule.drawn.dots
@@ -132,10 +135,9 @@ class Drawing:
             measured=compared,
             whose="now: " if several else "",
             layer=self._layer.value,
-            beside=_pairs(profiles, whose),
+            beside=pinned,
         )
-        explained = _lines(profiles)
-        chart.explain(row.why(*(explained[-1:] if alone else explained)))
+        chart.explain(row.why(*explained))
 
     def _withhold(
         self, chart: Chart, row: Row, figure: go.Figure, whose: Sequence[LegendEntry]
