@@ -64,7 +64,7 @@ class Placement(NamedTuple):
 
     def has(self, *parts: Part) -> bool:
         """Whether one of these signals is normalized."""
-        return not _parts(self.norms).isdisjoint(parts)
+        return _stands(self.norms, parts)
 
     @property
     def within(self) -> frozenset[str]:
@@ -73,9 +73,10 @@ class Placement(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _parts(norms: frozenset[str]) -> frozenset[Part]:
-    """The signals on which norms stand, from the norms' names."""
-    return frozenset(SITES[name].part for name in norms)
+def _stands(norms: frozenset[str], parts: tuple[Part, ...]) -> bool:
+    """Whether any of the norms, given by name, stands on one of these signals; kept, for it is
+    asked of every sublayer."""
+    return any(SITES[name].part in parts for name in norms)
 
 
 def normed(*names: str, skip: float = 1.0, branch: float = 1.0) -> Placement:

@@ -218,7 +218,7 @@ def profiled_factor(below: int, total: float) -> float:
             up. In the authors' code it is the factor's square times x's variance, which their norms
             keep at 1, and the last branch's.
     """
-    return math.sqrt(total) if below else 1.0
+    return total**0.5 if below else 1.0
 
 
 # The stream itself: one, or several that mix, or none but the outputs of all earlier branches.

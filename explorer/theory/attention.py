@@ -33,6 +33,7 @@ import numpy as np
 from explorer.theory.gains import Gains
 from explorer.theory.logits import Logits, key_factors, logits
 from explorer.theory.positions import Positions
+from explorer.theory.several import equals
 from explorer.theory.sink import Sunk, drain, shared, sinks
 from explorer.theory.softmax import Row
 from explorer.theory.tables import Sloped, Tables
@@ -110,9 +111,9 @@ def attention(
     y = shared + own[axis.shorter] * (overlap * axis.ratio + crowd)
     # rows whose ΣA² differ have outputs of different length; each head draws them anew
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
-    length_variance = float(axis.weights.dot(unevenness * uneven * uneven)) / gains.n_heads
+    length_variance = axis.mean(unevenness * uneven * uneven) / gains.n_heads
     alike_rows = axis.average(rho)[1]
-    v = scatter_after_attention(gains, x.v, float(axis.weights.dot(overlap[1:].diagonal())))
+    v = scatter_after_attention(gains, x.v, axis.mean(axis.diagonal(overlap[1:])))
     w, u = gains.noise[0] + alike_rows * length_variance, (1 - alike_rows) * length_variance
     mixed = State(axis, y, v, w, u)
     softmax = Attention(law, own, value_keys.shared[0].copy(), scatter, overlap, lost, mixed, None)
@@ -329,7 +330,8 @@ def _query_and_key_factors(
         `Paths.energy`, `query`, `key` and `unbiased`.
     """
     scale = axis.logit_factor
-    mean = x[:, 0] @ axis.key_mean.T  # [layer, position], second moment of the keys of a row
+    # [layer, position], second moment of the keys of a row
+    mean = axis.over_second(axis.key_mean, x[:, 0])
     *factors, key_bias = gains.factors(mean, mean)
     by_query, by_key, query_bias = (
         axis.lift(part) if gains.qk_norm else np.broadcast_to(part, x.shape) for part in factors
@@ -343,7 +345,7 @@ def _query_and_key_factors(
         # `unbiased` stands for W_K where its gradient is not known, which here it is
         return energy, query, _to_keys(axis, law, by_key), query
     query = unbiased = scale * by_query[:, None] * keys
-    if gains.biases.k:
+    if not equals(gains.biases.k, 0):
         without_bias = np.maximum(law.key_shared - key_bias, 0.0)
         unbiased = scale * by_query[:, None] * _keys_met(gains, axis, law, without_bias)
     key = scale * by_key * (by_query * x + query_bias)
@@ -414,8 +416,8 @@ def _kinds(*kinds: tuple[Array, Array]) -> Array:
         kinds: for each kind `[layer, position]`, of a row with itself, and `[layer, position,
             position]`, of two rows.
     """
-    layers, n = kinds[0][0].shape
-    out = np.empty((layers, len(kinds), n + 1, n))
+    layers, n, *designs = kinds[0][0].shape
+    out = np.empty((layers, len(kinds), n + 1, n, *designs))
     for kind, (of_row, of_two) in enumerate(kinds):
         out[:, kind, 0], out[:, kind, 1:] = of_row, of_two
     return out

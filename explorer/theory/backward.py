@@ -15,7 +15,7 @@ the norms above have been there already; `Along` keeps that account."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -23,9 +23,10 @@ from scipy.special import expit
 from explorer.schemes.placement import Part
 from explorer.theory.attention import Attention, paths, stack
 from explorer.theory.forward import Step, Steps
-from explorer.theory.gains import Gains, column
+from explorer.theory.gains import Gains
 from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.positions import Positions
+from explorer.theory.several import equals, quotient
 from explorer.theory.tables import Tables
 from explorer.theory.tokens import ZERO, Norm, normalize, ratio
 from explorer.vocabulary import Array
@@ -84,7 +85,7 @@ def run(
         gradients relative to the mean at the last layer's output, `[..., pair]`, and that mean over
         the mean at the output.
     """
-    gradient, unit, along = np.full_like(axis.ratio, overlap), 1.0, ISOTROPIC
+    gradient, unit, along = np.full_like(axis.ones, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
         norm = normalize(steps.last, gains, gains.d_model)[1]
@@ -93,7 +94,7 @@ def run(
         else:
             factor = norm.slopes
         gradient = gradient * factor
-        unit = float(axis.weights @ gradient[0])
+        unit = axis.mean(gradient[0])
         gradient = gradient / unit
     descent = Descent(gains, axis, table, steps)
     sites = np.empty((len(steps) + 1, *gradient.shape))
@@ -113,9 +114,9 @@ class Descent:
     def __init__(self, gains: Gains, axis: Positions, table: Tables, steps: Steps) -> None:
         self.gains, self.axis, self.steps = gains, axis, steps
         placements = [step.placement for step in steps]
-        reads = column(placement.scale * placement.reads for placement in placements)
-        skip = column(gains.skip[i] if step.present else 1.0 for i, step in enumerate(steps))
-        scale = column(gains.branch[i] * step.present for i, step in enumerate(steps))
+        reads = axis.column(placement.scale * placement.reads for placement in placements)
+        skip = axis.column(gains.skip[i] if step.present else 1.0 for i, step in enumerate(steps))
+        scale = axis.column(gains.branch[i] * step.present for i, step in enumerate(steps))
         self.before = isotropic(gains, axis, steps, "input") * reads**2
         """`[sublayer, pair]`, as the next: from a branch's input after the norm to before it."""
         self.skip = isotropic(gains, axis, steps, "skip") * skip**2
@@ -128,7 +129,7 @@ class Descent:
             self.skip[::2] *= heads.skip
             self.branch[::2] *= heads.branch
         self.final_input = self.branch * isotropic(gains, axis, steps, "last")
-        self.final_input *= gains.last[: len(steps)]
+        self.final_input = self.final_input * axis.column(gains.last[: len(steps)])
         """From the sum to the input of the branch's last matrix, but for the matrix's gain."""
         self.on_values = isotropic(gains, axis, steps, "values")
         sums = {index: step.norms["sum"] for index, step in enumerate(steps) if "sum" in step.norms}
@@ -152,9 +153,9 @@ class Descent:
         """Gradients at the attentions' inputs through values, from the last to the first."""
         self.energies: list[Array] = []
         """Energies of gradients by logits, from the last to the first."""
-        self.borrowed = np.zeros_like(axis.ratio)
+        self.borrowed = np.zeros_like(axis.ones)
         """Gradient of the first layer's values by the layers above that mix them in."""
-        self.beside = np.zeros_like(axis.ratio)
+        self.beside = np.zeros_like(axis.ones)
         """Gradient through a parallel MLP, to what its layer reads."""
         self.kept = 1.0
         """How far deviations of overlaps survive from the layer at hand to the one above."""
@@ -172,13 +173,14 @@ class Descent:
         gates = self.paths.gates
         if heads:
             gates.update({name: part * heads.own for name, part in gates.items()})
-        self.gate = gates.get("W_G", np.zeros((len(layers), 1, 1)))
+        self.gate = gates.get("W_G", self.axis.column([0.0] * len(layers)))
         value, energy, query, key, *_ = self.paths
         factor = self.final_input[::2]
         self.given = factor[:, None] * (value + key * energy[:, 2:])
         self.rest = factor * ((query * energy[:, :2]).sum(1) + self.gate)
         normed = any(step.placement.has("values") for step in steps)
-        self.plain = not (gains.adds or gains.value_residual or gains.biases.v or normed)
+        biased = not equals(gains.biases.v, 0)
+        self.plain = not (gains.adds or gains.value_residual or biased or normed)
 
     def sublayer(self, index: int, gradient: Array, along: Along) -> tuple[Array, Along]:
         """The gradient before a sublayer, of the `gradient` after it, `[pair]`: γ = skip² γ + the
@@ -188,7 +190,7 @@ class Descent:
             along: what of the gradient points along the tokens and the ones after the sublayer;
                 that before it is returned.
         """
-        gains, step, weights = self.gains, self.steps[index], self.axis.weights
+        gains, step = self.gains, self.steps[index]
         norms = step.norms
         if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
@@ -207,7 +209,7 @@ class Descent:
             inner = self.before[index] * inner
             if not gains.point:
                 inner *= 1 - power * norms["input"].length_variance
-        energies = float(weights.dot(stream[0])), float(weights.dot(inner[0]))
+        energies = self.axis.mean(stream[0]), self.axis.mean(inner[0])
         if "input" in norms and not gains.point:
             self.length_power = length_power(power, *energies)
         self.kept *= step.followed
@@ -215,8 +217,8 @@ class Descent:
             fresh, lost = along_after(gains, step, *energies, mlp=step.attention is None)
             # a norm on this sum has removed what points along it; else a norm above has, in part
             along = ACROSS if "sum" in norms else along
-            lost *= 1 - along.token
-            if lost:
+            lost = lost * (1 - along.token)
+            if not equals(lost, 0):
                 stream = stream * (1 - lost)
             along = Along(*(had + (1 - had) * new for had, new in zip(along, fresh, strict=True)))
         elif step.present:
@@ -253,7 +255,7 @@ class Descent:
         ones = mean = 0.0  # parts of the gradient, and of the sum's square, along the ones
         if self.gains.centers:
             ones, mean = along.ones / norm.width, (1 - self.steps[index].kept) / norm.width
-        if mean == 1:
+        if equals(mean, 1):
             return np.zeros_like(division)
         of_token = along.token / norm.width * removed
         return np.asarray((1 - ones - of_token) / (1 - mean) * division)
@@ -276,7 +278,7 @@ class Descent:
         through = through + self.gate[layer] * after
         energy: Array = own * after
         if self.energies and gains.adds:  # the logits are also part of those of the layer above
-            energy += self.energies[-1] * column([1.0, self.kept, 1.0])
+            energy += self.energies[-1] * axis.column([1.0, self.kept, 1.0])
         self.energies.append(energy)
         self.kept = 1.0
         through = through + query[0] * energy[0] + query[1] * energy[1]
@@ -305,7 +307,7 @@ class Descent:
         if gains.adds == "qk":
             through_keys = self.paths.key * energy[:, 2:]
             key = np.array([axis.gather(gradient) for gradient in through_keys])
-        elif gains.biases.k:
+        elif not equals(gains.biases.k, 0):
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
         alike = ratio(through_queries[:, 1, 0], branch[::2, 0])
         gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
@@ -335,7 +337,7 @@ def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array
     if gains.point:
         slopes = np.array([norm.slopes for norm in norms])
         return slopes, np.ones_like(slopes)
-    w, u = column(norm.w for norm in norms), column(norm.u for norm in norms)
+    w, u = axis.column(norm.w for norm in norms), axis.column(norm.u for norm in norms)
     rho_2 = stack([norm.rho for norm in norms]) ** 2
     division = 0.25 * w * rho_2 + (1 + 0.75 * w + 0.75 * u)
     division[:, 0] += 0.25 * u[:, 0]  # a token with itself
@@ -447,10 +449,10 @@ def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) 
     """
     norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
     if not norms:
-        return np.ones((len(steps), 1, 1))
+        return axis.column([1.0] * len(steps))
     factor, removed = through(gains, axis, list(norms.values()))
     if not gains.point:
-        share = column(1 / norm.width for norm in norms.values())
+        share = axis.column(1 / norm.width for norm in norms.values())
         rest = 1 - gains.centers * share
         factor *= (rest > 0) * (1 - share / np.where(rest > 0, rest, 1.0) * removed)
     if len(norms) == len(steps):
@@ -460,7 +462,7 @@ def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) 
     return out
 
 
-def length_power(above: float, skip: float, branch: float) -> float:
+def length_power(above: Any, skip: Any, branch: Any) -> Any:
     """Power k with which a gradient's square grows with its token's squared length, as |x|²ᵏ, for
     norms above divide by that length.
 
@@ -469,8 +471,7 @@ def length_power(above: float, skip: float, branch: float) -> float:
             does not see the length, was divided by it once: −1.
         skip: energy of the stream's gradient; `branch` of that through the branch.
     """
-    total = skip + branch
-    return (above * skip - branch) / total if total > 0 else 0.0
+    return quotient(above * skip - branch, skip + branch)
 
 
 def along_after(
@@ -500,16 +501,15 @@ def along_after(
         energy along token and ones over that of an isotropic gradient; and the part of the stream's
         energy that stream and branch cancel.
     """
-    total = skip + branch
-    if total <= 0 or gains.point:  # a function in the norms' place removes no direction
+    if gains.point:  # a function in the norms' place removes no direction
         return ISOTROPIC, 0.0
-    left = 1 - step.kept
+    total, left = skip + branch, 1 - step.kept
     stream = skip * left
     has = step.placement.has
-    ones = 0.0 if has("input") else branch / total
+    ones = 0.0 if has("input") else quotient(branch, total, 1.0)
     if has("input", "values", "last", "output"):
-        return Along(stream / total, ones), 0.0
+        return Along(quotient(stream, total, 1.0), ones), 0.0
     if not mlp:
-        return Along((stream + branch) / total, ones), 0.0
+        return Along(quotient(stream + branch, total, 1.0), ones), 0.0
     lost = 2 * gains.degree * left / gains.d_model
-    return Along((1 - gains.degree) ** 2 * stream / total, ones), lost
+    return Along(quotient((1 - gains.degree) ** 2 * stream, total, 1.0), ones), lost

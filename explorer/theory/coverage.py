@@ -155,19 +155,19 @@ FOLLOWED = tuple(row.name for row in STATISTICS.values() if "attn_scores" not in
 
 
 def apply(
-    config: Config, values: Mapping[Key, Array], rows: Rows, covered: int
+    config: Config, out: dict[Key, Array], rows: Rows, covered: int
 ) -> tuple[dict[Key, Array], dict[str, str]]:
     """Withdraws predictions that do not hold, with a note of the reason.
 
     Args:
-        values: predictions as `[1, layer]`, `[1, layer, 1]` or `[1, layer, token]`.
+        out: predictions as `[1, layer]`, `[1, layer, 1]` or `[1, layer, token]`, which are changed
+            in place.
         rows: softmax statistics of the layers that the forward recursion reached.
         covered: sublayers that it reached.
     Returns:
         the values, nan where not covered, and notes: statistic to reason.
     """
     design = config.design
-    out = {key: np.array(value) for key, value in values.items()}
     notes: dict[str, str] = {}
     if design.point and any(placement.has("sum") for placement in design.kinds):
         reason = (
@@ -217,8 +217,10 @@ def apply(
     if design.mix_shapes:
         _put_first(notes, "not covered: that by what mixes streams is measured only")
     for (statistic, _), value in out.items():
+        if statistic != GRADIENTS[0]:
+            continue
         lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
-        if statistic == GRADIENTS[0] and lost.any():
+        if lost.any():
             value[lost] = math.nan
             notes[statistic] = "not covered where it leaves float32's range"
     names, designs = _measured()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
 from explorer.theory.logits import Logits
 from explorer.theory.positions import Positions
+from explorer.theory.several import at_least, at_most, equals, quotient
 from explorer.theory.tables import Sloped, Softmax, Tables, softmax
 from explorer.theory.tokens import (
     Norm,
@@ -88,13 +89,15 @@ class Steps(list[Step]):
         pairs = first.axis.ones.shape
         self.last = first
         """The output of the last sublayer that was added, covered or not."""
+        self.covered: Any = 0
+        """Number of sublayers that are covered, once `cut` is called; by design as an array."""
         self.inside, self.rho, self.final_input, self.added, self.site = self._overlaps = np.empty(
             (5, count, *pairs)
         )
         """`[sublayer, pair]`: the branch's input, after its norm where there is one, and its
         correlations; the input of the branch's last matrix; the branch's term of the sum, after its
         norm; and the output of the sublayer."""
-        self.total = np.empty((count, pairs[1]))
+        self.total = np.empty((count, *pairs[1:]))
         """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on
         it."""
 
@@ -109,17 +112,18 @@ class Steps(list[Step]):
 
     def cut(self) -> None:
         """Removes all sublayers from the first one whose second moments or logits leave their
-        ranges. `total`, which is read by index, keeps its length."""
+        ranges, in all designs. `total`, which is read by index, keeps its length."""
         total = self.total[: len(self)]  # [sublayer, position]
         fine = (total.min(1) > 1 / LARGEST) & (total.max(1) < LARGEST)
         spreads = [step.attention.logits.s for step in self if step.attention]
         if spreads:  # `[position]`, or `[head, position]` where logits fall with distance
-            largest = stack(spreads).reshape(len(spreads), -1).max(1)
+            largest = stack(spreads).reshape(len(spreads), -1, *fine.shape[1:]).max(1)
             # sublayers alternate: 0, 2, 4, … are the attentions
             fine[: 2 * len(spreads) : 2] &= ~(largest > LARGEST_LOGIT)
-        covered = len(self) if fine.all() else int(fine.argmin())
-        del self[covered:]
-        overlaps = self._overlaps[:, :covered]
+        self.covered = np.where(fine.all(0), len(self), fine.argmin(0))
+        most = int(self.covered.max())
+        del self[most:]
+        overlaps = self._overlaps[:, :most]
         self.inside, self.rho, self.final_input, self.added, self.site = overlaps
 
 
@@ -163,10 +167,11 @@ def run(
         else:
             below = below._replace(kept=below.kept * step.followed)
         if gains.profiled:
-            total += step.added.q
+            total = total + step.added.q
         if copies:
             copies.close(index, float(steps.total[index, 0]), steps.last.mean)
-        if not 1 / FINITE < step.site.q < FINITE:
+        q = step.site.q
+        if not (1 / FINITE < q < FINITE if isinstance(q, float) else (q < FINITE).any()):
             break
     steps.cut()
     return steps
@@ -238,7 +243,7 @@ def sublayer(
     if not copies:
         site.mean = both  # already computed, so not to be derived again
     q, total = site.mean.q, site.q
-    kept = skip**2 * x.mean.q / q if q > 0 else 0.0
+    kept = quotient(skip**2 * x.mean.q, q)
     if "sum" in placement.norms:
         width = gains.norm_widths[index % 2]["sum"]
         site, norms["sum"] = _norm_on_sum(gains, branch, stream, term, site, width, bool(copies))
@@ -272,10 +277,10 @@ def _branch(
         if "read" not in sites and "output" not in sites:
             longer = covariance_with_power(gains, inside.w)
     if "read" in sites:  # the last matrix makes lengths scatter by 2/d once more
-        final_input.w = max(final_input.w - 2 / d, 0.0)
+        final_input.w = at_least(final_input.w - 2 / d, 0.0)
         final_input, norms["last"] = normalize(final_input, gains, widths["read"])
         final_input.w = 2 / d
-    gain *= gains.last[index].item()
+    gain = gain * gains.last[index]
     output = ungated = added = final_input.scaled(gain).plus(bias, d)
     regained = None
     if softmax and gains.gate and softmax.opened is not None and not gains.point:
@@ -288,7 +293,7 @@ def _branch(
         if softmax:
             # rows of uneven weights are longer, and their gradients through the values are larger
             # by as much: on the way back the two cancel
-            norm = norm._replace(w=min(ungated.w, gains.noise[0]), u=0.0)
+            norm = norm._replace(w=at_most(ungated.w, gains.noise[0]), u=0.0)
         norms["output"] = norm
     return Branch(inside, softmax, final_input, output, ungated, added, norms, follows, longer)
 
@@ -337,7 +342,7 @@ def _values(gains: Gains, x: State, source: State | None) -> State:
     if source:
         tokens = (x.y + source.y) / 4
         bias = bias / 2  # ¼ of two equal variances
-    elif gain == 1 and not bias:
+    elif equals(gain, 1) and equals(bias, 0):
         return x
     return State(x.axis, gain * tokens + bias, x.v, x.w, x.u)
 
@@ -356,7 +361,7 @@ def mlp(gains: Gains, x: State, centered: bool) -> tuple[State, float]:
     units = gains.units(x.square, x.rho)
     square, overlap = gains.kernel.overlaps(*units)
     follows, bend = overlap_response(gains, x.mean)
-    if gains.degree != 1:
+    if not equals(gains.degree, 1):
         # longer tokens have more than their share, and the overlaps scatter on a bent kernel
         excess = excess_of_power(gains, x.w)
         overlap = (overlap + bend * x.v * (1 - x.rho) ** 2) * (1 + excess * x.rho**2)

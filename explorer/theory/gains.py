@@ -4,6 +4,7 @@ softmax."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +14,8 @@ from explorer.schemes.closed_forms import Kernel, gated
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import SITES
 from explorer.sites import MATRICES
-from explorer.theory.gaussian import flatness, kernel
+from explorer.theory.gaussian import flatness, kernel, tabulated
+from explorer.theory.several import equals
 from explorer.vocabulary import Array
 
 Real = TypeVar("Real", float, Array)
@@ -112,8 +114,8 @@ class Gains:
             for half in (0, 1)
         ]
         """Coordinates that each norm averages, in attention and in the MLP."""
-        self.last = column(design.last)
-        """`[sublayer, 1, 1]`: one more factor on the gain of the last matrix."""
+        self.last = design.last
+        """One more factor on the gain of the last matrix, by sublayer."""
         self.profiled = design.profiled
         """Whether the factors on the stream follow from the branches below, see
         `residual.profiled_factor`."""
@@ -139,12 +141,13 @@ class Gains:
         """Logit of the sink, or None."""
         self.period = 2 * design.unique
         """Sublayers after which their weights return."""
-        self.d_model, self.d_mlp = config.d_model, config.d_mlp
+        self.d_model, self.d_mlp, self.batch_size = config.d_model, config.d_mlp, config.batch_size
+        self.matrices = design.matrices
         self.d_head, self.n_heads = config.d_head, config.n_heads
         self.d_kv = config.kv_heads * config.d_head
         """Coordinates of all key-value heads together."""
         self._logits(config)
-        unit = _keeps_unit(config)
+        unit = keeps_unit(config)
         # what reads the input itself, before any norm, reads its second moment
         raw = config.input_second_moment != 1 and not design.sublayers[0].has("input")
         self._units(config, unit and not (raw and not design.attends))
@@ -188,8 +191,12 @@ class Gains:
             unit: whether it reads unit second moments in every layer.
         """
         design, total = config.design, self.hidden + self.biases.hidden
-        self.kernel = kernel(config.activation, config.activation_rescaled, total if unit else None)
-        """Kernel of the MLP's hidden units, by the second moment of the activation's input."""
+        self.activation = config.activation, config.activation_rescaled
+        self.fixed_q: Any = total if unit and tabulated(config.activation) else None
+        """Second moment of the activation's input, where a table for that alone is read."""
+        self.products: list[tuple[float, float]] = []
+        """Arguments of `closed_forms.gated`, for each factor of a hidden unit beside the
+        activation."""
         self.degree, shift = float(design.degree), MLPS[config.mlp].shift
         """Power of its input with which the MLP's output grows, at unit input."""
         flat = flatness(config.activation)
@@ -199,13 +206,24 @@ class Gains:
             square = matrix.gain + matrix.bias
             second = square + constant
             fourth = 3 * square**2 + 6 * square * constant + constant**2
-            self.kernel = gated(self.kernel, ratio, constant + (1 - ratio) * matrix.bias)
+            self.products.append((ratio, constant + (1 - ratio) * matrix.bias))
             flat = fourth / second**2 * (1 + flat) - 1
             self.degree -= constant / second
         self.noise = 2 / config.d_model + 2 / self.d_kv, 2 / config.d_model + flat / config.d_mlp
         """Relative variance of a token's squared length after attention and after the MLP, from
         finite widths: a sum of m squares of Gaussians scatters by 2/m, after W_V, W_O and W_out;
         the MLP's hidden units by their flatness."""
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Kernel of the MLP's hidden units, by the second moment of the activation's input."""
+        fixed_q = self.fixed_q
+        if isinstance(fixed_q, np.ndarray):
+            fixed_q = tuple(fixed_q.tolist())
+        of_units = kernel(*self.activation, fixed_q)
+        for ratio, constant in self.products:
+            of_units = gated(of_units, ratio, constant)
+        return of_units
 
     def factors(self, q: Any, of_keys: Any) -> tuple[Any, Any, Any, Any]:
         """Factors on the second moments and overlaps of queries and of keys, and the variances of
@@ -229,7 +247,7 @@ class Gains:
     def units(self, q: Real, rho: Real) -> tuple[Real, Real]:
         """Second moment and correlation of the inputs of an MLP's activation, of tokens of second
         moment q and correlation ρ."""
-        return biased(q if self.hidden == 1 else self.hidden * q, rho, self.biases.hidden)
+        return biased(q if equals(self.hidden, 1) else self.hidden * q, rho, self.biases.hidden)
 
 
 def column(values: Iterable[float]) -> Array:
@@ -240,12 +258,12 @@ def column(values: Iterable[float]) -> Array:
 def biased(square: Real, rho: Real, bias: float) -> tuple[Real, Real]:
     """Second moment and correlation with a bias of this variance, the same for all tokens, which
     adds to second moment and overlap alike."""
-    if not bias:
+    if equals(bias, 0):
         return square, rho
     return square + bias, (square * rho + bias) / (square + bias)
 
 
-def _keeps_unit(config: Config) -> bool:
+def keeps_unit(config: Config) -> bool:
     """Whether branches read unit second moments in every layer: all after a norm, of a stream that
     does not shrink, which else may come near the norm's ε."""
     design, q = config.design, config.input_second_moment

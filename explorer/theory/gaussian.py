@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
@@ -197,14 +197,20 @@ def _closed(exact: Kernel, q: float, rho: float) -> Overlaps:
     return Overlaps(float(exact.overlaps(*units)[1]), float(exact.slopes(*units)[1]))
 
 
+def tabulated(activation: str) -> bool:
+    """Whether the kernel of an activation is read from tables."""
+    return ACTIVATIONS[activation].kernel is None
+
+
 @lru_cache(maxsize=64)
-def kernel(activation: str, rescaled: bool, fixed_q: float | None) -> Kernel:
+def kernel(activation: str, rescaled: bool, fixed_q: float | tuple[float, ...] | None) -> Kernel:
     """The kernel of an activation; with `fixed_q`, for inputs of that second moment only.
 
     Args:
         activation: as in `Config`.
         rescaled: divided by √E φ(z)², z ~ N(0, 1).
-        fixed_q: the second moment of the input where it is the same in every layer.
+        fixed_q: the second moment of the input where it is the same in every layer; one for each
+            design where designs differ in it.
     """
     factor = 1 / moments(activation).square if rescaled else 1.0
     exact = ACTIVATIONS[activation].kernel
@@ -274,27 +280,43 @@ def _tabulated(activation: str, factor: float) -> Kernel:
     return Kernel(values, slopes)
 
 
-def _by_nodes(
-    scale: float, same: float, overlaps: Array, q: Array, rho: Array
-) -> tuple[Array, Array]:
+def _by_nodes(scale: Any, same: Any, overlaps: Array, q: Array, rho: Array) -> tuple[Array, Array]:
     """E φ² and E φφ′ at correlations ρ, linear in v between `FINE` nodes, of inputs that all have
-    one second moment.
+    one second moment, in each design.
 
     Args:
-        scale: of v, see `v_of`.
-        same: E φ².
-        overlaps: `[node]`, E φφ′.
+        scale: of v, see `v_of`: a number, or `[design]`.
+        same: E φ², likewise.
+        overlaps: `[node]` or `[design, node]`, E φφ′.
     """
-    v = v_of(rho, np.array(scale))
-    return np.full_like(q, same), np.interp(v, NODES, overlaps)
+    v, square = v_of(rho, np.array(scale)), np.full_like(q, same)
+    if overlaps.ndim == 1:
+        return square, np.interp(v, NODES, overlaps)
+    node = np.nan_to_num(v) * (FINE - 1)
+    low = np.clip(node.astype(int), 0, FINE - 2)
+    design = np.arange(len(overlaps))
+    below, above = overlaps[design, low], overlaps[design, low + 1]
+    return square, below + (node - low) * (above - below)
 
 
-def _fixed(activation: str, factor: float, fixed_q: float) -> Kernel:
-    """The kernel of an activation for inputs of one second moment `fixed_q`, quicker to read than
-    `_tabulated`."""
+@lru_cache(maxsize=256)
+def _at_nodes(activation: str, factor: float, fixed_q: float) -> tuple[Any, ...]:
+    """The first three arguments of `_by_nodes` for φ, and the last two of them for φ′, cached."""
     scale = math.sqrt(min(max(fixed_q, math.exp(LOG_Q[0])), math.exp(LOG_Q[-1])))
     nodes = np.full(FINE, fixed_q), rho_of(NODES, np.full(FINE, scale))
     general = _tabulated(activation, factor)
-    averages = (of(*nodes) for of in (general.overlaps, general.slopes))
-    values, slopes = (partial(_by_nodes, scale, same[0], two) for same, two in averages)
-    return Kernel(values, slopes)
+    (square, overlaps), (of_slopes, slopes) = general.overlaps(*nodes), general.slopes(*nodes)
+    return scale, square[0], overlaps, of_slopes[0], slopes
+
+
+def _fixed(activation: str, factor: float, fixed_q: float | tuple[float, ...]) -> Kernel:
+    """The kernel of an activation for inputs of one second moment `fixed_q`, in each design, which
+    is quicker to read than `_tabulated`."""
+    if isinstance(fixed_q, float):
+        table = _at_nodes(activation, factor, fixed_q)
+    else:
+        designs = [_at_nodes(activation, factor, q) for q in fixed_q]
+        table = tuple(map(np.array, zip(*designs, strict=True)))
+    scale, square, overlaps, *of_slopes = table
+    values = partial(_by_nodes, scale, square, overlaps)
+    return Kernel(values, partial(_by_nodes, scale, *of_slopes))

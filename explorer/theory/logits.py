@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from explorer.theory.gains import Gains
 from explorer.theory.gaussian import REACH, around_kink, normal_weights
 from explorer.theory.positions import STILL, Positions
+from explorer.theory.several import equals
 from explorer.theory.tables import as_normal, contrast, highest
 from explorer.theory.tokens import ZERO, Keys, State, correlation
 from explorer.vocabulary import Array
@@ -108,15 +109,16 @@ def logits(
     by_query, by_key, query_bias, key_bias = gains.factors(x.q, keys.mean)
     # queries: their second moments, and correlations
     query, rho = by_query * x.q, x.rho
-    if inherits or gains.biases.q:
+    biased = not equals(gains.biases.q, 0)
+    if inherits or biased:
         overlaps = query_overlaps(x, by_query, query_bias)
         query = overlaps if inherits else query + query_bias
-        if gains.biases.q:
+        if biased:
             rho = correlation(overlaps, axis.lift(by_query * x.q + query_bias))
     # keys, and what queries and keys inherit
     key_own = by_key * keys.own
     key_shared = by_key * np.maximum(keys.shared[0], ZERO)
-    if gains.biases.k:
+    if not equals(gains.biases.k, 0):
         key_shared = key_shared + key_bias
     crowd = key_own * scatter
     concentration = own_part = axis.ones[0]
@@ -152,8 +154,9 @@ def logits(
     # as softmax sees them: after a soft cap, and with keys on a sphere
     s, *capped = _capped(gains, axis, np.sqrt(covariance[0]), common, rho)
     if gains.sphere:
-        rows = zip(s.tolist(), axis.visible.tolist(), concentration.tolist(), strict=True)
-        s = np.array([as_normal(std, int(t), gains.sphere, part) for std, t, part in rows])
+        sizes = map(int, axis.visible.ravel().tolist())
+        rows = zip(s, sizes, concentration, strict=True)
+        s = np.array([as_normal(std, t, gains.sphere, part) for std, t, part in rows])
     return Logits(
         query,
         key_own,
@@ -197,12 +200,12 @@ def key_factors(
         cancels: κ of a single row, and `cancels_in_two` of two rows: see `Logits`.
     """
     out = axis.lift(own)
-    if axis.turns is STILL and not gains.cap and gains.sink is None:
+    if axis.turns is STILL and equals(gains.cap, 0) and gains.sink is None:
         return out
-    shared_by_two = axis.lift(shared)[..., 1:, :]
-    out[..., 0, :] += (1 - cancels) * shared
-    total = out[..., 1:, :] + shared_by_two
-    out[..., 1:, :] = axis.turns.rows * total - cancels_in_two * shared_by_two
+    shared_by_two = axis.lift(shared)[axis.of_two]
+    out[axis.of_row] += (1 - cancels) * shared
+    total = out[axis.of_two] + shared_by_two
+    out[axis.of_two] = axis.turns.rows * total - cancels_in_two * shared_by_two
     return out
 
 
@@ -226,7 +229,7 @@ def _capped(
             a row with itself, 1.
     """
     turns, ones = axis.turns, axis.ones
-    if gains.cap == 0:
+    if equals(gains.cap, 0):
         return s, s, ones[0], rho, ones, turns.keys, turns.both
     mean = np.sqrt(common)
     rows = zip(s.tolist(), mean.tolist(), axis.visible.tolist(), strict=True)

@@ -17,11 +17,13 @@ away, and passes that of whole windows on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
 
 from explorer.config import Config
+from explorer.design import Design
 from explorer.schemes.placement import Part
 from explorer.theory.backward import Backward, of_heads
 from explorer.theory.forward import Steps
@@ -35,6 +37,7 @@ from explorer.theory.inputs import (
     own_share,
 )
 from explorer.theory.positions import Positions
+from explorer.theory.several import at_least, equals
 from explorer.theory.tokens import Tokens, ratio
 from explorer.vocabulary import Array
 
@@ -44,40 +47,41 @@ ONLY_MEAN = column([1.0, 0.0, 0.0])
 
 
 def norms(
-    config: Config, gains: Gains, own: dict[str, Array], across: dict[str, Array], unit: float
+    design: Design, gains: Gains, own: dict[str, Array], across: dict[str, Array], unit: Any
 ) -> dict[str, Array]:
     """Norms ‖∂L/∂W‖ over a batch, `[layer]` by matrix, "sink" and "alpha" where they are learned;
     nan where a sum's terms cancel to less than 0.
 
     Args:
+        design: whose matrices they are.
         own: Σ_tt' (x_t·x_t')(δ_t·δ_t') a coordinate within a sequence, `[layer]`; "alpha" stands
             for both branches' outputs and is `[sublayer]`.
         across: the same over the pairs with other sequences' tokens, by sequence.
         unit: the gradient's mean square at the last site.
     """
-    design = config.design
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     if gains.attends and "W_V" not in across:
         # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t
         if "W_V" in own:  # of other sequences as much as W_O has
             total["W_V"] = unit * own["W_V"] * ratio(total["W_O"], unit * own["W_O"])
         else:
-            total["W_V"] = total["W_O"] * gains.o * gains.last[::2, 0, 0]
+            total["W_V"] = total["W_O"] * gains.o * _by_layer(gains.last[::2], total["W_O"])
     squares = {}
-    for name, matrix in design.matrices.items():
+    for name, matrix in gains.matrices.items():
         square = total[name] * matrix.fan_out
         if name in ("W_Q", "W_K", "W_V", "W_G"):
             # the gradient after W has d / fan_out of what comes down to the stream through it, over
             # its gain
-            square = total[name] / matrix.gain * config.d_model
+            square = total[name] / matrix.gain * gains.d_model
         # where σ is in the forward pass, the stored weight is the one divided by it
         squares[name] = square * (matrix.fan_in * matrix.forward**2)
     if design.sink.std:
-        squares["sink"] = config.d_model * gains.o * total["sink"]
+        squares["sink"] = gains.d_model * gains.o * total["sink"]
     # it multiplies what both branches compute, as one number or by coordinate
     if design.alpha_shape is not None:
-        squares["alpha"] = config.d_model * total["alpha"].reshape(-1, 2).sum(1)
-    return {name: np.sqrt(config.batch_size * square) for name, square in squares.items()}
+        alpha = total["alpha"]
+        squares["alpha"] = gains.d_model * (alpha[::2] + alpha[1::2])
+    return {name: np.sqrt(gains.batch_size * square) for name, square in squares.items()}
 
 
 def _over_pairs(axis: Positions, x: Array, delta: Array) -> Array:
@@ -90,7 +94,7 @@ def _over_pairs(axis: Positions, x: Array, delta: Array) -> Array:
         delta: the same of the gradients after the matrix.
     """
     weights = axis.pair_sum  # of the sum, for row 0 and for two tokens
-    return np.asarray(np.einsum("lij,lij,ij->l", x, delta, weights))
+    return np.asarray(np.einsum("lij...,lij...,ij->l...", x, delta, weights))
 
 
 def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[str, Array]:
@@ -103,13 +107,13 @@ def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[
         return own
     x, mixed = inside[::2], final_input[::2]
     # of one product W_Q and W_K see the same, but for their biases
-    bias = 0.0 if gains.adds == "qk" else gains.biases.q / max(gains.q, 1e-300)
+    bias = 0.0 if gains.adds == "qk" else gains.biases.q / at_least(gains.q, 1e-300)
     own["W_Q"] = _over_pairs(axis, x, back.query)
     own["W_K"] = _over_pairs(axis, x + bias, back.key)
     own["W_O"] = _over_pairs(axis, mixed, back.branch[::2])
     for name, delta in back.gates.items():
         own[name] = _over_pairs(axis, x if name == "W_G" else mixed, delta)
-    if gains.value_residual or gains.biases.v:  # else W_V sees what W_O sees
+    if gains.value_residual or not equals(gains.biases.v, 0):  # else W_V sees what W_O sees
         own["W_V"] = _of_values(gains, axis, x, back, own["W_O"])
     return own
 
@@ -125,19 +129,19 @@ def _of_values(gains: Gains, axis: Positions, x: Array, back: Backward, of_outpu
         of_output: `own` of W_O. It has more than the values' means, by keys that happen to be
             alike, and W_V has as much more.
     """
-    later = np.arange(len(x)) > 0
-    bias = gains.biases.v / max(gains.v, 1e-300)
+    later = _by_layer(range(len(x)), of_output) > 0
+    bias = gains.biases.v / at_least(gains.v, 1e-300)
     part, from_first, bias_of_later = 1.0, np.zeros_like(x), bias
     if gains.value_residual:
         part, from_first, bias_of_later = 0.25, np.broadcast_to(x[:1], x.shape), bias / 2
     values = part * (x + from_first) + bias_of_later
     values[0] = x[0] + bias
-    scale = of_output * gains.o * gains.last[::2, 0, 0]
+    scale = of_output * gains.o * _by_layer(gains.last[::2], of_output)
     more = scale / np.maximum(_over_pairs(axis, values, back.value), 1e-300)
     own: Array = more * np.where(later, part, 1.0) * _over_pairs(axis, x, back.value)
     # the first layer's W_V makes the values that later layers mix in
     lent = more * _over_pairs(axis, from_first, back.value)
-    own[0] += part * lent[1:].sum()
+    own[0] += part * lent[1:].sum(0)
     return own
 
 
@@ -172,6 +176,11 @@ def across(
     )
 
 
+def _by_layer(numbers: Sequence[float], x: Array) -> Array:
+    """Numbers by layer, to multiply x, `[layer]`."""
+    return np.reshape(numbers, (-1, *[1] * (x.ndim - 1)))
+
+
 class OtherSequences:
     """Overlaps p of tokens in different sequences, forward and back, `[sublayer, pair]` or `[layer,
     pair]`, where a pair is `[position, position]`.
@@ -184,7 +193,8 @@ class OtherSequences:
 
     def __init__(self, config: Config, gains: Gains, axis: Positions, steps: Steps) -> None:
         self.config, self.gains, self.axis = config, gains, axis
-        self.o, self.out = gains.o * gains.last[::2], gains.out * gains.last[1::2]
+        last = column(gains.last)
+        self.o, self.out = gains.o * last[::2], gains.out * last[1::2]
         """`[layer, 1, 1]`: gains of W_O and W_out."""
         self.character = config.input_second_moment * config.design.token_part
         """Part of an embedded token's second moment that is its character's."""

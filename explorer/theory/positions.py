@@ -14,13 +14,15 @@ is Fejér's kernel, Σ_ss' cos θ(s − s') = |Σ_s e^(iθs)|²."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config
+from explorer.theory.several import plain
 from explorer.theory.softmax import SIZES
 from explorer.vocabulary import Array
 
@@ -92,22 +94,84 @@ class Positions(NamedTuple):
     unmasked: bool
     """Whether there is no mask, so that one position stands for all tokens."""
     turns: Turns = STILL
+    last: int = -1
+    """Axis of positions, from the end: −2 where an axis of designs follows."""
 
-    def average(self, y: Array) -> tuple[float, float]:
+    def average(self, y: Array) -> tuple[Any, Any]:
         """Mean second moment over tokens, and mean overlap over pairs of positions.
 
         Args:
             y: `[1 + position, position]`, second moments in row 0, overlaps below.
         """
-        if self.unmasked:  # a single position is its own mean
-            q, p = y.ravel().tolist()
-        else:
-            q, p = self.averages.dot(y.ravel()).tolist()
+        # a single position is its own mean
+        means = self.flat(y) if self.unmasked else self.averages.dot(self.flat(y))
+        q, p = means.tolist() if self.last == -1 else means
         return q, p
+
+    def side_by_side(self, others: Sequence[Positions]) -> Positions:
+        """The axis of several designs, this one's and all others': arrays that multiply statistics
+        have a last axis of designs."""
+        axes, turns = [self, *others], self.turns
+        if turns is not STILL:
+            by_design = [axis.turns for axis in axes]
+            turns = Turns(*(np.stack(part, -1) for part in zip(*by_design, strict=True)))
+        return self._replace(
+            visible=self.visible[:, None],
+            ones=np.ones((*self.ones.shape, len(axes))),
+            ratio=self.ratio[..., None],
+            logit_factor=np.stack([axis.logit_factor for axis in axes], -1),
+            turns=turns,
+            last=-2,
+        )
+
+    def total(self, weights: Array, x: Array) -> Array:
+        """Σ_t w_t x_t of functions of position, `[…, position]` to `[…]`."""
+        return np.asarray(x @ weights if self.last == -1 else weights @ x)
+
+    def mean(self, x: Array) -> Any:
+        """Mean over tokens of a function of position, `[position]`."""
+        return plain(self.weights.dot(x))
+
+    def flat(self, x: Array) -> Array:
+        """Pairs of positions on one axis: `[pair]` raveled."""
+        return x.ravel() if self.last == -1 else x.reshape(-1, x.shape[-1])
+
+    def diagonal(self, x: Array) -> Array:
+        """A function of two positions where they are one: `[…, position, position]` to `[…,
+        position]`."""
+        if self.last == -1:
+            return x.diagonal(0, -2, -1)
+        return x.diagonal(0, -3, -2).swapaxes(-1, -2)
+
+    def over_first(self, matrix: Array, x: Array) -> Array:
+        """Σ_s M_ts x_sr of a function of two positions, `[position, position]`."""
+        return np.asarray(matrix.dot(x.reshape(len(x), -1)).reshape(x.shape))
+
+    def over_second(self, matrix: Array, x: Array) -> Array:
+        """Σ_s M_ts x_rs of a function of two positions, `[…, position, position]`; or Σ_s M_ts x_s
+        of one of a single position."""
+        return np.asarray(x @ matrix.T if self.last == -1 else matrix @ x)
+
+    def column(self, values: Iterable[Any]) -> Array:
+        """Numbers by layer or sublayer, to multiply `[layer, pair]`: `[layer, 1, 1]`."""
+        numbers = list(values)
+        if self.last == -1:
+            return np.array(numbers)[:, None, None]
+        return np.array(np.broadcast_arrays(*numbers)).reshape(len(numbers), 1, 1, -1)
+
+    @property
+    def of_row(self) -> tuple[Any, ...]:
+        """Index of `[…, pair]` for a token with itself; `of_two` for two tokens."""
+        return (..., 0, *[slice(None)] * -self.last)
+
+    @property
+    def of_two(self) -> tuple[Any, ...]:
+        """See `of_row`."""
+        return (..., slice(1, None), *[slice(None)] * -self.last)
 
     def at_tokens(self, x: Array) -> Array:
         """A function of position read at every token: `[…, position]` to `[…, token]`."""
-        return x @ self.reading.T
+        return self.over_second(self.reading, x)
 
     def with_others(self, y: Array) -> Array:
         """Cosine of each token with the n − 1 others of its sequence, Σ_{j ≠ i} p_ij / Σ_{j ≠ i}
@@ -118,16 +182,16 @@ class Positions(NamedTuple):
         tokens that are close; a token's own q is in row 0.
 
         Args:
-            y: `[…, 1 + position, position]`, second moments q in row 0, overlaps p below.
+            y: `[site, 1 + position, position]`, second moments q in row 0, overlaps p below.
         Returns:
-            `[…, position]`.
+            `[site, position]`.
         """
-        q, p = y[..., 0, :], y[..., 1:, :]
+        q, p = y[:, 0], y[:, 1:]
         n = len(self.reading)
-        sum_of_overlaps = n * (p @ self.weights)
-        overlaps = sum_of_overlaps - p.diagonal(0, -2, -1)
+        sum_of_overlaps = n * self.total(self.weights, p)
+        overlaps = sum_of_overlaps - self.diagonal(p)
         length = np.sqrt(q)
-        sum_of_lengths = n * (length @ self.weights)[..., None]
+        sum_of_lengths = n * self.total(self.weights, length)[:, None]
         return overlaps / (length * (sum_of_lengths - length))
 
     def received(self, kept: Array) -> Array:
@@ -136,24 +200,26 @@ class Positions(NamedTuple):
         Under a mask the key at token j receives (1/n) Σ_{i ≥ j} M_i / i, without one M/n.
 
         Args:
-            kept: `[…, position]`, the weight M that a row gives to its keys (1 without a sink).
+            kept: `[layer, position]`, the weight M that a row gives to its keys (1 without a
+                sink).
         Returns:
-            `[…, token]`; sums to the mean of M.
+            `[layer, token]`; sums to the mean of M.
         """
         n = len(self.reading)
         mass = self.at_tokens(kept) / n
         if self.unmasked:
             return mass
-        given = mass / np.arange(1.0, n + 1)  # by row i to each of its i keys
-        return np.cumsum(given[..., ::-1], -1)[..., ::-1]
+        visible = np.arange(1.0, n + 1).reshape(-1, *[1] * (-1 - self.last))
+        given = mass / visible  # by row i to each of its i keys
+        return np.cumsum(given[:, ::-1], 1)[:, ::-1]
 
     def lift(self, x: Array) -> Array:
         """Geometric mean √(x_i x_j) of a quantity at two positions, in row 0 of one with itself:
         `[…, position]` to `[…, 1 + position, position]`."""
         root = np.sqrt(x)
-        if root.ndim == 1:  # numpy is slower where it must ask which axis, or repeat rows
+        if root.ndim == -self.last:  # numpy is slower where it must ask which axis, or repeat rows
             return np.asarray(root[self.first] * root[self.second])
-        return root.take(self.first, -1) * root.take(self.second, -1)
+        return root.take(self.first, self.last) * root.take(self.second, self.last)
 
     def gather(self, given: Array) -> Array:
         """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over
@@ -170,10 +236,10 @@ class Positions(NamedTuple):
         """
         to_same, to_pair = given[0], given[1]
         out: Array = np.empty_like(to_same)
-        out[0] = self.collect_same.dot(to_same.ravel())
+        out[0] = self.collect_same.dot(self.flat(to_same))
         # all pairs of rows as if they were different, then what a row with itself has beyond that
-        by_two_rows = self.row_sum.dot(to_pair[1:]).dot(self.row_sum.T)
-        beyond = self.row_sum_2.dot(to_pair[0] - to_pair[1:].diagonal())
+        by_two_rows = self.over_second(self.row_sum, self.over_first(self.row_sum, to_pair[1:]))
+        beyond = self.row_sum_2.dot(to_pair[0] - self.diagonal(to_pair[1:]))
         np.add(by_two_rows, beyond[self.longer], out=out[1:])
         return out
 

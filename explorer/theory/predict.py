@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -19,14 +21,16 @@ from explorer.profile import Profile, by_site
 from explorer.sites import STREAM, TAPS, VECTORS, sites_of
 from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import Attention, by_layer, stack
-from explorer.theory.gains import Gains
+from explorer.theory.gains import Gains, keeps_unit
+from explorer.theory.gaussian import tabulated
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import axis_of, bias_slopes
+from explorer.theory.several import joined
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
 from explorer.theory.tokens import State, Tokens, normalize, ratio
-from explorer.vocabulary import STATISTICS, Array, Key
+from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -48,12 +52,22 @@ def predict(config: Config, backward: bool = True, spectra: bool = False) -> Pro
         array([ 2.04, 18.81])
     """
     must_be(Config, "config", config)
-    start = time.perf_counter()
-    with np.errstate(all="ignore"):
-        values, notes = _values(config, backward)
-    if spectra:
-        values |= laws.spectra(config)
-    return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
+    return _side_by_side([config], backward, spectra)[0]
+
+
+def predict_all(configs: Sequence[Config], backward: bool = True) -> Iterator[tuple[int, Profile]]:
+    """`predict` of many designs, each with its index, in the order in which they are found.
+
+    It is quicker where designs differ in numbers alone, as a map's do: their recursions run side by
+    side."""
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for index, config in enumerate(configs):
+        groups[_structure(config) or index].append(index)
+    for group in groups.values():
+        for start in range(0, len(group), MOST):
+            indices = group[start : start + MOST]
+            several = _side_by_side([configs[index] for index in indices], backward)
+            yield from zip(indices, several, strict=True)
 
 
 def initial_loss(config: Config) -> float | None:
@@ -82,38 +96,106 @@ def initial_loss(config: Config) -> float | None:
     return cross_entropy(config, q, own)
 
 
-def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
-    """Every statistic of the vocabulary at every site that the model has, `[1, layer]`, `[1, layer,
-    1]` by head or `[1, layer, token]` by position; and the notes by statistic.
+MOST = 128
+"""Designs side by side at most: more arrays than theirs do not fit into a processor's cache."""
+VARIED = (
+    "d_model",
+    "mlp_ratio",
+    "batch_size",
+    "init_variance",
+    "attention_variance",
+    "mlp_variance",
+    "bias_variance",
+    "norm_epsilon",
+    "norm_alpha",
+    "alpha",
+    "ssmax_scale",
+    "qk_gain",
+    "input_second_moment",
+    "input_correlation",
+    "base_depth",
+    "n_seeds",
+    "seed",
+)
+"""Fields in which designs side by side may differ."""
 
-    Args:
-        backward: whether gradients are among them.
-    """
-    recursion = Recursion(config)
-    rows = recursion.rows()
-    covered = len(recursion.steps)  # sublayers, before a signal leaves float32's range
-    columns = recursion.stream() | recursion.logits()
-    for name, law in ROW_LAWS.items():
-        columns |= {(name, site): law(rows) for site in STATISTICS[name].sites}
-    if backward and covered == 2 * config.n_layers:  # gradients start at the last layer
-        columns |= recursion.gradients()
+
+def _structure(config: Config) -> Hashable:
+    """A key that designs have in common where their recursions take the same steps; None of a
+    design that has to be predicted alone.
+
+    Alone are designs with tables of their own (sinks, slopes, soft caps), with sums over other
+    layers or other sequences (copied layers, text with its loss), and with gates."""
+    design = config.design
+    if (
+        design.copied
+        or design.gates
+        or design.slopes
+        or design.predicts_text
+        or design.sink.logit is not None
+        or config.logit_cap
+    ):
+        return None
+    fields = tuple(value for name, value in config if name not in VARIED)
+    # numbers that decide which steps there are
+    biased, sphere = config.bias_variance > 0, design.normalizes_heads and config.d_head
+    fixed = tabulated(config.activation) and keeps_unit(config)
+    return (*fields, biased, sphere, config.d_head == 1, fixed)
+
+
+def _side_by_side(
+    configs: Sequence[Config], backward: bool, spectra: bool = False
+) -> list[Profile]:
+    """The profiles of one design, or of several of one `_structure`."""
+    start = time.perf_counter()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
-    values, lengths = {}, _lengths(config)
+    unpredicted = {row.name: row.unpredicted for row in wanted if not _has_law(row)}
+    profiles = []
+    with np.errstate(all="ignore"):
+        recursion = Recursion(*configs)
+        values = _values(recursion, wanted)
+        in_common = (time.perf_counter() - start) / len(configs)
+        for index, config in enumerate(configs):
+            start = time.perf_counter()
+            covered = recursion.covered[index]
+            if len(configs) > 1 and covered < 2 * config.n_layers:  # its arrays are shorter
+                profiles.append(predict(config, backward))
+                continue
+            own = {key: array[index : index + 1] for key, array in values.items()}
+            own, notes = coverage.apply(config, own, recursion.rows_of(index), covered)
+            notes |= unpredicted
+            notes = {row.name: notes[row.name] for row in wanted if row.name in notes}
+            if spectra:
+                own |= laws.spectra(config)
+            seconds = in_common + time.perf_counter() - start
+            profiles.append(Profile("predicted", own, config, notes=notes, seconds=seconds))
+    return profiles
+
+
+def _has_law(row: Statistic) -> bool:
+    """Whether a statistic is predicted: by a row of laws, or by the recursion without one."""
+    of_recursion = row.backward or row.sites == ("logits",)
+    return of_recursion or row.name in LAWS or row.name in ROW_LAWS
+
+
+def _values(recursion: Recursion, wanted: Sequence[Statistic]) -> dict[Key, Array]:
+    """Some statistics at every site that the model has: `[design, layer]`, `[design, layer, 1]` by
+    head or `[design, layer, token]` by position; nan where the recursion did not come."""
+    backward = any(row.backward for row in wanted)
+    columns, values = recursion.columns(backward), {}
+    config, designs = recursion.configs[0], len(recursion.configs)
+    lengths = _lengths(config)
     for row in wanted:
         for site, length in lengths.items():
             if site not in row.sites:
                 continue
-            full = np.full((length, config.n_ctx) if row.by_position else length, math.nan)
-            column = columns.get((row.name, site), full[:0])
-            full[: len(column)] = column  # nan where the recursion did not come
-            values[row.name, site] = full[None, :, None] if row.by_head else full[None]
-    values, notes = coverage.apply(config, values, rows, covered)
-    for row in wanted:
-        has_law = row.name in LAWS or row.name in ROW_LAWS
-        of_recursion = row.backward or row.sites == ("logits",)  # predicted without a row of laws
-        if not (has_law or of_recursion):
-            notes[row.name] = row.unpredicted
-    return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
+            shape = (length, config.n_ctx) if row.by_position else (length,)
+            full = np.full((designs, *shape), math.nan)
+            column = columns.get((row.name, site))
+            if column is not None:
+                full[:, : len(column)] = np.moveaxis(column, -1, 0) if designs > 1 else column
+            values[row.name, site] = full[..., None] if row.by_head else full
+    return values
 
 
 def _lengths(config: Config) -> dict[str, int]:
@@ -131,26 +213,58 @@ def _lengths(config: Config) -> dict[str, int]:
 
 
 class Recursion:
-    """One config's recursions, forward and back, and the statistics that follow from them, by
-    sublayer or layer."""
+    """The recursions, forward and back, of one design or of several of one `_structure`, and the
+    statistics that follow from them, by sublayer or layer.
 
-    def __init__(self, config: Config) -> None:
-        self.config, self.gains = config, Gains(config)
-        gains, n = self.gains, config.n_ctx
-        self.axis = axis_of(config, gains.scale)
-        slopes = () if self.axis.unmasked else bias_slopes(config)
-        self.table: Tables | Sloped
-        if slopes:
-            self.table = sloped(n, slopes, config.d_head, gains.fixed)
-        else:
-            self.table = tables(n, not self.axis.unmasked, config.d_head, gains.fixed)
-        tokens = embedding(config)
-        y = np.full_like(self.axis.ratio, tokens.p)
+    Of several designs the arrays have a last axis of designs, see `several`."""
+
+    def __init__(self, *configs: Config) -> None:
+        self.configs = configs
+        each = [Gains(config) for config in configs]
+        self.gains = gains = joined(each)
+        axis, *others = map(axis_of, configs, [design.scale for design in each])
+        self.axis = axis.side_by_side(others) if others else axis
+        self.table: Tables | Sloped = self._table()
+        tokens = joined([embedding(config) for config in configs])
+        y = np.full_like(self.axis.ones, tokens.p)
         y[0] = tokens.q
         self.first = State(self.axis, y, tokens.v, tokens.w)
         """The embedding."""
-        self.steps = forward.run(gains, self.axis, self.table, config.n_layers, self.first)
-        """The sublayers that are covered."""
+        self.steps = forward.run(gains, self.axis, self.table, configs[0].n_layers, self.first)
+        """The sublayers that are covered, of any design."""
+        self.covered: list[int] = np.ravel(self.steps.covered).tolist()
+        """Number of sublayers of each design, before a signal leaves float32's range."""
+
+    def _table(self) -> Tables | Sloped:
+        """The softmax statistics of all designs."""
+        config, axis = self.configs[0], self.axis
+        slopes = () if axis.unmasked else bias_slopes(config)
+        if slopes:
+            return sloped(config.n_ctx, slopes, config.d_head, self.gains.fixed)
+        each = [
+            tables(config.n_ctx, not axis.unmasked, config.d_head, self.gains.fixed)
+            for config in self.configs
+        ]
+        return Tables.side_by_side(axis, each) if len(each) > 1 else each[0]
+
+    def rows_of(self, index: int) -> Rows:
+        """Softmax statistics of one design."""
+        return Rows(*(x[..., index] for x in self.rows)) if len(self.configs) > 1 else self.rows
+
+    def columns(self, backward: bool) -> dict[Key, Array]:
+        """Statistics of all designs, of the layers that are covered in any: `[layer]` or `[layer,
+        token]`.
+
+        Args:
+            backward: whether gradients are wanted, too.
+        """
+        columns = self.stream() | self.logits()
+        for name, law in ROW_LAWS.items():
+            columns |= {(name, site): law(self.rows) for site in STATISTICS[name].sites}
+        # gradients start at the last layer
+        if backward and len(self.steps) == 2 * self.configs[0].n_layers:
+            columns |= self.gradients()
+        return columns
 
     def stream(self) -> dict[Key, Array]:
         """Statistics of the embedding, and of the sublayers and branches that are covered:
@@ -169,31 +283,45 @@ class Recursion:
             "attn_out": slice(end, None, 2),
             "mlp_out": slice(end + 1, None, 2),
         }
+        by_size = self._by_size(moments)
         values: dict[Key, Array] = {}
         for name, law in LAWS.items():
-            column = law(self.config, moments)  # of all sites at once
+            columns = [law(config, x) for config, x in by_size]  # of all sites at once
+            column = columns[0] if len(columns) == 1 else np.concatenate(columns, -1)
             for site, part in layers.items():
                 if site in STATISTICS[name].sites:
                     values[name, site] = column[part]
         return values
 
+    def _by_size(self, moments: Moments) -> list[tuple[Config, Moments]]:
+        """The moments of designs of one size, on which the laws depend, each with a config."""
+        sizes = {(config.d_model, config.batch_size) for config in self.configs}
+        if len(sizes) == 1:
+            return [(self.configs[0], moments)]
+        return [
+            (config, Moments(*(x[..., index : index + 1] for x in moments)))
+            for index, config in enumerate(self.configs)
+        ]
+
     def logits(self) -> dict[Key, Array]:
         """Statistics of the readout's logits of the stream after each layer that is covered,
         `[layer]`; none without a readout."""
-        design, steps = self.config.design, self.steps
+        config, steps = self.configs[0], self.steps
+        design = config.design
         if not design.predicts_text or len(steps) < 2:
             return {}
         kept = np.array(np.cumprod([step.kept for step in steps])[1::2], np.float64)
         moments = self._moments(steps.site[1::2], [step.site for step in steps[1::2]])
-        return laws.output_logits(self.config, moments, design.tied * design.token_part * kept)
+        return laws.output_logits(config, moments, design.tied * design.token_part * kept)
 
+    @cached_property
     def rows(self) -> Rows:
         """Softmax statistics of the layers that are covered, averaged over the rows."""
         axis = self.axis
         layers = [step.attention for step in self.steps if step.attention]
         if not layers:
-            none, by_token = np.empty(0), np.empty((0, self.config.n_ctx))
-            return Rows(*[none] * (len(Rows._fields) - 2) + [by_token] * 2)
+            none = self.steps.total[:0]  # [layer, position]
+            return Rows(*[none[:, 0]] * (len(Rows._fields) - 2) + [axis.at_tokens(none)] * 2)
         laws = [layer.logits for layer in layers]
         columns = ((x.s, x.std, x.covariance[0], x.common) for x in laws)
         s, std, variance, common = map(stack, zip(*columns, strict=True))  # [layer, position]
@@ -205,9 +333,12 @@ class Recursion:
         own = 1 - axis.turns.keys[-1] * rho
         turned = ratio(own - (1 - rho), own)
         # a row of one key has neither spread nor entropy
-        weight = np.where(axis.visible > 1, axis.weights, 0.0)
+        weight = np.where(axis.visible.ravel() > 1, axis.weights, 0.0)
         weight /= weight.sum()
-        spread = np.sqrt((std * std * (1 - 1 / axis.visible)) @ weight)
+        spread = np.sqrt(axis.total(weight, std * std * (1 - 1 / axis.visible)))
+        if isinstance(self.table, Sloped):
+            spread = spread.mean(1)  # over heads
+        normalized = entropy / np.log(np.maximum(axis.visible, 2.0))
         s_max = s.max(axis=1)
         return Rows(
             s=s_max,
@@ -215,10 +346,10 @@ class Recursion:
             total=np.sqrt(variance + common).max(axis=1),
             own=own,
             turned=turned,
-            spread=spread.reshape(len(s), -1).mean(1),  # over heads, where they differ
-            entropy=entropy @ axis.weights,
-            normalized=(entropy / np.log(np.maximum(axis.visible, 2.0))) @ weight,
-            largest=largest @ axis.weights,
+            spread=spread,
+            entropy=axis.total(axis.weights, entropy),
+            normalized=axis.total(weight, normalized),
+            largest=axis.total(axis.weights, largest),
             favor=s_max**2 / 2 * np.ptp(lengths, 1) / lengths.max(1),
             tokens=axis.at_tokens(entropy),
             received=received,
@@ -236,7 +367,7 @@ class Recursion:
             averages = np.array([table.rows(row).mean(0)[:2] for row in s])
             received = np.array([table.weights(row).mean((0, 1)) for row in s])
             return averages[:, 0], averages[:, 1], received
-        rows, kept = table.rows(s), np.ones((len(s), len(axis.visible)))
+        rows, kept = table.rows(s), np.ones_like(s)
         if self.gains.sink is not None:
             lost = by_layer(layer.lost for layer in layers if layer.lost)
             rows, kept = drain(rows, lost), lost.mass
@@ -247,23 +378,25 @@ class Recursion:
         its last layer; none where logits fall with distance."""
         if isinstance(self.table, Sloped):
             return {}
-        config, gains, axis, steps = self.config, self.gains, self.axis, self.steps
+        gains, axis, steps = self.gains, self.axis, self.steps
+        config = self.configs[0]
         # the tokens that the loss sees, before a norm that divides but after a function in its
         # place
-        site, bent, length = steps.last, 1.0, np.ones_like(axis.weights)
+        site, bent, length = steps.last, 1.0, np.ones_like(axis.ones[0])
         final = None
         if gains.final:
-            normed, final = normalize(site, gains, config.d_model)
+            normed, final = normalize(site, gains, gains.d_model)
             if gains.point:
-                site, bent = normed, float(1 / (axis.weights @ final.square))
-        own = own_share(config, steps)
-        square, overlap, *_ = loss_gradient(config, site.mean, coincidence(config.n_ctx), own)
+                site, bent = normed, 1 / axis.mean(final.square)
+        own, alike = own_share(config, steps), coincidence(config.n_ctx)
+        starts = [loss_gradient(config, site.mean, alike, own) for config in self.configs]
+        square, overlap, *_ = joined(starts)
         back, unit = backward.run(gains, axis, self.table, steps, overlap)
         within = parameters.within(gains, axis, steps, back)
         if final:  # after a final norm a gradient is larger where the token is shorter
             length = 1 / (final.square * unit)
         across = parameters.across(config, gains, axis, steps, site.mean, back.alike, length, bent)
-        weights = parameters.norms(config, gains, within, across, square * unit)
+        weights = parameters.norms(config.design, gains, within, across, square * unit)
         stream = by_site(self._means(back.site)[0])
         return {
             **{("activation_gradient", at): column for at, column in stream.items()},
@@ -280,12 +413,15 @@ class Recursion:
             y: `[site, 1 + position, position]`, second moments in row 0, overlaps below.
             tokens: the same by site, averaged over positions.
         """
-        axis, n = self.axis, self.config.n_ctx
+        axis, n = self.axis, self.configs[0].n_ctx
         q, p = self._means(y)
-        v, w = np.array([(x.v, x.w + x.u) for x in tokens]).T
-        scatter = np.maximum(v - 1 / self.config.d_model, 0.0)
+        v, w = (
+            np.broadcast_to(axis.column(numbers)[:, 0, 0], q.shape)
+            for numbers in zip(*((x.v, x.w + x.u) for x in tokens), strict=True)
+        )
+        scatter = np.maximum(v - 1 / self.gains.d_model, 0.0)
         by_scatter = scatter * np.clip(1 - p / q, 0.0, 1.0) ** 2
-        squares = np.einsum("lij,lij,ij->l", y, y, axis.pair_sum)
+        squares = np.einsum("sij...,sij...,ij->s...", y, y, axis.pair_sum)
         return Moments(
             q,
             p,
@@ -297,12 +433,13 @@ class Recursion:
         )
 
     def _means(self, y: Array) -> Array:
-        """Second moment, and overlap of two different tokens, averaged over the tokens: `[2, ...]`.
+        """Second moment, and overlap of two different tokens, averaged over the tokens: `[2,
+        site]`.
 
         Args:
-            y: `[..., 1 + position, position]`, second moments in row 0, overlaps below.
+            y: `[site, 1 + position, position]`, second moments in row 0, overlaps below.
         """
         of_pairs = self.axis.pair_mean
         weights = np.array([self.axis.averages[0].reshape(of_pairs.shape), of_pairs])
         # einsum, for BLAS starts threads where arrays are a little larger
-        return np.asarray(np.einsum("...ij,kij->k...", y, weights))
+        return np.asarray(np.einsum("sij...,kij->ks...", y, weights))

@@ -9,7 +9,9 @@ less of a tail than a normal one: `as_normal`."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,8 @@ from scipy.interpolate import CubicSpline, RectBivariateSpline
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from explorer.theory.gaussian import PATH, v_of
-from explorer.theory.positions import positions
+from explorer.theory.positions import Positions, positions
+from explorer.theory.several import at_most
 from explorer.theory.softmax import ROOT, SIZES, Row, V, X, s_of, x_of
 from explorer.vocabulary import Array
 
@@ -178,6 +181,28 @@ class Tables:
         self._rows_in_loop = np.ascontiguousarray(self._rows[:, IN_LOOP])
         self._first_row = np.arange(len(axis.visible)) * FINE_X
 
+    @classmethod
+    def side_by_side(cls, axis: Positions, of_designs: Sequence[Tables]) -> Tables:
+        """The tables of several designs of one sequence length, as one whose arrays have a last
+        axis of designs; they may differ in the head's width.
+
+        Args:
+            axis: positions of all designs.
+            of_designs: a table for each design.
+        """
+        different = list(dict.fromkeys(of_designs))
+        first = different[0]
+        out = object.__new__(cls)
+        out._axis = axis
+        out._pairs = np.concatenate([table._pairs for table in different], -1)
+        out._rows = np.concatenate([table._rows for table in different], -1)
+        out._rows_in_loop = np.concatenate([table._rows_in_loop for table in different], -1)
+        # where each design's own table begins, in the tables of all
+        number = np.array([different.index(table) for table in of_designs])
+        out._first_pair = first._first_pair[..., None] + number * first._pairs.shape[-1]
+        out._first_row = first._first_row[..., None] + number * first._rows.shape[-1]
+        return out
+
     def lookup(self, s: Array, rho: Array) -> tuple[Array, Array, Array, Array]:
         """Averages that the forward recursion reads.
 
@@ -193,7 +218,8 @@ class Tables:
         cell, low, x, r = self._cells(s[axis.first] * s[axis.second], rho)
         overlap = np.exp(_between(self._pairs[0], cell, x, r))  # the table has ln Y11
         rows = self._along(self._rows_in_loop, low[0], x[0])
-        if max(s.tolist()) > S_MAX:  # beyond the table: what is missing to one-hot falls as 1/s
+        # beyond the table: what is missing to one-hot falls as 1/s
+        if s.ndim > 1 or max(s.tolist()) > S_MAX:
             tail, square = S_MAX / np.maximum(s, S_MAX), overlap[0]
             rows = rows * tail
             overlap = overlap * axis.lift((1 - (1 - square) * tail) / square)
@@ -211,15 +237,15 @@ class Tables:
         return Row(*(one_hot + (rows - one_hot) * tail))
 
     def jacobian(self, s: Array, rho: Array) -> Array:
-        """J11 of two rows, the mean inner product of their Jacobians ∂weights/∂logits: `[..., 1 +
-        position, position]`.
+        """J11 of two rows, the mean inner product of their Jacobians ∂weights/∂logits: `[layer, 1
+        + position, position]`.
 
         Args:
-            s: `[..., position]`, standard deviation of a row's logits. Two rows that differ in it
-                are read at the geometric mean of the two.
-            rho: `[..., 1 + position, position]`, correlation of two rows' logits.
+            s: `[layer, position]`, standard deviation of a row's logits. Two rows that differ in
+                it are read at the geometric mean of the two.
+            rho: `[layer, 1 + position, position]`, correlation of two rows' logits.
         """
-        square_of_mean = s.take(self._axis.first, -1) * s[..., None, :]
+        square_of_mean = s.take(self._axis.first, 1) * s[:, None]
         cell, _, x, r = self._cells(square_of_mean, rho)
         return _between(self._pairs[1], cell, x, r)
 
@@ -301,12 +327,12 @@ def contrast(s: Array, top: float) -> Array:
     return value
 
 
-def as_normal(s: float, n: int, dimensions: int, concentration: float = 1.0) -> float:
+def as_normal(s: Any, n: int, dimensions: int, concentration: Any = 1.0) -> Any:
     """Standard deviation of the normal logits that softmax treats like n logits s √d cos θ of keys
     on a sphere.
 
     Args:
-        s: standard deviation of the logits.
+        s: standard deviation of the logits, a number or `[design]`.
         dimensions: d, in which the keys' directions are even; 0 where their lengths vary, and
             logits are normal.
         concentration: Σ of the squared shares that independent parts have in s², 1 of one part. The
@@ -314,7 +340,7 @@ def as_normal(s: float, n: int, dimensions: int, concentration: float = 1.0) -> 
     """
     if not dimensions or n == 1:
         return s
-    ratio = float(np.interp(min(s, S_MAX), *_on_sphere(n, dimensions)))
+    ratio = np.interp(at_most(s, S_MAX), *_on_sphere(n, dimensions))
     return s * (1 - concentration * (1 - ratio))
 
 

@@ -7,7 +7,6 @@ lengths, which are taken to be the same for all positions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from explorer.theory.gains import Gains, Point
 from explorer.theory.positions import Positions
+from explorer.theory.several import at_least, at_most, equals, plain, quotient
 from explorer.vocabulary import Array
 
 Value = TypeVar("Value")
@@ -42,11 +42,9 @@ class Tokens(NamedTuple):
     rows of attention."""
 
     @property
-    def rho(self) -> float:
+    def rho(self) -> Any:
         """Correlation of two tokens, p/q in [0, 1]; 0 for tokens of length 0."""
-        if self.q <= 0:
-            return 0.0
-        return min(max(self.p / self.q, 0.0), 1.0)
+        return at_most(at_least(quotient(self.p, self.q), 0.0), 1.0)
 
 
 class lazy(Generic[Value]):  # noqa: N801 - used like a property
@@ -89,7 +87,7 @@ class State:
 
     def scaled(self, factor: float) -> State:
         """The tokens multiplied by √factor."""
-        if factor == 1:
+        if equals(factor, 1):
             return self
         return State(self.axis, self.y * factor, self.v, self.w, self.u)
 
@@ -100,7 +98,7 @@ class State:
             bias: variance of a bias.
             width: number of biases, over which the bias's own squared length scatters by 2/width.
         """
-        if not bias:
+        if equals(bias, 0):
             return self
         # the part of the sum's squared variance that is not the bias's
         part = (self.mean.q / (self.mean.q + bias)) ** 2
@@ -129,9 +127,9 @@ def keys_of(x: State) -> Keys:
         mean, tokens = x.q, overlaps
         shared[:] = overlaps
     else:
-        mean, tokens = key_mean.dot(x.q), key_mean.dot(overlaps)
-        np.dot(tokens, key_mean.T, out=shared[1:])
-        shared[0] = shared[1:].diagonal()
+        mean, tokens = key_mean.dot(x.q), x.axis.over_first(key_mean, overlaps)
+        shared[1:] = x.axis.over_second(key_mean, tokens)
+        shared[0] = x.axis.diagonal(shared[1:])
     return Keys(mean, tokens, shared, np.maximum(mean - shared[0], ZERO))
 
 
@@ -145,8 +143,8 @@ def key_scatter(x: State, keys: Keys) -> Array:
     if axis.unmasked:
         return np.full_like(x.q, x.v)
     p, mean = x.y[1:], keys.shared[0]
-    mean_square = axis.key_pair_mean.dot((p * p).ravel())
-    square_of_means = (axis.key_mean * (keys.tokens * keys.tokens)).dot(axis.ones[0])
+    mean_square = axis.key_pair_mean.dot(axis.flat(p * p))
+    square_of_means = np.einsum("ij,ij...->i...", axis.key_mean, keys.tokens * keys.tokens)
     variance = mean_square - (square_of_means + square_of_means) + mean * mean
     by_position = np.maximum(variance, ZERO) / np.maximum(keys.own * keys.own, TINY)
     scatter: Array = np.minimum(by_position + x.v, ONE)
@@ -184,7 +182,7 @@ class Norm(NamedTuple):
     @property
     def square(self) -> Array:
         """`[position]`: the number that it divides overlaps by."""
-        return self.q if self.slopes is None else 1 / self.slopes[1:].diagonal()
+        return self.q if self.slopes is None else 1 / np.einsum("ii...->i...", self.slopes[1:])
 
     @property
     def length_variance(self) -> float:
@@ -219,15 +217,15 @@ def normalize(
     if gains.point:
         return _bend(x, gains.point, width, scale)
     rho, w, u = x.rho, x.w, x.u
-    if gains.centers and width == 1:
+    if gains.centers and equals(width, 1):
         scale = 0.0  # a single coordinate is its own mean
     divisor = x.q + gains.epsilon
     square = x.axis.lift(x.q / divisor)
-    if scale != 1:
+    if not equals(scale, 1):
         square *= scale
     if lower is None:
         lower = rho
-        if w or u:
+        if not (equals(w, 0) and equals(u, 0)):
             factor = rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))
             lower = np.minimum(rho * factor, ONE)  # a token with itself stays at 1
     if regained is not None:
@@ -253,7 +251,7 @@ def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: fl
     """
     x_mean, y_mean = x.mean, y.mean
     w_x, w_y = x_mean.w, y_mean.w  # scatter of lengths that two tokens share
-    q = max(x_mean.q + y_mean.q, 1e-300)
+    q = at_least(x_mean.q + y_mean.q, 1e-300)
     a, b = x_mean.q / q, y_mean.q / q  # shares of x and y in the second moment
     rho = total.rho
     by_x = x.y / total.square  # and in the correlation
@@ -285,9 +283,10 @@ def _bend(x: State, point: Point, width: int, scale: float) -> tuple[State, Norm
     chance = 1 / width
     # Δ after over Δ before, by the slope: how far deviations of overlaps survive
     slope = x.axis.average(slopes)[1]
-    follows = min(slope * max(x.mean.q - x.mean.p, 0.0) / max(q - p, 1e-300), 1.0)
-    out.v = chance + max(x.v - chance, 0.0) * follows**2
-    out.w = x.w * min((1 - q) ** 2, 1.0)
+    own = at_least(x.mean.q - x.mean.p, 0.0)
+    follows = at_most(slope * own / at_least(q - p, 1e-300), 1.0)
+    out.v = chance + at_least(x.v - chance, 0.0) * follows**2
+    out.w = x.w * at_most((1 - q) ** 2, 1.0)
     return out.scaled(scale), Norm(x.q, width, 0.0, 0.0, x.rho, slopes)
 
 
@@ -316,12 +315,12 @@ def add(
     Returns:
         the sum's statistics; and the factor on such a part, from x to the sum.
     """
-    a, b = max(x.q - x.p, 0.0), max(y.q - y.p, 0.0)
-    delta = max(a + b, 1e-150)  # not 0, nor is its square
+    a, b = at_least(x.q - x.p, 0.0), at_least(y.q - y.p, 0.0)
+    delta = at_least(a + b, 1e-150)  # not 0, nor is its square
     mixed = 2 * a * b * (1 / d_model + follows * x.v)
     v = (a * a * x.v + b * b * y.v + mixed) / (delta * delta)
     q = x.q + y.q
-    square, square_x, square_y = max(q * q, 1e-300), x.q**2, y.q**2
+    square, square_x, square_y = at_least(q * q, 1e-300), x.q**2, y.q**2
     mixed = (4 / d_model + 2 * longer) * x.q * y.q
     w = (x.w * square_x + y.w * square_y + mixed) / square
     u = (x.u * square_x + y.u * square_y) / square
@@ -336,29 +335,30 @@ def overlap_response(gains: Gains, x: Tokens) -> tuple[float, float]:
     relu, .852 at ½, 1 at 1 (Cho & Saul 2009). √(½ + ½ρ) is .707, .866 and 1, nowhere 4 % away, and
     stands for all units of degree 1. Units of higher degree begin flat at ρ = 0, so that their
     curvature counts: deviations of variance v Δ² add ½κ″ v (1 − ρ)² to the overlap."""
-    if gains.degree == 1:
-        return math.sqrt(0.5 + 0.5 * x.rho), 0.0
-    rho = min(max(x.rho, STEP), 1 - STEP)
-    units = gains.units(np.full(3, x.q), np.array([rho - STEP, rho, rho + STEP]))
+    if equals(gains.degree, 1):
+        return (0.5 + 0.5 * x.rho) ** 0.5, 0.0
+    rho = at_most(at_least(x.rho, STEP), 1 - STEP)
+    three = np.array([rho - STEP, rho, rho + STEP])
+    units = gains.units(np.full_like(three, x.q), three)
     same, overlap = gains.kernel.overlaps(*units)
     below, slope, above = gains.hidden * x.q * gains.kernel.slopes(*units)[1]
-    follows = slope * (1 - rho) / max(same[1] - overlap[1], 1e-300)
-    return float(min(follows, 1.0)), float((above - below) / (4 * STEP))
+    follows = slope * (1 - rho) / np.maximum(same[1] - overlap[1], 1e-300)
+    return plain(np.minimum(follows, 1.0)), plain((above - below) / (4 * STEP))
 
 
-def excess_of_power(gains: Gains, w: float) -> float:
+def excess_of_power(gains: Gains, w: Any) -> Any:
     """Relative excess k(k − 1)w/2 of E |x|²ᵏ over (E |x|²)ᵏ, for an MLP of degree k and |x|² of
     relative variance w."""
     return gains.degree * (gains.degree - 1) / 2 * w
 
 
-def covariance_with_power(gains: Gains, w: float) -> float:
+def covariance_with_power(gains: Gains, w: Any) -> Any:
     """Relative covariance kw of |x|² and |x|²ᵏ, as in `excess_of_power`; 0 for k = 1, where no
     second moment depends on it."""
-    return gains.degree * w if gains.degree != 1 else 0.0
+    return 0.0 if equals(gains.degree, 1) else gains.degree * w
 
 
-def scatter_after_attention(gains: Gains, v: float, overlap: float) -> float:
+def scatter_after_attention(gains: Gains, v: Any, overlap: Any) -> Any:
     """Scatter v of the overlaps of what W_O reads, at most 1.
 
     W_V and then W_O read overlaps in random directions: a sample of m coordinates scatters by 1/m
@@ -369,4 +369,4 @@ def scatter_after_attention(gains: Gains, v: float, overlap: float) -> float:
         v: scatter of the tokens that attention reads.
         overlap: Y11, the mean overlap of two rows' weights.
     """
-    return min(v + 1 / gains.d_model + 1 / gains.d_kv + overlap / gains.n_heads, 1.0)
+    return at_most(v + 1 / gains.d_model + 1 / gains.d_kv + overlap / gains.n_heads, 1.0)
