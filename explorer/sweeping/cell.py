@@ -19,7 +19,7 @@ from explorer.config import Config
 from explorer.ends import ENDS, endings
 from explorer.fields import Spec
 from explorer.profile import Profile
-from explorer.stopping import Stop
+from explorer.stopping import Stop, check
 from explorer.tasks.pool import Call
 from explorer.vocabulary import STATISTICS
 
@@ -167,14 +167,23 @@ LARGEST_GAP = math.log(100)
 three, as seen in plain stacks of up to 64 layers of width 64."""
 
 
-def _predicted(cell: Cell, _: Stop) -> Found:
-    """The numbers of a cell by theory."""
-    from explorer.theory import predict
+def _predicted(cells: Sequence[Cell], stop: Stop) -> list[Found]:
+    """The numbers of cells by theory, which predicts them side by side where it can.
 
-    profile = predict(cell.config, cell.backward)
-    result = _reduced(profile, cell.statistics)
-    few = [name for name in cell.statistics if profile.carried_by_few(name)]
-    return _with_typical(result, profile, few) if few else result
+    Raises:
+        Stopped: `stop()` said true, asked whenever there are results.
+    """
+    from explorer.theory.predict import predict_all
+
+    results: dict[int, Found] = {}
+    backward = any(cell.backward for cell in cells)
+    for index, profile in predict_all([cell.config for cell in cells], backward):
+        check(stop)
+        cell, seconds = cells[index], profile.seconds
+        result = _reduced(profile, cell.statistics)._replace(seconds=seconds)
+        few = [name for name in cell.statistics if profile.carried_by_few(name)]
+        results[index] = _with_typical(result, profile, few) if few else result
+    return [results[index] for index in range(len(cells))]
 
 
 def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
@@ -223,9 +232,9 @@ def _measured(cell: Cell, stop: Stop) -> Found:
 
 
 PREDICTED = Origin(
-    find=_predicted,
+    find=lambda cell, stop: _predicted([cell], stop)[0],
     names=names_of,
-    batch=32,
+    batch=128,
     seconds=lambda cell: 0.003 + 0.0001 * cell.config.n_layers,
     doing="Predicting",
 )
@@ -268,8 +277,14 @@ def find(cells: list[Cell], threads: int | None = None, stop: Stop = lambda: Fal
     Raises:
         Stopped: `stop()` said true.
     """
-    # theory does without torch
-    if not threads or all(cell.origin == "predicted" for cell in cells):
+    predicted = all(cell.origin == "predicted" for cell in cells)
+    if predicted and len(cells) > 1:
+        try:
+            return _predicted(cells, stop)
+        except Exception:  # each alone, so that the error is its cell's
+            if stop():
+                raise
+    if predicted or not threads:  # theory does without torch
         return [_find(cell, stop) for cell in cells]
     from explorer.measuring.sharing import torch_threads
 

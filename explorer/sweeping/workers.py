@@ -219,7 +219,7 @@ class Engine:
 
     def __init__(self, cells: Sequence[Cell], workers: Workers, stop: Stop, done: Done) -> None:
         self.workers, self.stop, self.done = workers, stop, done
-        self.waiting = list(_batches(cells, together=workers.most > 1))[::-1]
+        self.waiting = list(_batches(cells))[::-1]
         """Batches that are not handed out yet, the next one last."""
         self.running: dict[Future[list[Found]], Batch] = {}
         self.compute = partial(find, threads=workers.threads)
@@ -300,10 +300,9 @@ class Engine:
         self.workers.close()
 
 
-def _batches(cells: Sequence[Cell], *, together: bool) -> Iterator[Batch]:
-    """Cells in order, in batches of one origin each, as large as the origin's row says; each cell
-    alone unless they are handed out `together`."""
+def _batches(cells: Sequence[Cell]) -> Iterator[Batch]:
+    """Cells in order, in batches of one origin each, as large as the origin's row says."""
     for origin, group in groupby(cells, lambda cell: cell.origin):
         of_origin = list(group)
-        size = origins()[origin].batch if together else 1
+        size = origins()[origin].batch
         yield from (of_origin[start : start + size] for start in range(0, len(of_origin), size))
