@@ -20,7 +20,7 @@ from explorer.ends import endings
 from explorer.limits import processors
 from explorer.measuring.observe import Pass
 from explorer.measuring.sharing import torch_threads
-from explorer.theory import predict
+from explorer.theory.predict import predict_all
 
 Over = dict[str, Sequence[Any]]
 Work = Callable[[], object]
@@ -65,9 +65,9 @@ def configs(config: ex.Config, over: Over) -> list[ex.Config]:
 
 
 def theory(config: ex.Config, over: Over) -> None:
-    """A map's predicted end values, cell by cell."""
-    for one in configs(config, over):
-        endings(predict(one))
+    """A map's predicted end values."""
+    for _, profile in predict_all(configs(config, over)):
+        endings(profile)
 
 
 def loop(config: ex.Config, over: Over) -> None:

@@ -106,9 +106,9 @@ def attention(
     # where it is small, bounded where it is not
     alike = alike / (ONE + alike)
     # two rows crowd as one row does at ρ = 1, where their weights are the same
-    beyond = (alike * (crowding - spread))[axis.shorter]
+    beyond = axis.at_shorter(alike * (crowding - spread))
     crowd = rho * (axis.lift(alike * spread) + rho * beyond)
-    y = shared + own[axis.shorter] * (overlap * axis.ratio + crowd)
+    y = shared + axis.at_shorter(own) * (overlap * axis.ratio + crowd)
     # rows whose ΣA² differ have outputs of different length; each head draws them anew
     uneven = own * overlap[0] / np.maximum(y[0], TINY)
     length_variance = axis.mean(unevenness * uneven * uneven) / gains.n_heads

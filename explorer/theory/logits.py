@@ -202,10 +202,12 @@ def key_factors(
     out = axis.lift(own)
     if axis.turns is STILL and equals(gains.cap, 0) and gains.sink is None:
         return out
-    shared_by_two = axis.lift(shared)[axis.of_two]
-    out[axis.of_row] += (1 - cancels) * shared
-    total = out[axis.of_two] + shared_by_two
-    out[axis.of_two] = axis.turns.rows * total - cancels_in_two * shared_by_two
+    layers: tuple[Any, ...] = (slice(None),) * (out.ndim - axis.ones.ndim)
+    of_row, of_two = (*layers, 0), (*layers, slice(1, None))
+    shared_by_two = axis.lift(shared)[of_two]
+    out[of_row] += (1 - cancels) * shared
+    total = out[of_two] + shared_by_two
+    out[of_two] = axis.turns.rows * total - cancels_in_two * shared_by_two
     return out
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.config import Config
-from explorer.theory.several import plain
 from explorer.theory.softmax import SIZES
 from explorer.vocabulary import Array
 
@@ -103,8 +102,9 @@ class Positions(NamedTuple):
         Args:
             y: `[1 + position, position]`, second moments in row 0, overlaps below.
         """
-        # a single position is its own mean
-        means = self.flat(y) if self.unmasked else self.averages.dot(self.flat(y))
+        means = self.flat(y)
+        if not self.unmasked:  # a single position is its own mean
+            means = self.averages.dot(means)
         q, p = means.tolist() if self.last == -1 else means
         return q, p
 
@@ -130,7 +130,8 @@ class Positions(NamedTuple):
 
     def mean(self, x: Array) -> Any:
         """Mean over tokens of a function of position, `[position]`."""
-        return plain(self.weights.dot(x))
+        mean = x[0] if self.unmasked else self.weights.dot(x)
+        return mean if mean.ndim else mean.item()
 
     def flat(self, x: Array) -> Array:
         """Pairs of positions on one axis: `[pair]` raveled."""
@@ -145,12 +146,14 @@ class Positions(NamedTuple):
 
     def over_first(self, matrix: Array, x: Array) -> Array:
         """Σ_s M_ts x_sr of a function of two positions, `[position, position]`."""
+        if self.last == -1:
+            return np.asarray(matrix.dot(x))
         return np.asarray(matrix.dot(x.reshape(len(x), -1)).reshape(x.shape))
 
     def over_second(self, matrix: Array, x: Array) -> Array:
         """Σ_s M_ts x_rs of a function of two positions, `[…, position, position]`; or Σ_s M_ts x_s
         of one of a single position."""
-        return np.asarray(x @ matrix.T if self.last == -1 else matrix @ x)
+        return np.asarray(x.dot(matrix.T) if self.last == -1 else matrix @ x)
 
     def column(self, values: Iterable[Any]) -> Array:
         """Numbers by layer or sublayer, to multiply `[layer, pair]`: `[layer, 1, 1]`."""
@@ -158,16 +161,6 @@ class Positions(NamedTuple):
         if self.last == -1:
             return np.array(numbers)[:, None, None]
         return np.array(np.broadcast_arrays(*numbers)).reshape(len(numbers), 1, 1, -1)
-
-    @property
-    def of_row(self) -> tuple[Any, ...]:
-        """Index of `[…, pair]` for a token with itself; `of_two` for two tokens."""
-        return (..., 0, *[slice(None)] * -self.last)
-
-    @property
-    def of_two(self) -> tuple[Any, ...]:
-        """See `of_row`."""
-        return (..., slice(1, None), *[slice(None)] * -self.last)
 
     def at_tokens(self, x: Array) -> Array:
         """A function of position read at every token: `[…, position]` to `[…, token]`."""
@@ -216,10 +209,20 @@ class Positions(NamedTuple):
     def lift(self, x: Array) -> Array:
         """Geometric mean √(x_i x_j) of a quantity at two positions, in row 0 of one with itself:
         `[…, position]` to `[…, 1 + position, position]`."""
-        root = np.sqrt(x)
-        if root.ndim == -self.last:  # numpy is slower where it must ask which axis, or repeat rows
-            return np.asarray(root[self.first] * root[self.second])
-        return root.take(self.first, self.last) * root.take(self.second, self.last)
+        return self.product(np.sqrt(x))
+
+    def product(self, x: Array) -> Array:
+        """Product x_i x_j of a quantity at two positions, with the axes of `lift`."""
+        if x.ndim > -self.last:
+            return x.take(self.first, self.last) * x.take(self.second, self.last)
+        # numpy is slower where it must ask which axis, or repeat rows; and at indices
+        if self.unmasked:
+            return (x * x).repeat(2, 0)[:, None]
+        return np.asarray(x[self.first] * x[self.second])
+
+    def at_shorter(self, x: Array) -> Array:
+        """A function of rows, `[position]`, at the shorter of two rows: `[pair]`."""
+        return x.repeat(2, 0)[:, None] if self.unmasked else x[self.shorter]
 
     def gather(self, given: Array) -> Array:
         """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over

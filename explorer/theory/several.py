@@ -11,35 +11,31 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 
 def equals(x: Any, value: float) -> bool:
     """Whether a number is `value` in all designs, so that a step may be left out.
 
     A number that differs between designs is never equal: the step is then done for all."""
-    return not isinstance(x, np.ndarray) and x == value
+    return type(x) is not ndarray and x == value
 
 
 def at_least(x: Any, least: float) -> Any:
     """The larger of a number and a bound."""
-    return np.maximum(x, least) if isinstance(x, np.ndarray) else max(x, least)
+    return np.maximum(x, least) if type(x) is ndarray else max(x, least)
 
 
 def at_most(x: Any, most: float) -> Any:
     """The smaller of a number and a bound."""
-    return np.minimum(x, most) if isinstance(x, np.ndarray) else min(x, most)
+    return np.minimum(x, most) if type(x) is ndarray else min(x, most)
 
 
 def quotient(x: Any, y: Any, otherwise: float = 0.0) -> Any:
     """x / y, and `otherwise` where y is not above 0."""
-    if isinstance(y, np.ndarray):
+    if type(y) is ndarray:
         return np.where(y > 0, x / y, otherwise)
     return x / y if y > 0 else otherwise
-
-
-def plain(x: Any) -> Any:
-    """A number of numpy's as Python's, which is quicker; `[design]` as it is."""
-    return x if x.ndim else x.item()
 
 
 def joined(records: Sequence[Any]) -> Any:

@@ -215,7 +215,7 @@ class Tables:
             and `unevenness` as in `softmax.Row`.
         """
         axis = self._axis
-        cell, low, x, r = self._cells(s[axis.first] * s[axis.second], rho)
+        cell, low, x, r = self._cells(axis.product(s), rho)
         overlap = np.exp(_between(self._pairs[0], cell, x, r))  # the table has ln Y11
         rows = self._along(self._rows_in_loop, low[0], x[0])
         # beyond the table: what is missing to one-hot falls as 1/s
@@ -245,8 +245,7 @@ class Tables:
                 it are read at the geometric mean of the two.
             rho: `[layer, 1 + position, position]`, correlation of two rows' logits.
         """
-        square_of_mean = s.take(self._axis.first, 1) * s[:, None]
-        cell, _, x, r = self._cells(square_of_mean, rho)
+        cell, _, x, r = self._cells(self._axis.product(s), rho)
         return _between(self._pairs[1], cell, x, r)
 
     def _cells(self, square: Array, rho: Array) -> tuple[NDArray[np.intp], Array, Array, Array]:

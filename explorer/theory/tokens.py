@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer.theory.gains import Gains, Point
 from explorer.theory.positions import Positions
-from explorer.theory.several import at_least, at_most, equals, plain, quotient
+from explorer.theory.several import at_least, at_most, equals, quotient
 from explorer.vocabulary import Array
 
 Value = TypeVar("Value")
@@ -122,11 +122,10 @@ class Keys(NamedTuple):
 def keys_of(x: State) -> Keys:
     """Means over the keys of each row, where tokens x are the keys."""
     overlaps, key_mean = x.y[1:], x.axis.key_mean
-    shared = np.empty_like(x.y)
     if x.axis.unmasked:  # all rows see all keys
-        mean, tokens = x.q, overlaps
-        shared[:] = overlaps
+        mean, tokens, shared = x.q, overlaps, overlaps.repeat(2, 0)
     else:
+        shared = np.empty_like(x.y)
         mean, tokens = key_mean.dot(x.q), x.axis.over_first(key_mean, overlaps)
         shared[1:] = x.axis.over_second(key_mean, tokens)
         shared[0] = x.axis.diagonal(shared[1:])
@@ -141,10 +140,14 @@ def key_scatter(x: State, keys: Keys) -> Array:
     variance E p² − 2 E_i (E_j p)² + (E p)² beside, with means over the keys of a row."""
     axis = x.axis
     if axis.unmasked:
-        return np.full_like(x.q, x.v)
+        return np.asarray(axis.ones[0] * x.v)
     p, mean = x.y[1:], keys.shared[0]
     mean_square = axis.key_pair_mean.dot(axis.flat(p * p))
-    square_of_means = np.einsum("ij,ij...->i...", axis.key_mean, keys.tokens * keys.tokens)
+    of_means = keys.tokens * keys.tokens
+    if axis.last == -1:  # quicker than einsum
+        square_of_means = (axis.key_mean * of_means).dot(axis.ones[0])
+    else:
+        square_of_means = np.einsum("ij,ijd->id", axis.key_mean, of_means)
     variance = mean_square - (square_of_means + square_of_means) + mean * mean
     by_position = np.maximum(variance, ZERO) / np.maximum(keys.own * keys.own, TINY)
     scatter: Array = np.minimum(by_position + x.v, ONE)
@@ -327,7 +330,7 @@ def add(
     return Tokens(q, x.p + y.p, v, w, u), (a + follows * b) / delta
 
 
-def overlap_response(gains: Gains, x: Tokens) -> tuple[float, float]:
+def overlap_response(gains: Gains, x: Tokens) -> tuple[Any, Any]:
     """Response of an MLP's overlaps to deviations of its input's: the factor on them relative to
     the factor on Δ = q − p, and half the kernel's curvature in ρ.
 
@@ -343,7 +346,10 @@ def overlap_response(gains: Gains, x: Tokens) -> tuple[float, float]:
     same, overlap = gains.kernel.overlaps(*units)
     below, slope, above = gains.hidden * x.q * gains.kernel.slopes(*units)[1]
     follows = slope * (1 - rho) / np.maximum(same[1] - overlap[1], 1e-300)
-    return plain(np.minimum(follows, 1.0)), plain((above - below) / (4 * STEP))
+    follows, bend = np.minimum(follows, 1.0), (above - below) / (4 * STEP)
+    if follows.ndim == 0:  # Python's numbers are quicker
+        return float(follows), float(bend)
+    return follows, bend
 
 
 def excess_of_power(gains: Gains, w: Any) -> Any:
