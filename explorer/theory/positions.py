@@ -50,7 +50,10 @@ class Positions(NamedTuple):
 
     Statistics of two tokens are `[pair] = [1 + position, position]`. Row 0 is a token with itself
     (its second moment q); the others are two different tokens (their overlap p), and on their
-    diagonal stands the limit of two tokens that are close. So one operation serves q and p."""
+    diagonal stands the limit of two tokens that are close. So one operation serves q and p.
+
+    Of several designs (`side_by_side`) statistics have a last axis of designs, as `[position,
+    design]` and `[pair, design]`, which the shapes below leave out."""
 
     visible: Array
     """`[position]`: t, the keys that a row sees: from 1 to n with a mask, n without."""

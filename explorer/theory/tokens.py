@@ -3,7 +3,10 @@ them.
 
 q is a token's second moment, |x|²/d, and p the overlap x·x′/d of two tokens, both means over draws.
 Corrections of order 1/width come from the scatter v of the overlaps and from w and u of the squared
-lengths, which are taken to be the same for all positions."""
+lengths, which are taken to be the same for all positions.
+
+Where several designs are predicted side by side, numbers are `[design]`, and arrays have the axis
+of designs last: see `several`."""
 
 from __future__ import annotations
 
