@@ -51,6 +51,8 @@ class Backward(NamedTuple):
     alike: Array
     """`[N, position]`: part of γ_q in `query` that comes of keys that happen to be alike, over γ_q
     after the branch."""
+    by_logits: Array
+    """`[N]`: part of the square that attention passes on which comes through queries and keys."""
     hidden: dict[str, Array]
     """`[N, pair]`: at the inputs of each MLP's hidden units, by the matrix that they come from."""
     gates: dict[str, Array]
@@ -295,7 +297,8 @@ class Descent:
         hidden = {name: unit * part for name, part in zip(gains.readers, self.parts, strict=True)}
         if not gains.attends:
             none = np.zeros_like(branch[::2])
-            return Backward(site, total, branch, none, none, none, none[:, 0], hidden, {})
+            no_part = np.zeros(len(none))
+            return Backward(site, total, branch, none, none, none, none[:, 0], no_part, hidden, {})
         if self.energies:
             energy = stack(self.energies[::-1])
         else:  # of a plain attention
@@ -310,7 +313,25 @@ class Descent:
         alike = ratio(through_queries[:, 1, 0], branch[::2, 0])
         gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
         value = np.array(self.values[::-1])
-        return Backward(site, total, branch, query, key, value, alike, hidden, gates)
+        by_logits = self._by_logits(through_queries, energy, final_input[::2])
+        return Backward(site, total, branch, query, key, value, alike, by_logits, hidden, gates)
+
+    def _by_logits(self, through_queries: Array, energy: Array, final_input: Array) -> Array:
+        """See `Backward.by_logits`.
+
+        Args:
+            through_queries: `[layer, 2, pair]`, as the next two of `paths`; `energy` of the logits'
+                gradients.
+            final_input: `[layer, pair]`, gradient at the input of W_O.
+        """
+        axis, paths = self.axis, self.paths
+        count = len(energy)
+        to_keys = axis.collect_same.T
+        values = (paths.value[:, 0] * final_input).reshape(count, -1) @ to_keys
+        by_values = (self.on_values[::2, 0] * values) @ axis.weights
+        keys = (paths.key[:, 0] * energy[:, 2]).reshape(count, -1) @ to_keys
+        logits = (keys + through_queries.sum(1)[:, 0]) @ axis.weights
+        return np.asarray(ratio(logits, logits + by_values))
 
 
 def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:

@@ -2,31 +2,45 @@
 a measurement.
 
 What is predicted is the mean over draws of weights and input at finite width, to first order in
-1/width; of gradients by weights, the root of the mean square. One seed, one head. Where the theory
+1/width. Second moments and gradients scatter from draw to draw by factors: of these it is the
+typical draw, and `scatter` says how far others are from it. One seed, one head. Where the theory
 does not hold the values are nan, and `notes` says why."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Profile, by_site
-from explorer.sites import STREAM, TAPS, VECTORS, sites_of
+from explorer.sites import MATRICES, STREAM, TAPS, VECTORS, sites_of
 from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import Attention, by_layer, stack
 from explorer.theory.gains import Gains
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import axis_of, bias_slopes
+from explorer.theory.scatter import scatter
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
-from explorer.theory.tokens import State, Tokens, normalize, ratio
+from explorer.theory.tokens import Norm, State, Tokens, normalize, ratio
 from explorer.vocabulary import STATISTICS, Array, Key
+
+OF_LENGTH = ("second_moment", "second_moment_by_position", "max_abs")
+"""Statistics that follow the length of what they are of."""
+OF_LOGITS = ("output_logit_rms", "output_logit_largest")
+"""Statistics that follow the length of the last stream, where no norm divides by it."""
+ROOTS = ("max_abs", "parameter_gradient", *OF_LOGITS)
+"""Statistics whose square scatters as a second moment does."""
+BANDS = ("second_moment", "activation_gradient", "parameter_gradient")
+"""Statistics with a predicted band. The largest of many numbers scatters by more than the length
+does."""
+OF_ATTENTION = ("W_Q", "W_K", "W_V", "W_G", "W_O")
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -50,10 +64,11 @@ def predict(config: Config, backward: bool = True, spectra: bool = False) -> Pro
     must_be(Config, "config", config)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
-        values, notes = _values(config, backward)
+        values, spread, notes = _values(config, backward)
     if spectra:
         values |= laws.spectra(config)
-    return Profile("predicted", values, config, notes=notes, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Profile("predicted", values, config, notes=notes, scatter=spread, seconds=seconds)
 
 
 def initial_loss(config: Config) -> float | None:
@@ -82,9 +97,11 @@ def initial_loss(config: Config) -> float | None:
     return cross_entropy(config, q, own)
 
 
-def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str, str]]:
+def _values(
+    config: Config, backward: bool
+) -> tuple[dict[Key, Array], dict[Key, Array], dict[str, str]]:
     """Every statistic of the vocabulary at every site that the model has, `[1, layer]`, `[1, layer,
-    1]` by head or `[1, layer, token]` by position; and the notes by statistic.
+    1]` by head or `[1, layer, token]` by position; `Profile.scatter`; and the notes by statistic.
 
     Args:
         backward: whether gradients are among them.
@@ -95,8 +112,11 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
     columns = recursion.stream() | recursion.logits()
     for name, law in ROW_LAWS.items():
         columns |= {(name, site): law(rows) for site in STATISTICS[name].sites}
+    back = None
     if backward and covered == 2 * config.n_layers:  # gradients start at the last layer
-        columns |= recursion.gradients()
+        back = recursion.back()
+    if back:
+        columns |= recursion.gradients(back)
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     values, lengths = {}, _lengths(config)
     for row in wanted:
@@ -108,12 +128,49 @@ def _values(config: Config, backward: bool) -> tuple[dict[Key, Array], dict[str,
             full[: len(column)] = column  # nan where the recursion did not come
             values[row.name, site] = full[None, :, None] if row.by_head else full[None]
     values, notes = coverage.apply(config, values, rows, covered)
+    spread = {}
+    if not config.design.copied:  # copies of a layer scatter together: by how much is not known
+        spread = _typical(config, values, recursion.variances(back))
     for row in wanted:
         has_law = row.name in LAWS or row.name in ROW_LAWS
         of_recursion = row.backward or row.sites == ("logits",)  # predicted without a row of laws
         if not (has_law or of_recursion):
             notes[row.name] = row.unpredicted
-    return values, {row.name: notes[row.name] for row in wanted if row.name in notes}
+    notes = {row.name: notes[row.name] for row in wanted if row.name in notes}
+    return values, spread, notes
+
+
+def _typical(
+    config: Config, values: dict[Key, Array], variances: Mapping[Key, Array]
+) -> dict[Key, Array]:
+    """Turns means over draws into typical draws, and says how far draws are from them.
+
+    Of a number whose logarithm is normal, of variance V, the typical draw is the mean · e^(−V/2).
+    Of the root it is the root mean square · e^(−V/4), and the root's logarithm has the variance
+    V/4.
+
+    Args:
+        values: replaced in place.
+        variances: V by statistic and site, `[layer]`, of the layers that are covered.
+    Returns:
+        `Profile.scatter`.
+    """
+    known = set(BANDS)
+    if config.design.predicts_text:  # windows of text have more scatter, which is not known
+        known -= {"parameter_gradient"}
+    spread = {}
+    for key, variance in variances.items():
+        if key not in values:
+            continue
+        power = 0.5 if key[0] in ROOTS else 1.0
+        value = values[key]
+        covered = np.full(value.shape[1], math.nan)
+        covered[: len(variance)] = variance
+        factor = np.exp(-power * covered / 2)
+        values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
+        if key[0] in known:
+            spread[key] = power * np.sqrt(covered)[None]
+    return spread
 
 
 def _lengths(config: Config) -> dict[str, int]:
@@ -128,6 +185,22 @@ def _lengths(config: Config) -> dict[str, int]:
         **dict.fromkeys(design.shapes, n_layers),
         **{name: n_layers for name, learned in vectors if learned},
     }
+
+
+class Back(NamedTuple):
+    """The way back through a stack."""
+
+    gradients: backward.Backward
+    output: State
+    """The tokens that the loss sees, before a final norm that divides."""
+    norm: Norm | None
+    """The final norm."""
+    square: float
+    """Mean square of ∂L/∂x at the output."""
+    unit: float
+    """Mean square at the last layer, over `square`."""
+    overlap: float
+    """Overlap of two tokens' gradients at the output, over `square`."""
 
 
 class Recursion:
@@ -242,33 +315,65 @@ class Recursion:
             rows, kept = drain(rows, lost), lost.mass
         return rows.entropy, rows.largest, axis.received(kept)
 
-    def gradients(self) -> dict[Key, Array]:
-        """Gradients along the stream and by the weights, `[layer]`, of a stack that is covered to
-        its last layer; none where logits fall with distance."""
+    def back(self) -> Back | None:
+        """The way back through a stack that is covered to its last layer; None where logits fall
+        with distance."""
         if isinstance(self.table, Sloped):
-            return {}
-        config, gains, axis, steps = self.config, self.gains, self.axis, self.steps
+            return None
+        config, gains, steps = self.config, self.gains, self.steps
         # the tokens that the loss sees, before a norm that divides but after a function in its
         # place
-        site, bent, length = steps.last, 1.0, np.ones_like(axis.weights)
-        final = None
+        output, norm = steps.last, None
         if gains.final:
-            normed, final = normalize(site, gains, config.d_model)
-            if gains.point:
-                site, bent = normed, float(1 / (axis.weights @ final.square))
+            normed, norm = normalize(output, gains, config.d_model)
+            output = normed if gains.point else output
         own = own_share(config, steps)
-        square, overlap, *_ = loss_gradient(config, site.mean, coincidence(config.n_ctx), own)
-        back, unit = backward.run(gains, axis, self.table, steps, overlap)
-        within = parameters.within(gains, axis, steps, back)
-        if final:  # after a final norm a gradient is larger where the token is shorter
-            length = 1 / (final.square * unit)
-        across = parameters.across(config, gains, axis, steps, site.mean, back.alike, length, bent)
-        weights = parameters.norms(config, gains, within, across, square * unit)
-        stream = by_site(self._means(back.site)[0])
+        square, overlap, *_ = loss_gradient(config, output.mean, coincidence(config.n_ctx), own)
+        gradients, unit = backward.run(gains, self.axis, self.table, steps, overlap)
+        return Back(gradients, output, norm, square, unit, overlap)
+
+    def gradients(self, back: Back) -> dict[Key, Array]:
+        """Gradients along the stream and by the weights, `[layer]`."""
+        config, gains, axis, steps = self.config, self.gains, self.axis, self.steps
+        bent, length = 1.0, np.ones_like(axis.weights)
+        if back.norm:  # after it a gradient is larger where the token is shorter
+            length = 1 / (back.norm.square * back.unit)
+            if gains.point:
+                bent = float(1 / (axis.weights @ back.norm.square))
+        gradients, last = back.gradients, back.output.mean
+        within = parameters.within(gains, axis, steps, gradients)
+        across = parameters.across(config, gains, axis, steps, last, gradients.alike, length, bent)
+        weights = parameters.norms(config, gains, within, across, back.square * back.unit)
+        stream = by_site(self._means(gradients.site)[0])
         return {
             **{("activation_gradient", at): column for at, column in stream.items()},
             **{("parameter_gradient", name): column for name, column in weights.items()},
         }
+
+    def variances(self, back: Back | None) -> dict[Key, Array]:
+        """Variance over draws of the logarithm of each statistic that scatters by factors, or of
+        its square, `[layer]`."""
+        if not self.steps:
+            return {}
+        recursion = self.config, self.gains, self.axis, self.steps, self.first
+        if back:
+            scattered = scatter(*recursion, back.gradients, back.overlap)
+        else:
+            scattered = scatter(*recursion, None)
+        sites = by_site(scattered.stream)
+        sites |= {"attn_out": scattered.branch[::2], "mlp_out": scattered.branch[1::2]}
+        out = {(name, at): column for name in OF_LENGTH for at, column in sites.items()}
+        if not self.gains.final:  # which divides by the length
+            out |= {(name, "logits"): sites["resid_post"] for name in OF_LOGITS}
+        if back:
+            of_stream = by_site(scattered.gradient)
+            out |= {("activation_gradient", at): column for at, column in of_stream.items()}
+            of_matrix = {"W_Q": scattered.queries, "W_K": scattered.queries}
+            for name in MATRICES:
+                half = name not in OF_ATTENTION  # 1 of an MLP
+                column = of_matrix.get(name, scattered.weights[half::2])
+                out["parameter_gradient", name] = column
+        return out
 
     def _moments(self, y: Array, tokens: Sequence[Tokens]) -> Moments:
         """The tokens at some sites, in law.
