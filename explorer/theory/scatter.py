@@ -112,9 +112,11 @@ def spread(axis: Positions, y: Array, n: int) -> Spread:
     vector = np.sqrt(q) * root
     for _ in range(TURNS):
         vector = np.einsum("sij,sj->si", matrix, vector)
-        vector /= np.linalg.norm(vector, axis=1, keepdims=True)
+        length = np.linalg.norm(vector, axis=1, keepdims=True)
+        vector = ratio(vector, np.broadcast_to(length, vector.shape))
     common = np.einsum("si,sij,sj->s", vector, matrix, vector)
-    return Spread(square, np.clip(common, 0.0, square), n * square**2 / (q**2 @ axis.weights))
+    evenness = np.where(square > 0, ratio(square**2, q**2 @ axis.weights), 1.0)
+    return Spread(square, np.clip(common, 0.0, square), n * evenness)
 
 
 def modes(tokens: Spread, between: Array, batch: int) -> Array:
@@ -309,7 +311,8 @@ def through(matrices: Array, covariances: Array) -> Array:
 
 def variance(covariances: Array, parts: Array) -> Array:
     """Variance of the logarithm of a sum of modes that have these `parts` of it, `[...]`."""
-    return np.asarray(np.einsum("...i,...ij,...j->...", parts, covariances, parts))
+    sums = np.einsum("...i,...ij,...j->...", parts, covariances, parts)
+    return np.asarray(np.maximum(sums, 0.0))  # rounding may leave less
 
 
 def accumulated(start: Array, matrices: Array, fresh: Array) -> Array:
@@ -485,6 +488,7 @@ def scatter(
     at_sum += variance(at_sums, np.einsum("li,lij->lj", reads, on_sums))
     if gains.final and not gains.point:  # it divides by the last stream's length
         at_sum += stream[-1]
-    weights = at_sum + (reads**2 * gradients.of_branch).sum(1)
-    queries = at_sum + (reads**2 * gradients.of_logits).sum(1)
+    # few terms, whose sum is far from normal: of relative variance R its logarithm has ln(1 + R)
+    weights = at_sum + np.log1p((reads**2 * gradients.of_branch).sum(1))
+    queries = at_sum + np.log1p((reads**2 * gradients.of_logits).sum(1))
     return Scatter(stream, branch, gradient, weights, queries[::2])
