@@ -4,9 +4,10 @@ training stands.
     python -m benchmarks.steplimit          # goes on with the table until it is whole
     python -m benchmarks.steplimit --score  # the tables of docs/training.md
 
-A row is a named design at one depth, trained by Adam for `STEPS` steps at each of `RATES`, on the
-text, the sizes and the batches of `benchmarks.table`, its learning rate constant or with warm-up.
-Two limits are read from these trainings, both by interpolation over ln η between two rates:
+A row is a named design of a depth and a width, trained by Adam for `STEPS` steps at each of
+`RATES`, on the text, the other sizes and the batches of `benchmarks.table`, its learning rate
+constant or with warm-up. Two limits are read from these trainings, both by interpolation over ln η
+between two rates:
 
 - `falls`: the largest rate below which the held-out loss after the last step is lower than before
   the first.
@@ -66,8 +67,8 @@ NEAR = 0.1
 BATCHES = 8
 KRYLOV = 16
 """Products with the Hessian in an eigenvalue. The largest one is then right to a few per cent."""
-SHALLOW, DEEP = 6, 12
-"""Layers."""
+SHALLOW, DEEP, WIDE = 6, 12, 64
+"""Layers, and a width."""
 SOME = (
     "post_ln",
     "pre_ln",
@@ -86,10 +87,16 @@ SOME = (
     "t5",
     "realformer",
 )
-"""Designs that are trained with warm-up and at `DEEP` layers, too."""
-GROUPS = ((SHALLOW, 1), (SHALLOW, WARMUP), (DEEP, 1))
-"""Layers and steps of warm-up of the rows that are ranked together."""
-KEY = ("design", "n_layers", "warmup", "seed")
+"""Designs of the groups that have not every one."""
+GROUPS = {
+    f"{SHALLOW} layers": (SHALLOW, 32, 1, 0),
+    "another seed": (SHALLOW, 32, 1, 1),
+    f"warm-up of {WARMUP} steps": (SHALLOW, 32, WARMUP, 0),
+    f"{DEEP} layers": (DEEP, 32, 1, 0),
+    f"width {WIDE}": (SHALLOW, WIDE, 1, 0),
+}
+"""Layers, width, steps of warm-up and seed of the designs that are ranked together."""
+KEY = ("design", "n_layers", "d_model", "warmup", "seed")
 LIMITS = ("falls", "near_best")
 CANDIDATES = ("sharpness", "adam_sharpness", "first_step", "critical", "five_steps")
 COLUMNS = (*KEY, *LIMITS, *CANDIDATES)
@@ -98,10 +105,11 @@ Vector = list[Tensor]
 
 
 class Case(NamedTuple):
-    """A design at one depth, with or without warm-up."""
+    """A design of a depth and a width, with or without warm-up."""
 
     design: str
     n_layers: int
+    d_model: int
     warmup: int
     """Steps; 1 is none."""
     seed: int
@@ -114,17 +122,16 @@ class Case(NamedTuple):
     @property
     def config(self) -> Config:
         """The design, ready for the task."""
-        return self.data.task.fit(
-            preset(self.design, n_layers=self.n_layers, seed=self.seed, **SIZES)
-        )
+        sizes = {**SIZES, "n_layers": self.n_layers, "d_model": self.d_model}
+        return self.data.task.fit(preset(self.design, seed=self.seed, **sizes))
 
 
 def cases() -> Iterator[Case]:
     """Every row of the table."""
-    for group in GROUPS:
-        designs = PRESETS if group == GROUPS[0] else SOME
+    for number, group in enumerate(GROUPS.values()):
+        designs = PRESETS if number < 2 else SOME
         for design in designs:
-            yield Case(design, *group, seed=0)
+            yield Case(design, *group)
 
 
 class Losses(NamedTuple):
@@ -347,16 +354,30 @@ def correlation(rows: Sequence[Mapping[str, str]], candidate: str, limit: str) -
     return float(spearmanr(guessed, measured).statistic)
 
 
+def rows_of(group: tuple[int, ...]) -> list[dict[str, str]]:
+    """The rows of a group, in the order of their designs."""
+    ends = tuple(map(str, group))
+    return sorted(
+        (one for one in read() if tuple(one[name] for name in KEY[1:]) == ends),
+        key=lambda one: one["design"],
+    )
+
+
+def between_seeds(limit: str) -> float:
+    """The rank correlation of a limit with the same limit of another seed: no candidate can be
+    expected to have more than its root."""
+    first, other = list(GROUPS.values())[:2]
+    these, those = ([float(one[limit]) for one in rows_of(group)] for group in (first, other))
+    return float(spearmanr(these, those).statistic)
+
+
 def report() -> Iterator[str]:
     """Lines of docs/training.md: the rank correlations, then the spread of the limits."""
-    groups = {}
-    for depth, warmup in GROUPS:
-        those = [
-            one for one in read() if (one["n_layers"], one["warmup"]) == (str(depth), str(warmup))
-        ]
-        if those:
-            length = "no" if warmup == 1 else f"{warmup} steps of"
-            groups[f"{depth} layers, {length} warm-up, {len(those)} designs"] = those
+    groups = {
+        f"{title}, {len(those)} designs": those
+        for title, group in GROUPS.items()
+        if (those := rows_of(group))
+    }
     for limit in LIMITS:
         yield f"| `{limit}` | {' | '.join(groups)} |"
         yield "|---|" + "---|" * len(groups)
@@ -369,6 +390,8 @@ def report() -> Iterator[str]:
         )
         cells = (" · ".join(f"{number:.2g}" for number in spread) for spread in spreads)
         yield f"| smallest · median · largest rate | {' | '.join(cells)} |\n"
+    between = " and ".join(f"{between_seeds(limit):.2f} for `{limit}`" for limit in LIMITS)
+    yield f"Between two seeds the limits themselves have a rank correlation of {between}."
 
 
 def main() -> None:
