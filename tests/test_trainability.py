@@ -3,7 +3,6 @@ says."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -23,7 +22,6 @@ from benchmarks.trainability import (
     shown,
     trials,
     warmup_of,
-    write,
 )
 from explorer.sweeping.cell import find
 
@@ -99,9 +97,3 @@ def test_a_score_is_the_mean_of_two_shares() -> None:
     balanced, precision, recall, wrong = scored(rows)
     assert (balanced, precision, recall) == pytest.approx(((1 / 2 + 2 / 3) / 2, 1 / 2, 1 / 2))
     assert [one.number for one in wrong] == [1, 4]
-
-
-def test_the_table_is_written_by_number_however_the_trainings_end(tmp_path: Path) -> None:
-    write(reversed(read()[:3]), tmp_path / "some.csv")
-    with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
-        assert [one["number"] for one in csv.DictReader(file)] == ["0", "1", "2"]
