@@ -17,7 +17,6 @@ from torch import nn
 from benchmarks.models import MODELS, build, ours_of
 from explorer import preset, probe
 from explorer.__main__ import main
-from explorer.model import Transformer
 from explorer_models.expecting import Verdict, expectation, verdict
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `models`")
@@ -471,10 +470,3 @@ def test_what_is_wrong_is_one_line(
     assert (code, out) == (2, "")
     assert err.startswith(f"explorer: {complaint}")
     assert err.count("\n") == 1
-
-
-def test_a_model_without_blocks_that_are_understood() -> None:
-    """Several streams have no sum that is read."""
-    model = Transformer(preset("hyper_connections", n_layers=3, d_model=32, n_ctx=8), 0)
-    with pytest.raises(ValueError, match="blocks must add branches to a stream; no sum was seen"):
-        verdict("pre_ln", expectation("pre_ln"), model, lambda whole: whole(torch.randn(2, 8, 32)))

@@ -208,20 +208,6 @@ def test_heads_that_cannot_be_read_are_noted() -> None:
     assert "logit_rank" not in read.notes
 
 
-def test_a_head_of_zeros_has_no_rank_in_its_layer_alone() -> None:
-    model = small_models.gpt2()
-    with torch.no_grad():
-        model.h[1].attn.c_attn.weight[:, :4].zero_()  # type: ignore[union-attr,index]
-    profile = probe(model, small_models.batch(0), spectra=True)
-    assert (profile["largest_possible_logit"][0] == 0).tolist() == [
-        [False] * 4,
-        [True] + [False] * 3,
-        [False] * 4,
-    ]
-    assert np.isnan(profile["logit_rank"][0]).all(1).tolist() == [False, True, False]
-    assert profile.absent["logit_rank", "attn_scores"] == (2,)
-
-
 def test_the_law_of_the_nearest_design_stands_beside_them() -> None:
     """A model of ours, read as a stranger's: random matrices end where theory says, to the scatter
     of a draw."""

@@ -238,31 +238,6 @@ def test_as_many_sequences_as_tokens_do_not_say_which_is_which() -> None:
     assert found == [{"attention_received", "attention_entropy_by_position"}, set()]
 
 
-def test_a_padded_row_that_sees_no_key_is_no_row() -> None:
-    class Padded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(
-                nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2)
-            )
-
-        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.layers:
-                x = layer(x, x, x, attn_mask=mask, need_weights=False)[0]
-            return x
-
-    model = Padded()
-    watch = ex.watch(model, blocks="layers.*")
-    optimizer = adam(model)
-    mask = torch.zeros(4, 4)
-    mask[0] = -math.inf  # the first row sees nothing, the others all
-    model(torch.zeros(1, 4, 8), mask).sum().backward()
-    optimizer.step()
-    np.testing.assert_allclose(
-        value(watch, 0, "attention_entropy", "pattern"), math.log(4), rtol=1e-6
-    )
-
-
 def test_accumulated_gradients_are_one_reading() -> None:
     """The same batch at once and in four parts: the same sums, merged."""
     frames = []

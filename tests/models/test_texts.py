@@ -69,14 +69,6 @@ def test_each_text_is_named_by_the_code() -> None:
             assert {key, *(key.removesuffix(suffix) for suffix in SUFFIXES)} & WORDS, (table, key)
 
 
-def test_each_sentence_of_a_table_that_has_another_for_more_says_how_many() -> None:
-    for table, rows in TEXTS.items():
-        for key in rows:
-            if key.endswith("_more"):
-                assert "more" in fields(rows[key])
-                assert "more" not in fields(rows[key.removesuffix("_more")]), (table, key)
-
-
 @pytest.mark.parametrize(("site", "name"), FACTS)
 def test_each_fact_has_a_sentence_whatever_a_layer_has(site: str, name: str) -> None:
     flag = f"{name}_missing" in TEXTS[site] and name not in TEXTS[site]
