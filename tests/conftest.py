@@ -77,9 +77,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for rotated in rotation.ROTATIONS:
         number = rotated.part()
         if number is not None:
-            left_out = rotated.left_out(items, number)
-            items[:] = [item for item in items if item not in left_out]
-            config.hook.pytest_deselected(items=left_out)
+            others = set(rotated.left_out(items, number))
+            config.hook.pytest_deselected(items=list(others))
+            items[:] = [item for item in items if item not in others]
     for item in items:
         path = item.path.relative_to(ROOT)
         places = {place.as_posix() for place in (path, *path.parents)}
