@@ -3,7 +3,6 @@ says."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -27,7 +26,6 @@ from benchmarks.trainability import (
     shown,
     trials,
     warmup_of,
-    write,
 )
 from explorer.sweeping.cell import find
 
@@ -110,9 +108,3 @@ def test_a_score_is_the_mean_of_two_shares() -> None:
     rows[1] = rows[1]._replace(first_loss=math.nan)
     rows[2] = rows[2]._replace(first_loss=FAR * math.log(200))
     assert scored(rows, by_loss).balanced == pytest.approx((1 + 1 / 3) / 2)
-
-
-def test_the_table_is_written_by_number_however_the_trainings_end(tmp_path: Path) -> None:
-    write(reversed(read()[:3]), tmp_path / "some.csv")
-    with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
-        assert [one["number"] for one in csv.DictReader(file)] == ["0", "1", "2"]

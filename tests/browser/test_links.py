@@ -45,7 +45,7 @@ NEW = "() => !document.querySelector('img[src=x], [onerror]') && !window.hacked"
 def linked(browser: Browser, voila: str) -> Iterator[Dashboard]:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     visit = Dashboard(page, "voila")
-    page.goto(voila + "/" + START.removesuffix("") + "&bogus=<img src=x onerror=hacked=1>")
+    page.goto(voila + "/" + START + "&bogus=<img src=x onerror=hacked=1>")
     visit.wait_until_drawn()
     yield visit
     visit.must_be_clean()
@@ -194,7 +194,7 @@ def test_a_phone_has_the_first_chart_that_a_link_shows_below_the_verdict(
 
 def test_broken_links_end_on_a_page_that_works(linked: Dashboard) -> None:
     page = linked.page
-    for link in fuzzed(60, seed=1):
+    for link in fuzzed(30, seed=1):
         page.evaluate(
             GO,
             "?" + "".join(letter for letter in link if letter.isprintable() and letter not in "#?"),

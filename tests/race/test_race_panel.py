@@ -19,21 +19,6 @@ from explorer_race.page.lineup import Contender, Plan
 from explorer_race.page.preparation import HEADING, WHILE_RUNNING
 from explorer_race.recipe import Recipe
 
-open_race = pytest.fixture(name="open_race")(opened)
-
-
-@pytest.fixture
-def page(open_race: Open) -> Page:
-    return open_race()
-
-
-@pytest.fixture
-def running(open_race: Open) -> Page:
-    """A race that has begun, and does not end by itself."""
-    page = open_race(steps=LONG)
-    page.begin()
-    return page
-
 
 @pytest.fixture
 def open_apart() -> Iterator[Open]:
