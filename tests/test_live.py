@@ -188,6 +188,9 @@ def test_the_figure_follows_its_controls(live) -> None:
     )
     assert chart.stale
     assert ys(figure) == [[2, 2]] * 2
+    figure.panel.status.handle("action", [])  # it takes the choice back
+    until(figure, "idle")
+    assert not chart.stale
 
 
 def test_traces_of_one_name_share_a_hue_and_own_settings_are_kept() -> None:
