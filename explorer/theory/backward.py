@@ -87,11 +87,13 @@ def run(
     gradient, unit, along = np.full_like(axis.ratio, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
-        norm = normalize(steps.last, gains, gains.d_model)[1]
+        x = steps.last
+        if gains.point:
+            norm = normalize(x, gains, gains.d_model)[1]
+        else:
+            norm, along = Norm(x.q + gains.epsilon, gains.d_model, x.w, x.u, x.rho), ACROSS
         division, removed = through(gains, axis, [norm])
-        if norm.slopes is None:
-            along = ACROSS
-            # one direction is along the token, of all but that of the mean
+        if not gains.point:  # one direction is along the token, of all but that of the mean
             division = division * (1 - removed / (gains.d_model - gains.centers))
         gradient = gradient * division[0]
         unit = float(axis.weights @ gradient[0])
