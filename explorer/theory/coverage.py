@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Container, Mapping
@@ -104,10 +103,11 @@ SHARING, BIASED = 0.3, 0.2
 """Relative error of the largest coordinate where biases are more than this part of a branch: the
 theory has sequences independent, and they share the biases. It was .22 ± .02 above the measured, of
 8 of them, biases .9 of the branch."""
-INNER = 0.2
-"""Relative error of the square of ‖∂L/∂W‖ for W_Q and W_K where a norm stands within a branch, or
-around it: .19 ± .05 at most over 24 draws of 12 layers of width 256, for SubLN with Magneto's
-initialization."""
+INNER = 0.25
+"""Relative error of the square of ‖∂L/∂W‖ for W_Q and W_K where attention has norms within: it was
+.21 ± .06 below the measured over 24 draws of 12 layers of width 256, for SubLN with Magneto's
+initialization, and .24 ± .05 over 32 draws of 8 layers of width 128, for Gemma 4's norms. Those of
+NormFormer and nGPT were right within their errors."""
 
 EVEN, SHORT, EVEN_SPREAD = 0.1, 32, 1.5
 """Error of what follows from logits of queries and keys of one length, in heads of up to so many
@@ -246,14 +246,10 @@ def _put_first(notes: dict[str, str], reason: str) -> None:
 
 
 def _normed_rows(config: Config, notes: dict[str, str]) -> None:
-    """Rows of attention of uneven weights, which are longer, before a norm in the branch or around
-    it."""
-    for placement in config.design.kinds:
-        if placement.within or (placement.has("output") and placement.has("sum")):
-            reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
-            notes.setdefault(
-                "parameter_gradient", f"{reason}: rows of uneven weights are longer before a norm"
-            )
+    """Attention with a norm on its values or on what W_O reads."""
+    if any(placement.within for placement in config.design.sublayers[::2]):
+        reason = f"rough, W_Q and W_K by up to {100 * INNER:.0f} % of their square"
+        notes.setdefault("parameter_gradient", f"{reason}: attention has norms within")
 
 
 @cache
@@ -541,30 +537,20 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
 
 def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """Gates and sinks of a single head, of whose gradient a norm after the branch leaves its ε
-    alone. And gates that the next sublayer's norm divides out, where no stream is added to the
-    branch."""
+    alone: that on the output or on a sum without a stream, or that of the next sublayer."""
     design = config.design
-    before_norm = [
+    lost = [
         layer
-        for layer, (placement, following) in enumerate(itertools.pairwise(design.sublayers))
-        if not placement.skip and following.has("input") and not layer % 2
-    ]
-    lost = {layer // 2 for layer in before_norm}
-    lost |= {
-        layer
-        for layer, placement in enumerate(design.sublayers[::2])
-        if placement.has("output") or (placement.has("sum") and not placement.skip)
-    }
-    if before_norm and 0 < design.gates <= config.n_heads:
-        _withdraw(out, GRADIENTS)
-        notes |= dict.fromkeys(
-            GRADIENTS, "not covered: with no stream beside it the next norm divides gates out again"
+        for layer, (placement, following) in enumerate(
+            zip(design.sublayers[::2], design.sublayers[1::2], strict=True)
         )
-        return
+        if placement.has("output")
+        or (not placement.skip and (placement.has("sum") or following.has("input")))
+    ]
     single = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
     names = [name for name, alone in single.items() if alone and (GRADIENTS[1], name) in out]
     for name in names:
-        out[GRADIENTS[1], name][:, list(lost)] = math.nan
+        out[GRADIENTS[1], name][:, lost] = math.nan
     if names and lost:
         only = " and ".join(names)
         _put_first(notes, f"{only} not covered: a norm divides out what multiplies the only head")

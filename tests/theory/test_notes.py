@@ -61,7 +61,7 @@ def test_narrow_models_are_off_by_more_than_wide_ones_and_not_by_much() -> None:
         narrow = both(config(d_model=width, n_seeds=64))
         assert narrow[1].notes.keys() == {"activation_gradient", "parameter_gradient", "max_abs"}
         assert all(within(narrow, key, ROUGH) for key in GRADIENTS)
-    first = ("parameter_gradient", "W_in")
+    first = ("activation_gradient", "resid_mid")
     assert not within(both(config(d_model=8, n_seeds=64)), first, 1.02)
     wide = both(config())
     assert wide[1].notes == {}
