@@ -143,7 +143,7 @@ def _values(
 def _typical(
     config: Config, values: dict[Key, Array], variances: Mapping[Key, Array]
 ) -> dict[Key, Array]:
-    """Turns means over draws into typical draws, and says how far draws are from them.
+    """Replaces means over draws by typical draws, and returns how far draws are from them.
 
     Of a number whose logarithm is normal, of variance V, the typical draw is the mean · e^(−V/2).
     Of the root it is the root mean square · e^(−V/4), and the root's logarithm has the variance
