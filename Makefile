@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist
 # The tests of the package alone run where no plug-in can be imported, then all others: see tests/core.py.
 # Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first. The
 # translated lessons have the code and outputs of the others, which tests/test_translations.py compares. Theory is tested
-# against measurement in full where either has changed: see tests/rotation.py.
+# against measurement in full where either has changed, and so are cells that train: see tests/rotation.py.
 test: export EXPLORER_THEORY_TESTS ?= fifth
 test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Firefox where they are
 	EXPLORER_PLUGINS=absent PYTHONPATH=$(CURDIR)/tests/alone $(PYTEST) tests

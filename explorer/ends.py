@@ -140,8 +140,7 @@ def endings(profile: Profile) -> dict[str, Ending]:
 def _reduced(row: Statistic, draws: Array, where: str, profile: Profile) -> Ending:
     note = profile.notes.get(row.name, "")
     if draws.size == 1:  # as of a prediction: it is its own middle, and a map has thousands
-        # a number that stands alone is taken for what a draw has; a chart has its note beside it
-        value = math.nan if profile.carried_by_few(row.name) else draws.item()
+        value = draws.item()
         return Ending(value, value, value, len(profile.seeds), where, note)
     middle, heads = (
         (np.median(draws), row.mean(draws, 1)) if draws.ndim > 1 else (row.mean(draws), draws)

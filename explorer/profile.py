@@ -34,8 +34,6 @@ FIRST_STEP = "the first step moves"
 not."""
 ALMOST_ZERO = "almost 0 at the input"
 """Ends the note on gradients at tokens that the first norm makes large."""
-FEW_CARRY = "a mean over draws, which few of them carry"
-"""Begins the note on a predicted mean that a typical draw is far below."""
 OTHER_TOKENS = "the number of tokens changes"
 """Begins the note on correlations along a stack that pools tokens: those of its layers are not of
 the same tokens."""
@@ -111,6 +109,9 @@ class Profile(Copied):
             that is not all.
         facts: what all layers of a model that is not ours were seen to do, and whether it sees what
             it is to predict: see `FACTS`.
+        scatter: of a prediction, `(statistic, site)` to the standard deviation of the natural
+            logarithm over draws, `[1, layer]`: two of three draws are within e^(±scatter) of the
+            value. Only of statistics for which theory has it.
 
     Example:
         >>> profile = ex.predict(ex.Config(n_layers=12))
@@ -146,6 +147,7 @@ class Profile(Copied):
     waits: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     coverage: tuple[str, ...] = ()
     facts: Mapping[str, float | str] = field(default_factory=lambda: MappingProxyType({}))
+    scatter: Mapping[Key, Array] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         values = {key: np.array(value, dtype=np.float64) for key, value in self.values.items()}
@@ -159,6 +161,14 @@ class Profile(Copied):
                     f"{statistic} at {site} must be [seed, layer(, head)]; got {value.shape}"
                 )
             value.setflags(write=False)
+        scatter = {key: np.array(value, dtype=np.float64) for key, value in self.scatter.items()}
+        for key, value in scatter.items():
+            if key not in values or value.shape != values[key].shape:
+                raise ValueError(
+                    f"scatter of {key[0]} at {key[1]} must be as its values; got {value.shape}"
+                )
+            value.setflags(write=False)
+        object.__setattr__(self, "scatter", MappingProxyType(scatter))
         if self.pattern is not None:  # a copy, so that it keeps no tensor alive
             object.__setattr__(self, "pattern", np.array(self.pattern, dtype=np.float64))
         object.__setattr__(self, "values", MappingProxyType(values))
@@ -282,13 +292,33 @@ class Profile(Copied):
             depth `[site]` in layers (0 the input, l − ½ after the attention of layer l, l after its
             MLP), and the values `[seed, site]`.
         """
-        sites = [site for site in STREAM if (statistic, site) in self.values]
-        parts = [(self.depth(site), self.values[statistic, site]) for site in sites]
-        if not parts:
+        if not any((statistic, site) in self.values for site in STREAM):
             raise KeyError(f"this profile has no {statistic} on the residual stream")
-        depth = np.concatenate([part[0] for part in parts])
+        return self._along(self.values, statistic)
+
+    def mean_over_draws(self, key: Key) -> Array:
+        """Mean over draws, `[1, layer]`, of a statistic that is predicted for a typical one; the
+        values where theory has no scatter.
+
+        A logarithm that is normal, of standard deviation s, makes a mean e^(s²/2) times as
+        large."""
+        values = self.values[key]
+        return np.asarray(values * np.exp(self.scatter.get(key, 0.0 * values) ** 2 / 2))
+
+    def stream_scatter(self, statistic: str) -> Array | None:
+        """`scatter` along the residual stream, in the order of `stream`, `[1, site]`; None where
+        theory has none."""
+        if (statistic, STREAM[-1]) not in self.scatter:
+            return None
+        return self._along(self.scatter, statistic)[1]
+
+    def _along(self, arrays: Mapping[Key, Array], statistic: str) -> tuple[Array, Array]:
+        """`stream`, of these arrays."""
+        sites = [site for site in STREAM if (statistic, site) in arrays]
+        depth = np.concatenate([self.depth(site) for site in sites])
         order = np.argsort(depth, kind="stable")
-        return depth[order], np.concatenate([part[1] for part in parts], axis=1)[:, order]
+        values = np.concatenate([arrays[statistic, site] for site in sites], axis=1)
+        return depth[order], values[:, order]
 
     def depth(self, site: str) -> Array:
         """Positions of a site's layers on the depth axis, `[layer]`, in layers."""
@@ -301,11 +331,6 @@ class Profile(Copied):
         # attention's own statistics are drawn at the number of their layer
         half_earlier = tap.before_mlp and tap.kind != "attention"
         return np.arange(1.0, length + 1) - 0.5 * half_earlier
-
-    def carried_by_few(self, statistic: str) -> bool:
-        """Whether a statistic is a predicted mean over draws, which few draws carry: a typical one
-        is far below it."""
-        return self.notes.get(statistic, "").startswith(FEW_CARRY)
 
     @property
     def first_nonfinite(self) -> Breakdown | None:

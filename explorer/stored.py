@@ -38,10 +38,8 @@ def plain_record(profile: Profile) -> dict[str, Any]:
         "seconds": _plain(profile.seconds),
         "notes": dict(profile.notes),
         "first_nonfinite": first._asdict() if (first := profile.first_nonfinite) else None,
-        "values": [
-            {"statistic": statistic, "site": site, "values": _plain(value.tolist())}
-            for (statistic, site), value in profile.values.items()
-        ],
+        "values": _rows(profile.values),
+        **({"scatter": _rows(profile.scatter)} if profile.scatter else {}),
         "others": [plain_record(other) for other in profile.others],
         "step": profile.step,
         **({"logits": dict(profile.logits)} if profile.logits else {}),
@@ -52,6 +50,14 @@ def plain_record(profile: Profile) -> dict[str, Any]:
         **({"coverage": profile.coverage} if profile.coverage else {}),
         **({"facts": dict(profile.facts)} if profile.facts else {}),
     }
+
+
+def _rows(arrays: Mapping[Key, Array]) -> list[dict[str, Any]]:
+    """Arrays by statistic and site, as JSON has them: see `_Row`."""
+    return [
+        {"statistic": statistic, "site": site, "values": _plain(array.tolist())}
+        for (statistic, site), array in arrays.items()
+    ]
 
 
 def fields_of(text: str) -> dict[str, Any]:
@@ -116,6 +122,7 @@ class _Stored(BaseModel, strict=True):
 
     origin: Literal["measured", "predicted"]
     values: tuple[_Row, ...]
+    scatter: tuple[_Row, ...] = ()
     config: dict[str, Any] | None
     seeds: tuple[int, ...]
     notes: dict[str, str]
@@ -157,16 +164,20 @@ class _Stored(BaseModel, strict=True):
 
     def fields(self, at: str = "") -> dict[str, Any]:
         """The fields of the profile; `at` is its place in the file, before the name of a part."""
-        values = {
-            (row.statistic, row.site): _numbers(row.values, f"{at}values[{place}].values")
-            for place, row in enumerate(self.values)
-        }
+        values, scatter = (
+            {
+                (row.statistic, row.site): _numbers(row.values, f"{at}{name}[{place}].values")
+                for place, row in enumerate(rows)
+            }
+            for name, rows in (("values", self.values), ("scatter", self.scatter))
+        )
         _must_fit(values, f"{at}values")
         absent = {(statistic, site): layers for statistic, site, layers in self.absent}
         others = [other.fields(f"{at}others[{place}].") for place, other in enumerate(self.others)]
         return {
             **dict(self),
             "values": values,
+            "scatter": scatter,
             "absent": absent,
             "learning": self.learning.learning(),
             "others": others,

@@ -65,6 +65,9 @@ class Statistic(NamedTuple):
     root: bool = False
     """Whether it is the root of a mean square: what is predicted is the root mean square over
     draws."""
+    by_factors: bool = False
+    """Whether draws scatter by factors, as products of many random numbers do: what is predicted is
+    a typical draw, and the mean over draws is that of their logarithms."""
     by_position: bool = False
     """Whether it has a value of each token position, mean over batch and heads; a chart has those
     of one layer."""
@@ -75,6 +78,8 @@ class Statistic(NamedTuple):
 
     def mean(self, draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
         """Mean over some axes, as it is predicted."""
+        if self.by_factors:
+            return geometric_mean(draws, axis)
         if not self.root:
             return np.asarray(np.mean(draws, axis))
         total = np.hypot.reduce(draws, axis)  # squares of gradients may leave float64's range
@@ -85,10 +90,14 @@ class Statistic(NamedTuple):
         not finite."""
         if len(draws) < 2:
             return np.full(draws.shape[1:], math.nan)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = self.mean(draws)
+            if self.by_factors:
+                same = np.isfinite(mean) & (draws == draws[0]).all(0)  # zeros, too
+                spread = np.where(same, 0.0, np.std(np.log(draws), axis=0, ddof=1))
+                return np.asarray(mean * spread / math.sqrt(len(draws)))
             if not self.root:
                 return np.asarray(np.std(draws, axis=0, ddof=1) / math.sqrt(len(draws)))
-            mean = self.mean(draws)
             squares = np.square(draws / np.where(mean == 0, 1, mean))
             return np.asarray(mean / 2 * np.std(squares, axis=0, ddof=1) / math.sqrt(len(draws)))
 
@@ -107,6 +116,17 @@ class Statistic(NamedTuple):
     def by_head(self) -> bool:
         """Whether it is read of each head."""
         return not self.by_position and any(site in ROWS for site in self.sites)
+
+
+def geometric_mean(draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
+    """The number whose logarithm is the mean of the draws' logarithms: 0 where a draw is 0, and nan
+    where another is infinite."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        largest = np.max(draws, axis, keepdims=True)
+        unit = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+        # equal draws are their own mean to the last digit
+        mean = np.exp(np.mean(np.log(draws / unit), axis))
+        return np.asarray(mean * np.squeeze(unit, axis))
 
 
 def with_own_sites(row: Statistic) -> Statistic:
@@ -131,6 +151,7 @@ STATISTICS: dict[str, Statistic] = {
             log=True,
             marks={1.0: "q = 1"},
             reference="input",
+            by_factors=True,
         ),
         Statistic(
             "token_correlation",
@@ -159,6 +180,7 @@ STATISTICS: dict[str, Statistic] = {
             (4.6, "unit normal"),
             log=True,
             marks={65504.0: "float16 ends"},
+            by_factors=True,
         ),
         # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of
         # outlier features
@@ -251,6 +273,7 @@ STATISTICS: dict[str, Statistic] = {
             log=True,
             marks={1.0: "q = 1"},
             by_position=True,
+            by_factors=True,
         ),
         Statistic(
             "token_correlation_by_position",
@@ -312,7 +335,7 @@ STATISTICS: dict[str, Statistic] = {
             (1.0, "unit logits"),
             log=True,
             marks={1.0: "unit logits"},
-            root=True,
+            by_factors=True,
         ),
         Statistic(
             "output_logit_largest",
@@ -327,6 +350,7 @@ STATISTICS: dict[str, Statistic] = {
             # characters
             (4.4, "unit normal"),
             log=True,
+            by_factors=True,
         ),
         Statistic(
             "activation_gradient",
@@ -347,6 +371,7 @@ STATISTICS: dict[str, Statistic] = {
                 "γ_0 / γ_N",
                 "input",
             ),
+            by_factors=True,
         ),
         Statistic(
             "parameter_gradient",
@@ -363,7 +388,7 @@ STATISTICS: dict[str, Statistic] = {
                 "‖∂L/∂W‖",
                 "largest matrix",
             ),
-            root=True,
+            by_factors=True,
         ),
     )
 }

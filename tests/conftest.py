@@ -39,12 +39,17 @@ LONG = 600.0
 """Seconds that they may take."""
 
 
-def pytest_report_header() -> str:
-    """Says which tests of theory against measurement run."""
-    number = rotation.part()
-    if number is None:
-        return "theory against measurement: all tests"
-    return f"theory against measurement: part {number + 1} of {rotation.PARTS}; EXPLORER_THEORY_TESTS=all runs all"
+def pytest_report_header() -> list[str]:
+    """Says which tests of each rotation run."""
+    lines = []
+    for rotated in rotation.ROTATIONS:
+        number = rotated.part()
+        if number is None:
+            lines.append(f"{rotated.words}: all tests")
+        else:
+            part = f"part {number + 1} of {rotation.PARTS}"
+            lines.append(f"{rotated.words}: {part}; {rotation.VARIABLE}=all runs all")
+    return lines
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,10 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if core.is_left_out(item)]
         items[:] = [item for item in items if not core.is_left_out(item)]
         config.hook.pytest_deselected(items=left_out)
-    number = rotation.part()
-    if number is not None:
-        items[:], left = rotation.chosen(items, number)
-        config.hook.pytest_deselected(items=left)
+    for rotated in rotation.ROTATIONS:
+        number = rotated.part()
+        if number is not None:
+            others = set(rotated.left_out(items, number))
+            config.hook.pytest_deselected(items=list(others))
+            items[:] = [item for item in items if item not in others]
     for item in items:
         path = item.path.relative_to(ROOT)
         places = {place.as_posix() for place in (path, *path.parents)}

@@ -19,8 +19,8 @@ PLAIN = tuple(Config().design.shapes)
 
 def stream(statistic: str, by_depth: Array, spread: float = 0.5) -> dict[Key, Array]:
     """A statistic of the stream from its values at depth 0, ½, 1, …; seeds stand at 1 − spread, 1,
-    1 + spread."""
-    seeds = np.array([1 - spread, 1.0, 1 + spread])[:, None] * by_depth
+    1 / (1 − spread)."""
+    seeds = np.array([1 - spread, 1.0, 1 / (1 - spread)])[:, None] * by_depth
     return {
         (statistic, "embed"): seeds[:, :1],
         (statistic, "resid_mid"): seeds[:, 1::2],

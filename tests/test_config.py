@@ -1,6 +1,5 @@
 """Config: what is accepted, what is refused and in which words, and what survives a round trip."""
 
-import math
 from typing import Any
 
 import pytest
@@ -148,16 +147,6 @@ def test_an_assignment_is_refused_with_another_way(name: str) -> None:
             delattr(record, name)
         assert str(refused.value) == f"{rule}; it was to be deleted"
     assert (config, recipe) == (Config(n_layers=3), Recipe())
-
-
-def test_a_copy_of_pydantics_validates_its_changes() -> None:
-    config = Config(n_layers=3)
-    assert config.model_copy(update={"n_layers": 4}, deep=True) == Config(n_layers=4)
-    assert config.model_copy() == config
-    with pytest.raises(
-        ConfigError, match="n_layers must be a whole number between 1 and 1024; got -3"
-    ):
-        config.model_copy(update={"n_layers": -3})
 
 
 @pytest.mark.parametrize(
@@ -358,7 +347,3 @@ def test_a_small_machine_refuses_what_it_cannot_hold(monkeypatch: pytest.MonkeyP
         Config(n_layers=1000, d_model=256)
     monkeypatch.setattr(limits, "machine_memory", lambda: 9e9)
     assert Config(n_layers=1000, d_model=256).sizes.memory_bytes < 8e9
-
-
-def test_every_machine_has_some_memory() -> None:
-    assert 1e9 < limits.machine_memory() < math.inf

@@ -28,12 +28,7 @@ def through_torch(record: object) -> Any:
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
-    **{
-        f"pickle {protocol}": lambda record, protocol=protocol: pickle.loads(  # noqa: S301
-            pickle.dumps(record, protocol)
-        )
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
-    },
+    "pickle": lambda record: pickle.loads(pickle.dumps(record)),  # noqa: S301
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "torch": through_torch,

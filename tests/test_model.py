@@ -281,34 +281,6 @@ def test_what_is_learned_of_the_branches_multiplier(residual: str, shape: tuple[
     assert_close(seen["resid_post"], seen["resid_mid"] + mlp * seen["mlp_out"])
 
 
-def test_a_scaled_skip_is_a_scaled_branch_under_post_norm() -> None:
-    """N(α x + F) = N(x + F / α): the same function, to what the norm's ε sees of the scale."""
-    post, bare = (
-        [
-            run(SMALL.replace(norm_placement=placement, residual=rule, alpha=alpha))[1]
-            for rule, alpha in (("scaled_skip", 2.5), ("constant", 0.4))
-        ]
-        for placement in ("post", "none")
-    )
-    assert_close(*post, atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(*bare, rtol=0.1)
-
-
-def test_realformer_with_nothing_inherited_is_post_norm() -> None:
-    """One layer has no layer below it; in more, what is inherited is the sum of the scores
-    below."""
-    post, real = (
-        SMALL.replace(norm_placement="post", residual_attention=kind) for kind in ("none", "scores")
-    )
-    assert torch.equal(run(post.replace(n_layers=1))[1], run(real.replace(n_layers=1))[1])
-    first = Transformer(post, 0).layers[0]
-    x = torch.randn(2, 8, 32)
-    plain, nothing = first(x)
-    inherited, scores = Transformer(real, 0).layers[0](x, carried=(torch.zeros(2, 4, 8, 8),))
-    assert torch.equal(plain, inherited)
-    assert (len(nothing), scores[0].shape) == (0, (2, 4, 8, 8))
-
-
 def test_realformers_scores_add_up() -> None:
     seen = run(SMALL.replace(norm_placement="post", residual_attention="scores"))[2]
     model = Transformer(SMALL.replace(norm_placement="post"), 0)
@@ -637,27 +609,6 @@ def test_mup_is_the_same_function_up_to_the_readout() -> None:
     assert_close(mup.W_U, standard.W_U / 2)  # √(64 / 256)
 
 
-def test_theory_follows_mups_smaller_readout() -> None:
-    """Logits a quarter as large in variance: the weights' gradients shrink by the same factor in
-    both."""
-    config = Config(n_layers=2, d_model=256, input="text", loss="next_token", n_seeds=2)
-    key = ("parameter_gradient", "W_out")
-    ratio = [
-        read(config.replace(parametrization="mup"))[key].mean() / read(config)[key].mean()
-        for read in (measure, predict)
-    ]
-    assert ratio[0] == pytest.approx(ratio[1], rel=0.03)
-    assert 0.4 < ratio[0] < 0.5  # √(64 / 256), and a little less for softer predictions
-
-
-def test_t5_is_the_lecun_rule_with_the_divisor_moved() -> None:
-    """The same noise, the same logits to rounding: what is not divided is drawn smaller."""
-    moved = run(SMALL.replace(scale_rule="t5", attention_scale="none"))
-    plain = run(SMALL)
-    for site in ("attn_scores 1", "pattern 3", "resid_post 3"):
-        assert_close(moved[2][site], plain[2][site], atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["gaussian", "correlated", "text"])
 def test_every_input_has_unit_second_moment_and_its_own_overlap(kind: str) -> None:
     config = Config(
@@ -679,14 +630,6 @@ def test_the_text_is_prose_and_the_next_character_is_the_target() -> None:
     assert 90 < len(prose.vocabulary) < 200
     inputs = batch.draw(TEXT, 0)
     assert torch.equal(inputs.input[:, 1:], inputs.target[:, :-1])
-
-
-def test_the_next_token_loss_starts_at_about_chance() -> None:
-    """Logits of unit variance over V characters cost ln V + ½ on average."""
-    config = Config(n_layers=1, d_model=256, input="text", loss="next_token", batch_size=16)
-    model, inputs = Transformer(config, 0), batch.draw(config, 0)
-    loss = float(model.loss(model(model.embed(inputs)), inputs).detach())
-    assert loss == pytest.approx(math.log(len(text.prose().vocabulary)) + 0.5, abs=0.25)
 
 
 def test_the_linear_loss_has_a_gradient_of_unit_norm() -> None:

@@ -5,20 +5,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from benchmarks.peers import worker as processes
-from benchmarks.peers.install import wanted
-from benchmarks.peers.kit import ROWS, STATISTICS, Row, deviations, tolerance
+from benchmarks.peers.kit import ROWS, STATISTICS, deviations, tolerance
 from benchmarks.peers.model import SIZES, Subject, Values, reference, subject
-from benchmarks.peers.report import page, table
-from benchmarks.peers.rounds import measured
-from benchmarks.peers.rows import bare, hooks, own_pass, own_probe, own_watch
-from benchmarks.peers.worker import Failed, Worker
+from benchmarks.peers.report import page
+from benchmarks.peers.rows import hooks, own_pass, own_probe, own_watch
 
 SIZE = "4 × 128"
 BARE = ROWS[0]
@@ -61,39 +56,7 @@ def test_missing_layers_disagree(expected):
     )
 
 
-def test_a_row_leaves_no_hook_and_no_gradient(plain):
-    for row in (bare, hooks):
-        row.prepare(plain)()
-        assert all(parameter.grad is None for parameter in plain.model.parameters())
-        assert not any(module._forward_hooks for module in plain.model.modules())
-
-
-def test_a_row_that_cannot_be_imported_is_reported_and_stops_no_other():
-    absent = Row("absent", "no_such_peer", distribution="no-such-peer")
-    found = measured([BARE, absent], [SIZE], rounds=1)
-    assert found[0]["sizes"][SIZE]["ratios"]
-    assert "no_such_peer" in found[1]["failed"]
-    assert "**absent was not measured**" in table(found, [SIZE])
-
-
-def test_a_row_that_raises_or_dies_is_reported():
-    worker = Worker(BARE)
-    try:
-        with pytest.raises(Failed, match="KeyError"):
-            worker.ask("read", "no such size")
-        os.kill(worker.process.result(), signal.SIGKILL)
-        with pytest.raises(Failed, match="its process ended"):
-            worker.ask("seconds")
-    finally:
-        worker.close()
-
-
 def test_the_page_is_drawn_of_the_record():
     docs = Path(processes.__file__).parents[2] / "docs"
     record = json.loads((docs / "peers.json").read_text(encoding="utf-8"))
     assert page(record) == (docs / "peers.md").read_text(encoding="utf-8")
-
-
-def test_requirements_name_every_peer():
-    text = Path(processes.__file__).with_name("requirements.txt").read_text(encoding="utf-8")
-    assert {row.distribution for row in ROWS if row.distribution} <= set(wanted(text))

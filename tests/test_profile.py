@@ -282,9 +282,9 @@ def test_every_statistic_draws_itself(name: str) -> None:
     dots = next(trace for trace in figure.data if trace.mode == "markers")
     held = measured[name, row.sites[0]]
     if row.by_position:
-        values = held.mean(0)[-1]
+        values = row.mean(held)[-1]
     elif row.on_stream:
-        values = measured.stream(name)[1].mean(0)
+        values = row.mean(measured.stream(name)[1])
     else:
         values = np.median(held, axis=(0, *range(2, held.ndim))) if row.by_head else row.mean(held)
     assert_allclose(dots.y, values, rtol=1e-5)

@@ -1,32 +1,48 @@
-"""Tests of theory against measurement are left out only where all have passed with the same
-files."""
+"""Tests of a rotation are left out only where all have passed with the same files."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import rotation
+from rotation import PARTS, ROTATIONS, Rotation
+
+THEORY, LESSONS = ROTATIONS
 
 
-class Item:
+def item(path: str, name: str = "", tag: str = "") -> Any:
     """As much of a test as `rotation` looks at."""
+    cell = SimpleNamespace(metadata={"tags": [tag]})
+    return SimpleNamespace(path=rotation.ROOT / path, nodeid=f"{path}::{name}", cell=cell)
 
-    def __init__(self, path: str) -> None:
-        self.path = rotation.ROOT / path
 
-
-ITEMS: list[Any] = [Item("tests/theory/test_laws.py") for _ in range(12)] + [
-    Item("tests/test_config.py")
+OTHERS = [item("tests/test_config.py"), item("notebooks/lessons/a.ipynb", tag="nbval-ignore")]
+TESTS = [item("tests/theory/test_laws.py", str(number)) for number in range(12)]
+CELLS = [
+    item(f"notebooks/lessons/{lesson}.ipynb", str(number), "train")
+    for lesson in "abcdef"
+    for number in range(3)
 ]
 
 
-def test_each_test_is_in_one_part_and_others_are_in_all() -> None:
-    parts = [rotation.chosen(ITEMS, number)[0] for number in range(rotation.PARTS)]
-    assert [part.count(ITEMS[-1]) for part in parts] == [1] * rotation.PARTS
-    assert [sum(item in part for part in parts) for item in ITEMS[:-1]] == [1] * 12
+@pytest.mark.parametrize(("rotated", "tests"), [(THEORY, TESTS), (LESSONS, CELLS)])
+def test_each_test_is_in_one_part_and_others_are_in_all(
+    rotated: Rotation, tests: list[Any]
+) -> None:
+    """All cells of a lesson are in the same."""
+    times = [0] * len(tests)
+    for number in range(PARTS):
+        left = rotated.left_out([*tests, *OTHERS], number)
+        assert not any(other in left for other in OTHERS)
+        for place, test in enumerate(tests):
+            times[place] += test not in left
+        paths = {test.path for test in left} & {test.path for test in tests if test not in left}
+        assert rotated is THEORY or not paths
+    assert times == [1] * len(tests)
 
 
 @pytest.mark.parametrize("asked", ["fifth", "all"])
@@ -38,16 +54,16 @@ def test_all_run_after_a_change_and_where_somebody_asks(
     file = tmp_path / "theory.py"
     file.write_text("variance = 1", encoding="utf-8")
     monkeypatch.setattr(rotation, "ROOT", tmp_path)
-    monkeypatch.setattr(rotation, "ABOUT", ("theory.py",))
-    monkeypatch.setattr(rotation, "NOTED", tmp_path / "noted.txt")
     monkeypatch.setenv(rotation.VARIABLE, asked)
-    assert rotation.part() is None
-    rotation.NOTED.write_text(rotation.digest(), encoding="utf-8")
-    today = datetime.now(UTC).toordinal() % rotation.PARTS
-    assert rotation.part() == (today if asked == "fifth" else None)
+    rotated = THEORY._replace(about=("theory.py",), noted="noted.txt")
+    assert rotated.part() is None
+    (tmp_path / "noted.txt").write_text(rotated.digest(), encoding="utf-8")
+    today = datetime.now(UTC).toordinal() % PARTS
+    assert rotated.part() == (today if asked == "fifth" else None)
     file.write_text("variance = 2", encoding="utf-8")
-    assert rotation.part() is None
+    assert rotated.part() is None
 
 
 def test_every_file_that_the_tests_are_about_is_there() -> None:
-    assert [name for name in rotation.ABOUT if not (rotation.ROOT / name).exists()] == []
+    for rotated in ROTATIONS:
+        assert [name for name in rotated.about if not (rotation.ROOT / name).exists()] == []

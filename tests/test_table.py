@@ -4,7 +4,6 @@ are not mixed."""
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from benchmarks.table import (
     SEEDS,
     SHOWN,
     SHOWN_SEEDS,
-    SIZES,
-    STEPS,
     WARMUP,
     Case,
     cases,
-    done,
     row,
     shown,
 )
@@ -84,36 +80,3 @@ def test_the_page_shows_the_table_with_its_errors() -> None:
             )
         )[2]
     )
-
-
-def test_a_row_has_what_was_asked_for(trained: dict[str, Any]) -> None:
-    assert tuple(trained) == COLUMNS
-    assert [trained[name] for name in ("design", "warmup", "n_layers", "seed")] == [
-        "rezero",
-        WARMUP,
-        6,
-        1,
-    ]
-    assert (
-        float(trained["bigram"])
-        < float(trained["final_loss"])
-        < float(trained["unigram"])
-        < math.log(103)
-    )
-    assert (trained["retired_at"], trained["reason"], trained["steps"]) == ("", "", STEPS)
-    assert {name: trained[name] for name in SIZES} == SIZES
-
-
-def test_it_goes_on_where_it_stood(tmp_path: Path, trained: dict[str, Any]) -> None:
-    path = tmp_path / "table.csv"
-    assert done(path) == set()
-    write(path, [trained])
-    assert done(path) == {Case("rezero", WARMUP, 6, 1).key}
-    assert [case for case in cases() if case.key in done(path)] == [Case("rezero", WARMUP, 6, 1)]
-
-
-def test_other_settings_are_refused(tmp_path: Path, trained: dict[str, Any]) -> None:
-    with pytest.raises(SystemExit, match="was made with other settings: delete it to begin anew"):
-        done(write(tmp_path / "steps.csv", [trained | {"steps": STEPS + 1}]))
-    with pytest.raises(SystemExit, match="was made with other settings"):
-        done(write(tmp_path / "columns.csv", [trained], COLUMNS[:-1]))

@@ -3,8 +3,8 @@ says."""
 
 from __future__ import annotations
 
-import csv
 import json
+import math
 import re
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from benchmarks.designs import DEPTHS, VARIANCES, choices, random_design
 from benchmarks.trainability import (
     COLUMNS,
     COUNT,
+    FAR,
+    FORECASTS,
     Trial,
+    by_loss,
     by_rule,
     cell,
     read,
@@ -23,7 +26,6 @@ from benchmarks.trainability import (
     shown,
     trials,
     warmup_of,
-    write,
 )
 from explorer.sweeping.cell import find
 
@@ -73,11 +75,15 @@ def test_a_training_made_again_gives_its_row(number: int) -> None:
 def test_what_the_untrained_model_shows_is_what_the_table_says(number: int) -> None:
     now, known = shown(random_design(number)), read()[number]
     assert (now["verdict"], now["rules"]) == (known["verdict"], known["rules"])
+    assert float(now["first_loss"]) == pytest.approx(
+        float(known["first_loss"]), rel=1e-3, nan_ok=True
+    )
 
 
 def test_the_scores_are_those_that_are_told() -> None:
-    numbers = " | ".join(f"{number:.2f}" for number in scored(trials())[:3])
-    assert f"\n| verdict | {numbers} |\n" in PAGE
+    for name, forecast in FORECASTS.items():
+        numbers = " | ".join(f"{number:.2f}" for number in scored(trials(), forecast)[:3])
+        assert f"\n| {name} | {numbers} |\n" in PAGE
     assert (
         f"| 320 random designs | {scored(trials()).balanced:.2f} | |".replace(" 0.", " .")
         in TRAINING
@@ -99,9 +105,6 @@ def test_a_score_is_the_mean_of_two_shares() -> None:
     balanced, precision, recall, wrong = scored(rows)
     assert (balanced, precision, recall) == pytest.approx(((1 / 2 + 2 / 3) / 2, 1 / 2, 1 / 2))
     assert [one.number for one in wrong] == [1, 4]
-
-
-def test_the_table_is_written_by_number_however_the_trainings_end(tmp_path: Path) -> None:
-    write(reversed(read()[:3]), tmp_path / "some.csv")
-    with (tmp_path / "some.csv").open(newline="", encoding="utf-8") as file:
-        assert [one["number"] for one in csv.DictReader(file)] == ["0", "1", "2"]
+    rows[1] = rows[1]._replace(first_loss=math.nan)
+    rows[2] = rows[2]._replace(first_loss=FAR * math.log(200))
+    assert scored(rows, by_loss).balanced == pytest.approx((1 + 1 / 3) / 2)

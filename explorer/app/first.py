@@ -66,7 +66,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 <div class="ex-main ex-box"><div class="ex-top ex-box">{_verdict(predicted)}{_diagram(config, predicted)}</div>
 <div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{html.escape(name_of(config))}</b>
 </span><button class="ex-button ex-pin-button" data-later>Pin</button>
-<span class="ex-marks"><span>— predicted</span></span></div></div>
+<span class="ex-marks"><span>— predicted; outlined: two of three draws</span></span></div></div>
 <div class="ex-charts ex-pictures ex-box">{cells}</div></div>
 </div></div></div>
 <div class="ex-status" data-state="computing"><span class="ex-mark"></span>

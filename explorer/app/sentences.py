@@ -153,7 +153,10 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
         words.append(
             f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: smallest to largest"
         )
-    if any(profile.origin == "predicted" for profile in profiles):
+    predicted = [profile for profile in profiles if profile.origin == "predicted"]
+    if any(profile.scatter for profile in predicted):
+        words.append("— predicted; outlined: two of three draws")
+    elif predicted:
         words.append("— predicted")
     return words
 

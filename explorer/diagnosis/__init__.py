@@ -88,7 +88,6 @@ RULES: tuple[Rule, ...] = (
     signal.nothing_learns,
     signal.one_hot,
     signal.gradient_steep,
-    signal.mean_alone,
     signal.zero_token,
     alike,
     signal.silent,

@@ -26,6 +26,7 @@ from explorer.diagnosis.remedies import fix
 from explorer.profile import Profile, index_of
 from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory import predict
+from explorer.theory.scatter import LINE
 from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
 CLOSE = {True: 0.02, False: 0.05}
@@ -83,9 +84,6 @@ def agreement(measured: Profile, predicted: Profile, statistic: str, layer: int 
         # its reason stands in the caption where a part of it is drawn
         words = _uncovered(note.partition(":")[0]) if missing else text("agreement", "fixed")
         return Agreement(words, "", math.nan)
-    # neither near the mean nor far from it says anything of the line
-    if predicted.carried_by_few(statistic):
-        return Agreement(text("agreement", "few_carry"), "", float(known.error.max()))
     seeds, count = len(measured.values[keys[0]]), int(known.scatters.sum()) or len(known.error)
     limit = most_errors(seeds, count)
     words, tone = _judged(known, limit, row)
@@ -127,7 +125,8 @@ def _compared(measured: Profile, predicted: Profile, key: Key, layer: int) -> _C
     draws, expected = values[0], values[1][0]
     absent = np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
     scatters = ~_exact(predicted, key, layer)
-    standard = _standard(row, draws, expected)
+    scatter = predicted.scatter.get(key)
+    standard = _standard(row, draws, expected, None if scatter is None else scatter[0])
     standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
     return _Compared(
         _error(row.mean(draws), expected, row.bounded),
@@ -204,11 +203,27 @@ def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
     )
 
 
-def _standard(row: Statistic, draws: Array, expected: Array) -> Array:
-    """Distance of the mean from the prediction in standard errors: nan of a single draw."""
+def _standard(row: Statistic, draws: Array, expected: Array, scatter: Array | None) -> Array:
+    """Distance of the mean from the prediction in standard errors: nan of a single draw.
+
+    Where draws scatter by factors it is the distance of the logarithms. A few draws may happen to
+    lie close together: their error is at least that of as many draws which scatter as predicted.
+    The line has an error of its own, `LINE`.
+
+    Args:
+        scatter: standard deviation of a draw's logarithm, as predicted, `[layer]`; or None.
+    """
     with np.errstate(all="ignore"):
         mean, error = row.mean(draws), row.standard_error(draws)
-        away = np.abs(mean - expected) * ((mean + expected) / (2 * mean) if row.root else 1.0)
+        if row.by_factors:
+            away = np.abs(np.log(mean / expected))
+            error = error / mean
+            if scatter is not None and len(draws) > 1:
+                error = np.fmax(error, scatter / math.sqrt(len(draws)))
+                error = np.hypot(error, LINE * scatter**2)
+        else:
+            away = np.abs(mean - expected) * ((mean + expected) / (2 * mean) if row.root else 1.0)
+        away = np.where(mean == expected, 0.0, away)  # of two zeros, too
         return np.where(away == 0, 0 * error, away / error)
 
 
@@ -218,7 +233,7 @@ def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) ->
 
     Numbers above 0 scatter in proportion to their size. A few draws that all happen to be small,
     far below a mean that larger ones carry, seem to scatter too little."""
-    if row.bounded:
+    if row.bounded or row.by_factors:
         return standard
     with np.errstate(all="ignore"):
         enlarged = np.fmax(expected / row.mean(draws), 1.0)

@@ -40,7 +40,7 @@ from explorer.diagnosis.reading import (
 from explorer.diagnosis.remedies import LARGE, awake, calm, distinct, even, fix, soft
 from explorer.diagnosis.structure import unmoved
 from explorer.foreign import LOGITS, Fault
-from explorer.profile import ALMOST_ZERO, FEW_CARRY, FIRST_STEP, OTHER_TOKENS, Breakdown, Profile
+from explorer.profile import ALMOST_ZERO, FIRST_STEP, OTHER_TOKENS, Breakdown, Profile
 from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory.inputs import log_sum
 from explorer.vocabulary import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Array, Key
@@ -249,8 +249,7 @@ def _growth(profile: Profile) -> _Growth:
     # Adding unit branches is growth by 2 a layer, and healthy after a pre-norm however deep the
     # stack.
     limit = max(GROWTH, 4.0 * (2 * q.depth[-1] + 1))
-    last = math.nan if profile.carried_by_few("second_moment") else float(q.values[-1])
-    return _Growth(q.at(begin), last, where, limit)
+    return _Growth(q.at(begin), float(q.values[-1]), where, limit)
 
 
 def _largest_step(profile: Profile) -> dict[str, object]:
@@ -317,25 +316,8 @@ def gradient_steep(profile: Profile) -> Finding | None:
 
 
 def _steepness(profile: Profile) -> float:
-    """Mean squared gradient where depth begins, as a multiple of the output's; nan where a draw's
-    is not predicted."""
-    if profile.carried_by_few("activation_gradient"):
-        return math.nan
+    """Mean squared gradient where depth begins, as a multiple of the output's."""
     return line(profile, "activation_gradient").at(1.0 if zero_token(profile) else start(profile))
-
-
-def mean_alone(profile: Profile) -> Finding | None:
-    """Predicted means that say nothing of a single draw: what is measured decides."""
-    named = [
-        name for name in ("second_moment", "activation_gradient") if profile.carried_by_few(name)
-    ]
-    if not named:
-        return None
-    notes = [
-        f"{VOCABULARY[name].label}: {profile.notes[name].removeprefix(f'{FEW_CARRY}: ')}"
-        for name in named
-    ]
-    return finding("warning", "mean_alone", "meaning", "evidence", notes="; ".join(notes))
 
 
 def zero_token(profile: Profile) -> Finding | None:

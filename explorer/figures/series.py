@@ -1,5 +1,5 @@
 """Statistics of profiles over depth, and their traces: dots are measured, lines predicted, bands
-hold all seeds.
+hold all seeds, or two of three draws as predicted.
 
 What such a trace cannot show has marks of its own: values that are not finite, and zeros on a
 logarithmic axis."""
@@ -51,7 +51,8 @@ class Series:
     """Mean over seeds; median over heads and seeds of a statistic that heads have."""
     low: Array
     high: Array
-    """Lowest and highest of the seeds and heads."""
+    """Lowest and highest of the seeds and heads; of a prediction, between which two of three draws
+    are."""
     error: Array
     """Standard error of the mean over seeds; nan of a single one."""
     note: str = ""
@@ -102,9 +103,14 @@ def by_depth(
             continue
         if site:
             depth, values = profile.depth(site), profile[statistic, site]
+            scatter = profile.scatter.get((statistic, site))
         else:
             depth, values = profile.stream(statistic)
+            scatter = profile.stream_scatter(statistic)
         curve = spread(row, design, profile, depth, values, profile.notes.get(statistic, ""))
+        if not curve.measured:
+            factor = 1.0 if scatter is None else np.exp(scatter[0])
+            curve = replace(curve, low=curve.middle / factor, high=curve.middle * factor)
         absent = profile.absent.get((statistic, site), ())  # layers, from 1
         gaps = tuple(float(depth[layer - 1]) for layer in absent)
         series.append(replace(curve, gaps=gaps))
@@ -167,17 +173,19 @@ def rows(series: Sequence[Series], log: bool, sentence: str) -> list[Trace]:
 
 
 def band(row: Series, log: bool) -> list[Trace]:
-    """From the smallest to the largest of the seeds (and heads): one closed outline for every
-    unbroken run of depths, all in one trace; none of a prediction.
+    """From the smallest to the largest of the seeds (and heads), or between which two of three
+    draws are predicted to be: one closed outline for every unbroken run of depths, all in one
+    trace.
 
     The band of a single draw has no height, so it is left out where the dots show every depth, and
     is a hairline where there are more depths than dots. The first of several draws has an invisible
-    band, so that further draws only move it."""
+    band, so that further draws only move it. A predicted band is fainter, and has a hairline around
+    it."""
     pieces = list(runs(drawable(row.low, log) & drawable(row.high, log)))
     flat = np.array_equal(row.low, row.high, equal_nan=True)
     all_dotted = len(row.depth) <= MOST_DOTS
     more_to_come = row.profile.partial
-    if not row.measured or not pieces or (flat and all_dotted and not more_to_come):
+    if not pieces or (flat and not row.measured) or (flat and all_dotted and not more_to_come):
         return []
     gap = np.array([np.nan])
     x, y = [], []
@@ -185,7 +193,7 @@ def band(row: Series, log: bool) -> list[Trace]:
         # along the lower edge, and back along the upper
         x += [row.depth[piece], row.depth[piece][::-1], gap]
         y += [row.low[piece], row.high[piece][::-1], gap]
-    hairline = flat and not all_dotted and not more_to_come
+    hairline = not row.measured or (flat and not all_dotted and not more_to_come)
     return [
         mark(
             "lines",
@@ -193,8 +201,11 @@ def band(row: Series, log: bool) -> list[Trace]:
             compact(np.concatenate(x)[:-1]),
             compact(np.concatenate(y)[:-1]),
             fill="toself",
-            fillcolor=row.design.faint(0.25),
-            line={"width": 1 if hairline else 0, "color": row.design.faint(0.6)},
+            fillcolor=row.design.faint(0.25 if row.measured else 0.08),
+            line={
+                "width": 1 if hairline else 0,
+                "color": row.design.faint(0.6 if row.measured else 0.35),
+            },
             hoverinfo="skip",
         )
     ]
@@ -243,6 +254,9 @@ def predicted(row: Series, log: bool, sentence: str, dash: str = "", **more: Any
     if row.note:
         sentence += f"<br>theory: {typeset(row.note)}"
         dash = "dot"
+    if (row.high > row.middle).any():
+        sentence += "<br>two of three draws within × or ÷ %{customdata:.3g}"
+        more = {"customdata": compact(row.high / row.middle)} | more
     words = hover(row.heading, sentence)
     trace = line(row.depth, row.middle, row.design, row.heading, words, log=log, dash=dash)
     return trace | {"showlegend": True} | more

@@ -20,6 +20,7 @@ from explorer.config import Config
 from explorer.numbers import number
 from explorer.profile import Profile
 from explorer.schemes.placement import Placement
+from explorer.sites import STREAM
 from explorer.vocabulary import Array
 
 TOLERANCE = 0.01
@@ -87,8 +88,8 @@ def _steps(predicted: Profile, config: Config) -> Steps:
     q = _along(predicted, "second_moment", config)
     gradients = _along(predicted, "activation_gradient", config)
     outputs = [
-        predicted.values.get(("second_moment", site), nothing)[0]
-        for site in ("attn_out", "mlp_out")
+        predicted.mean_over_draws(key)[0] if key in predicted.values else nothing[0]
+        for key in (("second_moment", "attn_out"), ("second_moment", "mlp_out"))
     ]
     output = np.ravel(outputs, order="F")  # of a layer attention, then the MLP
     places = design.sublayers
@@ -112,13 +113,11 @@ def _steps(predicted: Profile, config: Config) -> Steps:
 
 
 def _along(predicted: Profile, statistic: str, config: Config) -> Array:
-    """A statistic along the stream, at the input and after each sublayer, `[1 + 2 n_layers]`; nan
-    where theory has no value."""
-    nothing = np.full((1, config.n_layers), np.nan)
-    embed = predicted.values.get((statistic, "embed"), nothing[:, :1])[0]
-    mid, post = (
-        predicted.values.get((statistic, site), nothing)[0] for site in ("resid_mid", "resid_post")
-    )
+    """Mean over draws of a statistic along the stream, at the input and after each sublayer, `[1 +
+    2 n_layers]`, for laws are of means; nan where theory has no value."""
+    if (statistic, "embed") not in predicted.values:
+        return np.full(1 + 2 * config.n_layers, np.nan)
+    embed, mid, post = (predicted.mean_over_draws((statistic, site))[0] for site in STREAM)
     return np.concatenate([embed, np.ravel([mid, post], order="F")])
 
 

@@ -162,11 +162,6 @@ def names_of(statistics: tuple[str, ...]) -> list[str]:
     return names
 
 
-LARGEST_GAP = math.log(100)
-"""Logarithm of mean over typical draw up to which a typical draw is predicted: to a factor of about
-three, as seen in plain stacks of up to 64 layers of width 64."""
-
-
 def _predicted(cells: Sequence[Cell], stop: Stop) -> list[Found]:
     """The numbers of cells by theory, which predicts them side by side where it can.
 
@@ -179,47 +174,9 @@ def _predicted(cells: Sequence[Cell], stop: Stop) -> list[Found]:
     backward = any(cell.backward for cell in cells)
     for index, profile in predict_all([cell.config for cell in cells], backward):
         check(stop)
-        cell, seconds = cells[index], profile.seconds
-        result = _reduced(profile, cell.statistics)._replace(seconds=seconds)
-        few = [name for name in cell.statistics if profile.carried_by_few(name)]
-        results[index] = _with_typical(result, profile, few) if few else result
+        reduced = _reduced(profile, cells[index].statistics)
+        results[index] = reduced._replace(seconds=profile.seconds)
     return [results[index] for index in range(len(cells))]
-
-
-def _with_typical(result: Found, profile: Profile, few: Sequence[str]) -> Found:
-    """A prediction with a typical draw's numbers in place of some means over draws of the weights.
-
-    Deep stacks may have a mean that a few draws with huge values carry, which a measurement over a
-    few seeds does not meet. A map compares the two, so it shows a typical draw, mean · exp(−gap).
-    Where the gap is above `LARGEST_GAP` a typical draw is not predicted well either: the mean
-    stays.
-
-    Args:
-        result: the numbers and notes of the cell; each statistic of `few` has a note, which
-            `Profile.carried_by_few` reads.
-        profile: theory's, of which they are.
-        few: the statistics whose predicted means are carried by few draws.
-    """
-    from explorer.theory.scatter import parting
-
-    gaps = parting(profile.config or Config(), profile.values)  # ln(mean / typical draw)
-    # by statistic, what a map shows of it: the site, the index of its layer, and the gap there
-    ends = {
-        "second_moment": ("resid_post", -1, gaps.second_moment),
-        "activation_gradient": ("embed", 0, gaps.gradient),
-    }
-    numbers, notes = dict(result.numbers), dict(result.notes or {})
-    for name in few:
-        if name not in ends:
-            continue
-        site, layer, gap = ends[name]
-        if not gap <= LARGEST_GAP:  # too far, or nan: not known
-            continue
-        typical = float(profile[name, site][0, layer]) * math.exp(-gap)
-        # theory has one value, without seeds that scatter: lowest and highest are the same
-        numbers |= {name: typical, f"{name}_low": typical, f"{name}_high": typical}
-        notes[name] = f"{notes[name]}, and is what a map shows"
-    return result._replace(numbers=numbers, notes=notes)
 
 
 def _measured(cell: Cell, stop: Stop) -> Found:

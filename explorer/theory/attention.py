@@ -54,6 +54,8 @@ class Attention(NamedTuple):
     """`[row position]`: p̂, the part that they share."""
     scatter: Array
     """`[row position]`: variance of the keys' centered overlaps over their own Δ²."""
+    by_square: Array
+    """`[row position]`: part Δ Y2 of the output's second moment, which grows with a row's ΣA²."""
     overlap: Array
     """`[pair]`: in row 0 Y2 = E ΣA² of a row; below Y11 = E ΣAA′ of two rows, over
     `Positions.ratio`, the part of the longer row's keys that the shorter row sees."""
@@ -116,7 +118,9 @@ def attention(
     v = scatter_after_attention(gains, x.v, axis.mean(axis.diagonal(overlap[1:])))
     w, u = gains.noise[0] + alike_rows * length_variance, (1 - alike_rows) * length_variance
     mixed = State(axis, y, v, w, u)
-    softmax = Attention(law, own, value_keys.shared[0].copy(), scatter, overlap, lost, mixed, None)
+    softmax = Attention(
+        law, own, value_keys.shared[0].copy(), scatter, uneven, overlap, lost, mixed, None
+    )
     return _gated(gains, x, mixed, softmax)
 
 
@@ -150,11 +154,12 @@ def _sloped(
     y, rows = table.mix(values.y, law.s, law.rho[1:])
     _, _, square, fourth = rows  # E ΣA² and E (ΣA²)²
     value_own = own if values is x else table.apart(values.y, 0 * spread)
-    uneven = (fourth / square**2 - 1) * (value_own * square / y[0]) ** 2
+    by_square = value_own * square / y[0]
+    uneven = (fourth / square**2 - 1) * by_square**2
     w = gains.noise[0] + float(axis.weights.dot(uneven)) / gains.n_heads
     v = scatter_after_attention(gains, x.v, float(axis.weights.dot(square)))
     mixed = State(axis, y, v, w)
-    softmax = Attention(law, own, keys.shared[0], scatter, law.rho, None, mixed, None)
+    softmax = Attention(law, own, keys.shared[0], scatter, by_square, law.rho, None, mixed, None)
     return _gated(gains, x, mixed, softmax)
 
 
@@ -179,6 +184,25 @@ class Paths(NamedTuple):
     gates: dict[str, Array]
     """`[layer, pair]`, from the gradient after the branch: "W_G" to what comes down through the
     gates, "sink" to the energy by the sink's logit over what W_O reads."""
+    lengths: Array
+    """`[4, layer, pair]`: relative covariances with the squared length of what W_O reads, see
+    `_lengths`."""
+
+
+def _lengths(gains: Gains, averages: Averages, layers: Sequence[Attention]) -> Array:
+    """Relative covariances with the squared length |o|² of what W_O reads, by rows of uneven
+    weights: of |o|² itself, of what one key receives through the values, of the energy by the
+    logits, and of |o|² for gates; `[4, layer, pair]`.
+
+    |o|² is Δ S and what is common to all rows, S = ΣA² of a row, so that S has the relative
+    covariance r Var S / (E S)² with it, r the part Δ Y2 of its mean. Each head draws S anew. Two
+    rows have it as far as their logits correlate."""
+    by_square = stack([layer.by_square for layer in layers])
+    uneven = averages.rows.unevenness
+    output = uneven * by_square
+    of_row = np.array([output, uneven, averages.rows.by_length, output])
+    of_row *= by_square / gains.n_heads
+    return of_row[:, :, None] * averages.law.rho
 
 
 class Averages(NamedTuple):
@@ -256,6 +280,7 @@ def paths(
         mixed: `[layer, pair]`, the input of W_O.
     """
     averages = _averages(gains, axis, table, layers)
+    lengths = _lengths(gains, averages, layers)
     value = gains.v * gains.o * _value_factors(axis, averages)
     energy = _energies(gains, axis, averages, layers)
     energy, query, key, unbiased = _query_and_key_factors(gains, axis, averages.law, x, energy)
@@ -267,7 +292,7 @@ def paths(
         )
         value, energy = value * opened[:, None], energy * opened[:, None]
         gates["W_G"] = gains.o * gains.gate.gain * slopes * mixed / opened
-    return Paths(value, energy, query, key, unbiased, gates)
+    return Paths(value, energy, query, key, unbiased, gates, lengths)
 
 
 def _value_factors(axis: Positions, averages: Averages) -> Array:

@@ -26,7 +26,7 @@ from explorer.theory.forward import Step, Steps
 from explorer.theory.gains import Gains
 from explorer.theory.logits import NODES, WEIGHTS
 from explorer.theory.positions import Positions
-from explorer.theory.several import equals, quotient
+from explorer.theory.several import at_least, equals, quotient
 from explorer.theory.tables import Tables
 from explorer.theory.tokens import ZERO, Norm, normalize, ratio
 from explorer.vocabulary import Array
@@ -52,6 +52,8 @@ class Backward(NamedTuple):
     alike: Array
     """`[N, position]`: part of γ_q in `query` that comes of keys that happen to be alike, over γ_q
     after the branch."""
+    by_logits: Array
+    """`[N]`: part of the square that attention passes on which comes through queries and keys."""
     hidden: dict[str, Array]
     """`[N, pair]`: at the inputs of each MLP's hidden units, by the matrix that they come from."""
     gates: dict[str, Array]
@@ -88,12 +90,15 @@ def run(
     gradient, unit, along = np.full_like(axis.ones, overlap), 1.0, ISOTROPIC
     gradient[0] = 1.0
     if gains.final:  # tokens are divided by their own length
-        norm = normalize(steps.last, gains, gains.d_model)[1]
-        if norm.slopes is None:
-            along, factor = ACROSS, axis.lift(1 / norm.q)
+        x = steps.last
+        if gains.point:
+            norm = normalize(x, gains, gains.d_model)[1]
         else:
-            factor = norm.slopes
-        gradient = gradient * factor
+            norm, along = Norm(x.q + gains.epsilon, gains.d_model, x.w, x.u, x.rho), ACROSS
+        division, removed = through(gains, axis, [norm])
+        if not gains.point:  # one direction is along the token, of all but that of the mean
+            division = division * (1 - removed / (gains.d_model - gains.centers))
+        gradient = gradient * division[0]
         unit = axis.mean(gradient[0])
         gradient = gradient / unit
     descent = Descent(gains, axis, table, steps)
@@ -123,11 +128,6 @@ class Descent:
         """From the sum to the stream before it."""
         self.branch = isotropic(gains, axis, steps, "output") * scale**2
         """From the sum to the branch's output."""
-        heads = of_heads(gains, axis, steps) if gains.attends else None
-        if heads:
-            self.skip, self.branch = self.skip * axis.ones, self.branch * axis.ones
-            self.skip[::2] *= heads.skip
-            self.branch[::2] *= heads.branch
         self.final_input = self.branch * isotropic(gains, axis, steps, "last")
         self.final_input = self.final_input * axis.column(gains.last[: len(steps)])
         """From the sum to the input of the branch's last matrix, but for the matrix's gain."""
@@ -136,6 +136,9 @@ class Descent:
         factors = zip(*through(gains, axis, list(sums.values())), strict=True) if sums else ()
         self.on_sum = dict(zip(sums, factors, strict=True))
         """By sublayer with a norm on the sum: the two results of `through`."""
+        heads = of_heads(gains, axis, steps)
+        if heads:
+            self._divide_by_gates(heads)
         units = gains.units(axis.lift(steps.inside[1::2, 0]), steps.rho[1::2])
         self.parts = [part(*units)[1] for part in gains.kernel.parts]
         """`[layer, pair]`: slopes to each factor of a hidden unit."""
@@ -162,22 +165,45 @@ class Descent:
         self.length_power = -1.0 if gains.final else 0.0
         """See `length_power`."""
 
+    def _divide_by_gates(self, heads: Heads) -> None:
+        """Divides by the gates' part of a length: in the norm on the sum, or that before the
+        MLP."""
+        for layer, factor in enumerate(heads.total):
+            if 2 * layer in self.on_sum:
+                division, removed = self.on_sum[2 * layer]
+                self.on_sum[2 * layer] = division * factor, removed
+            elif "input" in self.steps[2 * layer + 1].norms:
+                self.before[2 * layer + 1] *= factor
+
     def _attention_factors(
         self, table: Tables, layers: Sequence[Attention], heads: Heads | None
     ) -> None:
-        """Sets `paths`; and `given` and `rest`, by which a plain attention is one factor on what
-        keys gather, and one on the rest."""
-        gains, steps = self.gains, self.steps
+        """Sets `paths`; `excess` and `at_once` of `relative_to_sum`; and `factors`, by which a
+        plain attention is one factor on what does not pass values or keys, and two on what keys
+        gather."""
+        gains, axis, steps = self.gains, self.axis, self.steps
         before, rho, mixed = steps.inside[::2], steps.rho[::2], steps.final_input[::2]
-        self.paths = paths(gains, self.axis, table, layers, before, rho, mixed)
-        gates = self.paths.gates
-        if heads:
-            gates.update({name: part * heads.own for name, part in gates.items()})
-        self.gate = gates.get("W_G", self.axis.column([0.0] * len(layers)))
+        self.paths = paths(gains, axis, table, layers, before, rho, mixed)
+        self.excess, self.at_once = relative_to_sum(gains, axis, steps, self.paths.lengths, heads)
+        _, by_value, by_logits, by_gates = self.excess
+        self.gate = self.paths.gates.get("W_G", axis.column([0.0] * len(layers)))
         value, energy, query, key, *_ = self.paths
-        factor = self.final_input[::2]
-        self.given = factor[:, None] * (value + key * energy[:, 2:])
-        self.rest = factor * ((query * energy[:, :2]).sum(1) + self.gate)
+        factor = self.final_input[::2, None]
+        through_queries = (query * energy[:, :2]).sum(1)
+        through_keys = key * energy[:, 2:]
+        self.factors = np.empty((len(layers), 3, *axis.ones.shape))
+        """`[layer, 3, pair]`."""
+        self.factors[:, 0] = through_queries + self.gate
+        self.factors[:, 1:] = value + through_keys
+        self.factors *= factor
+        self.excess_factors = np.empty_like(self.factors)
+        """`[layer, 3, pair]`: their excess where the gradient is divided by the sum's length."""
+        self.excess_factors[:, 0] = by_logits * through_queries + by_gates * self.gate
+        self.excess_factors[:, 1:] = by_value[:, None] * value + by_logits[:, None] * through_keys
+        self.excess_factors *= factor
+        self.divided: list[Any] = []
+        """How far the gradients at attentions' sums are divided by their lengths, from the last to
+        the first: see `relative_to_sum`."""
         normed = any(step.placement.has("values") for step in steps)
         biased = not equals(gains.biases.v, 0)
         self.plain = not (gains.adds or gains.value_residual or biased or normed)
@@ -194,10 +220,13 @@ class Descent:
         norms = step.norms
         if "sum" in norms:
             gradient = gradient * self.through_sum(index, along)
+            self.length_power = -1.0
         if self.on_sum:
             self.totals.append(gradient)
         if step.attention:
-            inner = self.attention(index // 2, gradient)
+            divided = 1.0 if self.at_once[index // 2] else -self.length_power
+            self.divided.append(divided)
+            inner = self.attention(index // 2, gradient, divided)
         elif step.present:
             inner = self.hidden[index // 2] * gradient
         else:
@@ -260,22 +289,29 @@ class Descent:
         of_token = along.token / norm.width * removed
         return np.asarray((1 - ones - of_token) / (1 - mean) * division)
 
-    def attention(self, layer: int, gradient: Array) -> Array:
+    def attention(self, layer: int, gradient: Array, divided: Any) -> Array:
         """The gradient through an attention, of that after its term of the sum: the three paths
-        together, `[pair]`."""
+        together, `[pair]`.
+
+        Args:
+            divided: how far the gradient is divided by the sum's length.
+        """
         axis = self.axis
         if self.plain:
-            rest: Array = self.rest[layer] * gradient
-            return rest + axis.gather(self.given[layer] * gradient)
+            parts = (self.factors[layer] + divided * self.excess_factors[layer]) * gradient
+            rest: Array = parts[0]
+            return rest + axis.gather(parts[1:])
         gains, after = self.gains, self.final_input[2 * layer] * gradient
         value, own, query, key = (part[layer] for part in self.paths[:4])
+        _, by_value, by_logits, by_gates = 1 + divided * self.excess[:, layer]
+        value, own = by_value * value, by_logits * own
         through: Array = self.on_values[2 * layer] * axis.gather(value * after)
         self.values.append(through)
         # it mixes ½ (V_1 + V_l): a quarter goes to each, so V_1 collects one from every layer
         if gains.value_residual:
             through = through + self.borrowed if layer == 0 else through / 4
             self.borrowed = self.borrowed + through
-        through = through + self.gate[layer] * after
+        through = through + by_gates * self.gate[layer] * after
         energy: Array = own * after
         if self.energies and gains.adds:  # the logits are also part of those of the layer above
             energy += self.energies[-1] * axis.column([1.0, self.kept, 1.0])
@@ -297,11 +333,14 @@ class Descent:
         hidden = {name: unit * part for name, part in zip(gains.readers, self.parts, strict=True)}
         if not gains.attends:
             none = np.zeros_like(branch[::2])
-            return Backward(site, total, branch, none, none, none, none[:, 0], hidden, {})
+            no_part = none[:, 0, 0]
+            return Backward(site, total, branch, none, none, none, none[:, 0], no_part, hidden, {})
+        divided = axis.column(self.divided[::-1])
+        by_output, _, by_logits, by_gates = 1 + divided * self.excess
         if self.energies:
             energy = stack(self.energies[::-1])
         else:  # of a plain attention
-            energy = self.paths.energy * final_input[::2, None]
+            energy = self.paths.energy * (by_logits * final_input[::2])[:, None]
         through_queries = self.paths.query * energy[:, :2]
         query = key = through_queries.sum(1)
         if gains.adds == "qk":
@@ -310,9 +349,29 @@ class Descent:
         elif not equals(gains.biases.k, 0):
             key = (self.paths.unbiased * energy[:, :2]).sum(1)
         alike = ratio(through_queries[:, 1, 0], branch[::2, 0])
-        gates = {name: factor * final_input[::2] for name, factor in self.paths.gates.items()}
+        branch[::2] *= by_output
+        after = by_gates * final_input[::2]
+        gates = {name: factor * after for name, factor in self.paths.gates.items()}
         value = np.array(self.values[::-1])
-        return Backward(site, total, branch, query, key, value, alike, hidden, gates)
+        part = self._by_logits(through_queries, energy, final_input[::2])
+        return Backward(site, total, branch, query, key, value, alike, part, hidden, gates)
+
+    def _by_logits(self, through_queries: Array, energy: Array, final_input: Array) -> Array:
+        """See `Backward.by_logits`.
+
+        Args:
+            through_queries: `[layer, 2, pair]`, as the next two of `paths`; `energy` of the logits'
+                gradients.
+            final_input: `[layer, pair]`, gradient at the input of W_O.
+        """
+        axis, paths = self.axis, self.paths
+        values, keys = (
+            axis.over_second(axis.collect_same, given.reshape(len(given), -1, *given.shape[3:]))
+            for given in (paths.value[:, 0] * final_input, paths.key[:, 0] * energy[:, 2])
+        )
+        by_values = axis.total(axis.weights, self.on_values[::2, 0] * values)
+        logits = axis.total(axis.weights, keys + through_queries.sum(1)[:, 0])
+        return np.asarray(ratio(logits, logits + by_values))
 
 
 def through(gains: Gains, axis: Positions, norms: Sequence[Norm]) -> tuple[Array, Array]:
@@ -352,17 +411,30 @@ class Heads(NamedTuple):
     """Factors on gradients where a norm divides by a length that gates, or sinks, have a part in:
     see `of_heads`."""
 
-    skip: Array
-    """`[layer, pair]`: on the stream's part of a sum."""
+    total: Array
+    """`[layer, pair]`: on the gradient that comes through the next norm, which leaves out that
+    gates scatter lengths, or has it to second order."""
     branch: Array
-    """`[layer, pair]`: on the branch's part."""
+    """`[layer, pair]`: on the branch's gradient, relative to that at the sum."""
     own: Array
     """`[layer, 1, 1]`: on gradients by what multiplies the heads, beside `branch`."""
 
 
+def shares(axis: Positions, steps: Steps) -> tuple[Array, list[bool]]:
+    """By attention the part f of the squared length that norms divide by that is the branch's,
+    `[layer, 1, 1]`, and whether a norm divides by it at once: on its output, before W_O, or on the
+    sum."""
+    f, at_once = [], []
+    for step in steps[::2]:
+        alone = "output" in step.norms or "last" in step.norms
+        f.append(1.0 if alone else at_least(1 - step.kept, 1e-6))
+        at_once.append(alone or "sum" in step.norms)
+    return axis.column(f), at_once
+
+
 def of_heads(gains: Gains, axis: Positions, steps: Steps) -> Heads | None:
-    """Factors for gradients that correlate with the length that a norm after attention divides by;
-    None where no such norm, gate or sink is.
+    """Factors for gradients that correlate with the length that a norm after attention divides by,
+    on that sum or above; None without gates and sinks.
 
     The norm divides by a squared length of 1 − f + f S / E S in the mean, f the branch's part of it
     and S = Σσ² of a token's gates. Let 1 + g be the mean of its inverse.
@@ -378,31 +450,76 @@ def of_heads(gains: Gains, axis: Positions, steps: Steps) -> Heads | None:
     E S / f + S) of its square. With one head and f = 1 that is all, but for what ε leaves, (ε / (q
     + ε))². Beside sinks all heads keep about the same weight: 1 − f/H is left. (Our derivation.)"""
     gate = gains.gate
-    if gains.point or not (gate or gains.sink is not None):
+    if gains.point or not gains.attends or not (gate or gains.sink is not None):
         return None
-    columns = []
-    for layer, step in enumerate(steps[::2]):
-        norm = step.norms.get("output") or step.norms.get("sum")
-        if norm and step.attention:
-            share = 1.0 if "output" in step.norms else max(1 - step.kept, 1e-6)
-            left = float(axis.weights.dot(np.square(gains.epsilon / norm.q)))
-            columns.append((layer, share, 1 - left))
-    if not columns:
-        return None
-    rho = steps.rho[::2]
+    (parts, at_once), rho = shares(axis, steps), steps.rho[::2]
+    f = parts.ravel()
     heads = Heads(np.ones_like(rho), np.ones_like(rho), np.ones((len(rho), 1, 1)))
-    layers, f, taken = (np.array(values) for values in zip(*columns, strict=True))
+    left = np.zeros_like(f)
+    for layer, norm in enumerate(map(norm_above, steps[::2], steps[1::2])):
+        if norm:
+            left[layer] = axis.weights.dot(np.square(gains.epsilon / norm.q))
+    taken = 1 - left
     if not gate:
-        heads.own[layers, 0, 0] = 1 - taken * f / gains.n_heads
+        heads.own[:, 0, 0] = 1 - taken * f / gains.n_heads
         return heads
-    seen_by_gates = steps.inside[::2, 0][layers] @ axis.weights
-    square, _ = gate.units(seen_by_gates, np.ones(len(layers)))
+    seen_by_gates = steps.inside[::2, 0] @ axis.weights
+    square, _ = gate.units(seen_by_gates, np.ones_like(f))
     g, own = _over_gates(gate.number, square, f, taken)
-    rho, f, g = rho[layers], f[:, None, None], g[:, None, None]
-    heads.skip[layers] += (0.75 + 0.25 * rho) * g
-    heads.branch[layers] += (0.75 + 0.25 * rho - (0.5 + 0.5 * rho) / f) * g
-    heads.own[layers] = own[:, None, None] / (f + (f - 1) * g)
+    # a norm on the branch finds its length without gates
+    g[["output" in step.norms for step in steps[::2]]] = 0.0
+    heads.own[:, 0, 0] = own / (f + (f - 1) * g)
+    # beside a stream the next input norm has them in its scatter of lengths, to second order
+    counted = [bool(step.kept) and not once for step, once in zip(steps[::2], at_once, strict=True)]
+    second = (f * f * gate.noise * counted)[:, None, None]
+    f, g = f[:, None, None], g[:, None, None]
+    alike = 0.75 + 0.25 * rho
+    total = 1 + alike * g
+    heads.branch[:] = np.where(f < 1, total - (0.5 + 0.5 * rho) / f * g, 1.0) / total
+    heads.total[:] = total / (1 + alike * second)
     return heads
+
+
+def norm_above(step: Step, following: Step) -> Norm | None:
+    """The norm on an attention's output or sum, or on the next sublayer's input; None without
+    one."""
+    norms = step.norms
+    return norms.get("output") or norms.get("sum") or following.norms.get("input")
+
+
+def relative_to_sum(
+    gains: Gains, axis: Positions, steps: Steps, lengths: Array, heads: Heads | None
+) -> tuple[Array, list[bool]]:
+    """Relative excess of gradients through attention, where that at its sum is divided by the sum's
+    length, over the product of means: `[4, layer, pair]`, for the output, the values, the logits,
+    and what multiplies heads. And whether it is divided at once, by layer, as in `shares`.
+
+    A sum's squared length is 1 − f + f |o|²/E |o|², f the branch's part. Of a factor X on the
+    gradient, of relative covariance c with |o|², the mean under that division is E X · (1 + f² V −
+    f c), with V the relative variance of |o|²; and 1 + f² V is that of the gradient itself. So X =
+    |o|² with f = 1 has a mean of 1, as it must. Gates have what `of_heads` says.
+
+    A gradient that norms above have divided only in part, as |x|²ᵏ with k = `length_power`, has
+    the part −k of this excess: its part along the sum is 1 + k of an isotropic gradient's, by the
+    same recursion.
+
+    Args:
+        lengths: c, see `attention.Paths`; V is its first row.
+    """
+    f, at_once = shares(axis, steps)
+    scaled = f
+    if gains.point:
+        return np.zeros_like(lengths), at_once
+    if gains.gate:  # beside a stream the product of S and a gate scatters by more than the two
+        scaled = f * (1 + (1 - f) * gains.gate.noise * gains.n_heads)
+    excess: Array = lengths * (-scaled / (1 + f * scaled * lengths[0]))
+    if heads:
+        excess = (1 + excess) * heads.branch - 1
+        excess[3] = (1 + excess[3]) * heads.own - 1
+    for layer, step in enumerate(steps[::2]):
+        if "last" in step.norms:  # W_O reads what is normed
+            excess[0, layer] = 0.0
+    return excess, at_once
 
 
 def _over_gates(number: int, square: Array, f: Array, taken: Array) -> tuple[Array, Array]:
@@ -417,7 +534,7 @@ def _over_gates(number: int, square: Array, f: Array, taken: Array) -> tuple[Arr
         f, taken: `[layer]`, the branch's part of the length's square, and the part of what points
             along its input that the norm takes.
     Returns:
-        g = E S / f · E 1/D − 1, 0 where f is 1; and E S / E σ′² · E [σ′²/D − taken σ′² σ² / D²].
+        g = E S / f · E 1/D − 1; and E S / E σ′² · E [σ′²/D − taken σ′² σ² / D²].
     """
     opened = expit(np.sqrt(square)[:, None] * NODES)
     size, slope = opened**2, (opened * (1 - opened)) ** 2  # σ² and σ′², [layer, node]
@@ -431,7 +548,7 @@ def _over_gates(number: int, square: Array, f: Array, taken: Array) -> tuple[Arr
     )  # [layer, t, average]
     inverse, alone, along = (by_time * np.stack([others, others, others * t], 2)).sum(1).T
     along = np.where((number == 1) & (f == 1), alone, along)  # exactly, where they cancel
-    g = np.where(f < 1, inverse * total / f - 1, 0.0)
+    g = inverse * total / f - 1
     return g, (alone - taken * along) * total / (slope @ WEIGHTS)
 
 

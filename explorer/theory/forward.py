@@ -32,7 +32,7 @@ from explorer.theory.attention import Attention, attention, stack
 from explorer.theory.gains import Gains, biased
 from explorer.theory.logits import Logits
 from explorer.theory.positions import Positions
-from explorer.theory.several import at_least, at_most, equals, quotient
+from explorer.theory.several import at_least, equals, quotient
 from explorer.theory.tables import Sloped, Softmax, Tables, softmax
 from explorer.theory.tokens import (
     Norm,
@@ -244,6 +244,9 @@ def sublayer(
         site.mean = both  # already computed, so not to be derived again
     q, total = site.mean.q, site.q
     kept = quotient(skip**2 * x.mean.q, q)
+    if branch.added is branch.output is not branch.ungated and not kept:
+        # the next norm divides gates out again, for there is nothing beside them
+        site.w, site.u, site.regained = branch.ungated.w, branch.ungated.u, branch.ungated.regained
     if "sum" in placement.norms:
         width = gains.norm_widths[index % 2]["sum"]
         site, norms["sum"] = _norm_on_sum(gains, branch, stream, term, site, width, bool(copies))
@@ -282,19 +285,13 @@ def _branch(
         final_input.w = 2 / d
     gain = gain * gains.last[index]
     output = ungated = added = final_input.scaled(gain).plus(bias, d)
-    regained = None
     if softmax and gains.gate and softmax.opened is not None and not gains.point:
         # a norm divides gates out again: they do not scatter lengths after it
         ungated, opened = softmax.ungated.scaled(gain).plus(bias, d), softmax.opened
         of_gates = gains.gate.regained(opened / before.axis.lift(opened[0]))
-        regained = 1 + (of_gates - 1) * (1 - bias / output.y)
+        ungated.regained = 1 + (of_gates - 1) * (1 - bias / output.y)
     if "output" in sites:
-        added, norm = normalize(ungated, gains, widths["output"], regained=regained)
-        if softmax:
-            # rows of uneven weights are longer, and their gradients through the values are larger
-            # by as much: on the way back the two cancel
-            norm = norm._replace(w=at_most(ungated.w, gains.noise[0]), u=0.0)
-        norms["output"] = norm
+        added, norms["output"] = normalize(ungated, gains, widths["output"])
     return Branch(inside, softmax, final_input, output, ungated, added, norms, follows, longer)
 
 
@@ -318,10 +315,10 @@ def _norm_on_sum(
     if branch.added is branch.output:
         gated = branch.output.u - branch.ungated.u
     lower = None
-    if not (copied or gains.point):
+    if not (copied or gains.point or site.regained is not None):
         lower = correlation_of_sum(stream, term, site, gains.d_model, gated)
     out, norm = normalize(site, gains, width, lower=lower)
-    if branch.added is branch.output and branch.ungated is not branch.output:
+    if site.regained is None and branch.added is branch.output is not branch.ungated:
         # `backward.of_heads` has the gates' part in the lengths
         share = (term.mean.q / site.mean.q) ** 2
         w = norm.w - share * (branch.output.w - branch.ungated.w)

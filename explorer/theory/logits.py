@@ -200,7 +200,7 @@ def key_factors(
         cancels: κ of a single row, and `cancels_in_two` of two rows: see `Logits`.
     """
     out = axis.lift(own)
-    if axis.turns is STILL and equals(gains.cap, 0) and gains.sink is None:
+    if axis.turns is STILL and not gains.cap and gains.sink is None:
         return out
     layers: tuple[Any, ...] = (slice(None),) * (out.ndim - axis.ones.ndim)
     of_row, of_two = (*layers, 0), (*layers, slice(1, None))
@@ -231,7 +231,7 @@ def _capped(
             a row with itself, 1.
     """
     turns, ones = axis.turns, axis.ones
-    if equals(gains.cap, 0):
+    if not gains.cap:
         return s, s, ones[0], rho, ones, turns.keys, turns.both
     mean = np.sqrt(common)
     rows = zip(s.tolist(), mean.tolist(), axis.visible.tolist(), strict=True)

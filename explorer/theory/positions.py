@@ -133,8 +133,9 @@ class Positions(NamedTuple):
 
     def mean(self, x: Array) -> Any:
         """Mean over tokens of a function of position, `[position]`."""
-        mean = x[0] if self.unmasked else self.weights.dot(x)
-        return mean if mean.ndim else mean.item()
+        if self.last == -1:
+            return x.item(0) if self.unmasked else self.weights.dot(x).item()
+        return x[0] if self.unmasked else self.weights.dot(x)
 
     def flat(self, x: Array) -> Array:
         """Pairs of positions on one axis: `[pair]` raveled."""

@@ -2,7 +2,8 @@
 a measurement.
 
 What is predicted is the mean over draws of weights and input at finite width, to first order in
-1/width; of gradients by weights, the root of the mean square. One seed, one head. Where the theory
+1/width. Second moments and gradients scatter from draw to draw by factors: of these it is the
+typical draw, and `scatter` says how far others are from it. One seed, one head. Where the theory
 does not hold the values are nan, and `notes` says why."""
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from explorer.config import Config
 from explorer.display import must_be
 from explorer.profile import Profile, by_site
-from explorer.sites import STREAM, TAPS, VECTORS, sites_of
+from explorer.sites import MATRICES, STREAM, TAPS, VECTORS, sites_of
 from explorer.theory import backward, coverage, forward, laws, parameters
 from explorer.theory.attention import Attention, by_layer, stack
 from explorer.theory.gains import Gains, keeps_unit
@@ -26,11 +28,23 @@ from explorer.theory.gaussian import tabulated
 from explorer.theory.inputs import coincidence, cross_entropy, embedding, loss_gradient, own_share
 from explorer.theory.laws import LAWS, ROW_LAWS, Moments, Rows, input_share
 from explorer.theory.positions import axis_of, bias_slopes
+from explorer.theory.scatter import scatter
 from explorer.theory.several import joined
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
-from explorer.theory.tokens import State, Tokens, normalize, ratio
+from explorer.theory.tokens import Norm, State, Tokens, normalize, ratio
 from explorer.vocabulary import STATISTICS, Array, Key, Statistic
+
+OF_LENGTH = ("second_moment", "second_moment_by_position", "max_abs")
+"""Statistics that follow the length of what they are of."""
+OF_LOGITS = ("output_logit_rms", "output_logit_largest")
+"""Statistics that follow the length of the last stream, where no norm divides by it."""
+ROOTS = ("max_abs", "parameter_gradient", *OF_LOGITS)
+"""Statistics whose square scatters as a second moment does."""
+BANDS = ("second_moment", "activation_gradient", "parameter_gradient")
+"""Statistics with a predicted band. The largest of many numbers scatters by more than the length
+does."""
+OF_ATTENTION = ("W_Q", "W_K", "W_V", "W_G", "W_O")
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -153,7 +167,8 @@ def _side_by_side(
     profiles = []
     with np.errstate(all="ignore"):
         recursion = Recursion(*configs)
-        values = _values(recursion, wanted)
+        back = recursion.back() if backward else None
+        values, variances = _values(recursion, back, wanted), recursion.variances(back)
         in_common = (time.perf_counter() - start) / len(configs)
         for index, config in enumerate(configs):
             start = time.perf_counter()
@@ -163,12 +178,15 @@ def _side_by_side(
                 continue
             own = {key: array[index : index + 1] for key, array in values.items()}
             own, notes = coverage.apply(config, own, recursion.rows_of(index), covered)
+            spread = _typical(config, own, recursion.of_design(variances, index))
             notes |= unpredicted
             notes = {row.name: notes[row.name] for row in wanted if row.name in notes}
             if spectra:
                 own |= laws.spectra(config)
             seconds = in_common + time.perf_counter() - start
-            profiles.append(Profile("predicted", own, config, notes=notes, seconds=seconds))
+            profiles.append(
+                Profile("predicted", own, config, notes=notes, scatter=spread, seconds=seconds)
+            )
     return profiles
 
 
@@ -178,11 +196,12 @@ def _has_law(row: Statistic) -> bool:
     return of_recursion or row.name in LAWS or row.name in ROW_LAWS
 
 
-def _values(recursion: Recursion, wanted: Sequence[Statistic]) -> dict[Key, Array]:
+def _values(
+    recursion: Recursion, back: Back | None, wanted: Sequence[Statistic]
+) -> dict[Key, Array]:
     """Some statistics at every site that the model has: `[design, layer]`, `[design, layer, 1]` by
     head or `[design, layer, token]` by position; nan where the recursion did not come."""
-    backward = any(row.backward for row in wanted)
-    columns, values = recursion.columns(backward), {}
+    columns, values = recursion.columns(back), {}
     config, designs = recursion.configs[0], len(recursion.configs)
     lengths = _lengths(config)
     for row in wanted:
@@ -198,6 +217,39 @@ def _values(recursion: Recursion, wanted: Sequence[Statistic]) -> dict[Key, Arra
     return values
 
 
+def _typical(
+    config: Config, values: dict[Key, Array], variances: Mapping[Key, Array]
+) -> dict[Key, Array]:
+    """Replaces means over draws by typical draws, and returns how far draws are from them.
+
+    Of a number whose logarithm is normal, of variance V, the typical draw is the mean · e^(−V/2).
+    Of the root it is the root mean square · e^(−V/4), and the root's logarithm has the variance
+    V/4.
+
+    Args:
+        values: replaced in place.
+        variances: V by statistic and site, `[layer]`, of the layers that are covered.
+    Returns:
+        `Profile.scatter`.
+    """
+    known = set(BANDS)
+    if config.design.predicts_text:  # windows of text have more scatter, which is not known
+        known -= {"parameter_gradient"}
+    spread = {}
+    for key, variance in variances.items():
+        if key not in values:
+            continue
+        power = 0.5 if key[0] in ROOTS else 1.0
+        value = values[key]
+        missing = value.shape[1] - len(variance)  # where the recursion did not come
+        covered = np.append(variance, np.full(missing, math.nan)) if missing else variance
+        factor = np.exp(-power / 2 * covered)
+        values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
+        if key[0] in known:
+            spread[key] = power * np.sqrt(covered)[None]
+    return spread
+
+
 def _lengths(config: Config) -> dict[str, int]:
     """Number of layers of each site, matrix and vector that the model has and theory speaks of."""
     design, n_layers = config.design, config.n_layers
@@ -210,6 +262,22 @@ def _lengths(config: Config) -> dict[str, int]:
         **dict.fromkeys(design.shapes, n_layers),
         **{name: n_layers for name, learned in vectors if learned},
     }
+
+
+class Back(NamedTuple):
+    """The way back through a stack."""
+
+    gradients: backward.Backward
+    output: State
+    """The tokens that the loss sees, before a final norm that divides."""
+    norm: Norm | None
+    """The final norm."""
+    square: Any
+    """Mean square of ∂L/∂x at the output."""
+    unit: Any
+    """Mean square at the last layer, over `square`."""
+    overlap: Any
+    """Overlap of two tokens' gradients at the output, over `square`."""
 
 
 class Recursion:
@@ -251,20 +319,19 @@ class Recursion:
         """Softmax statistics of one design."""
         return Rows(*(x[..., index] for x in self.rows)) if len(self.configs) > 1 else self.rows
 
-    def columns(self, backward: bool) -> dict[Key, Array]:
-        """Statistics of all designs, of the layers that are covered in any: `[layer]` or `[layer,
-        token]`.
+    def of_design(self, columns: Mapping[Key, Array], index: int) -> Mapping[Key, Array]:
+        """The columns of one design, `[layer]`."""
+        if len(self.configs) == 1:
+            return columns
+        return {key: column[..., index] for key, column in columns.items()}
 
-        Args:
-            backward: whether gradients are wanted, too.
-        """
+    def columns(self, back: Back | None) -> dict[Key, Array]:
+        """Statistics of all designs, of the layers that are covered in any: `[layer]` or `[layer,
+        token]`."""
         columns = self.stream() | self.logits()
         for name, law in ROW_LAWS.items():
             columns |= {(name, site): law(self.rows) for site in STATISTICS[name].sites}
-        # gradients start at the last layer
-        if backward and len(self.steps) == 2 * self.configs[0].n_layers:
-            columns |= self.gradients()
-        return columns
+        return columns | self.gradients(back) if back else columns
 
     def stream(self) -> dict[Key, Array]:
         """Statistics of the embedding, and of the sublayers and branches that are covered:
@@ -373,35 +440,67 @@ class Recursion:
             rows, kept = drain(rows, lost), lost.mass
         return rows.entropy, rows.largest, axis.received(kept)
 
-    def gradients(self) -> dict[Key, Array]:
-        """Gradients along the stream and by the weights, `[layer]`, of a stack that is covered to
-        its last layer; none where logits fall with distance."""
-        if isinstance(self.table, Sloped):
-            return {}
-        gains, axis, steps = self.gains, self.axis, self.steps
-        config = self.configs[0]
+    def back(self) -> Back | None:
+        """The way back through a stack that is covered to its last layer; None where it is not, and
+        where logits fall with distance."""
+        config, gains, steps = self.configs[0], self.gains, self.steps
+        if len(steps) < 2 * config.n_layers or isinstance(self.table, Sloped):
+            return None
         # the tokens that the loss sees, before a norm that divides but after a function in its
         # place
-        site, bent, length = steps.last, 1.0, np.ones_like(axis.ones[0])
-        final = None
+        output, norm = steps.last, None
         if gains.final:
-            normed, final = normalize(site, gains, gains.d_model)
-            if gains.point:
-                site, bent = normed, 1 / axis.mean(final.square)
+            normed, norm = normalize(output, gains, gains.d_model)
+            output = normed if gains.point else output
         own, alike = own_share(config, steps), coincidence(config.n_ctx)
-        starts = [loss_gradient(config, site.mean, alike, own) for config in self.configs]
+        starts = [loss_gradient(config, output.mean, alike, own) for config in self.configs]
         square, overlap, *_ = joined(starts)
-        back, unit = backward.run(gains, axis, self.table, steps, overlap)
-        within = parameters.within(gains, axis, steps, back)
-        if final:  # after a final norm a gradient is larger where the token is shorter
-            length = 1 / (final.square * unit)
-        across = parameters.across(config, gains, axis, steps, site.mean, back.alike, length, bent)
-        weights = parameters.norms(config.design, gains, within, across, square * unit)
-        stream = by_site(self._means(back.site)[0])
+        gradients, unit = backward.run(gains, self.axis, self.table, steps, overlap)
+        return Back(gradients, output, norm, square, unit, overlap)
+
+    def gradients(self, back: Back) -> dict[Key, Array]:
+        """Gradients along the stream and by the weights, `[layer]`."""
+        config, gains, axis, steps = self.configs[0], self.gains, self.axis, self.steps
+        bent, length = 1.0, np.ones_like(axis.ones[0])
+        if back.norm:  # after it a gradient is larger where the token is shorter
+            length = 1 / (back.norm.square * back.unit)
+            if gains.point:
+                bent = 1 / axis.mean(back.norm.square)
+        gradients, last = back.gradients, back.output.mean
+        within = parameters.within(gains, axis, steps, gradients)
+        across = parameters.across(config, gains, axis, steps, last, gradients.alike, length, bent)
+        weights = parameters.norms(config.design, gains, within, across, back.square * back.unit)
+        stream = by_site(self._means(gradients.site)[0])
         return {
             **{("activation_gradient", at): column for at, column in stream.items()},
             **{("parameter_gradient", name): column for name, column in weights.items()},
         }
+
+    def variances(self, back: Back | None) -> dict[Key, Array]:
+        """Variance over draws of the logarithm of each statistic that scatters by factors, or of
+        its square, `[layer]`; none for copies of a layer, which scatter together."""
+        config = self.configs[0]
+        if not self.steps or config.design.copied:
+            return {}
+        recursion = config, self.gains, self.axis, self.steps, self.first
+        if back:
+            scattered = scatter(*recursion, back.gradients, back.overlap)
+        else:
+            scattered = scatter(*recursion, None)
+        sites = by_site(scattered.stream)
+        sites |= {"attn_out": scattered.branch[::2], "mlp_out": scattered.branch[1::2]}
+        out = {(name, at): column for name in OF_LENGTH for at, column in sites.items()}
+        if not self.gains.final:  # which divides by the length
+            out |= {(name, "logits"): sites["resid_post"] for name in OF_LOGITS}
+        if back:
+            of_stream = by_site(scattered.gradient)
+            out |= {("activation_gradient", at): column for at, column in of_stream.items()}
+            of_matrix = {"W_Q": scattered.queries, "W_K": scattered.queries}
+            for name in MATRICES:
+                half = name not in OF_ATTENTION  # 1 of an MLP
+                column = of_matrix.get(name, scattered.weights[half::2])
+                out["parameter_gradient", name] = column
+        return out
 
     def _moments(self, y: Array, tokens: Sequence[Tokens]) -> Moments:
         """The tokens at some sites, in law.

@@ -77,6 +77,9 @@ class Row(NamedTuple):
     """Var Σp² / (E Σp²)²: how much rows differ."""
     jacobian_by_query: Any = math.nan
     """E χJ, with χ the query's squared length over its mean, where queries differ in length."""
+    by_length: Any = math.nan
+    """κ, the relative covariance of J with Σp² where the gradient has lost what points along the
+    row's own output: see `tables.covariance_with_square`."""
 
 
 class Pair(NamedTuple):

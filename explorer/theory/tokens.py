@@ -72,6 +72,9 @@ class State:
         self.axis, self.y, self.v, self.w, self.u = axis, y, v, w, u
         self.q: Array = y[0]
         """`[position]`: the second moments."""
+        self.regained: Array | None = None
+        """`[pair]`: factor on overlaps through a norm, of gates that it divides out again, whose
+        scatter is then not in w and u; see `Gate.regained`."""
 
     @lazy
     def square(self) -> Array:
@@ -92,7 +95,9 @@ class State:
         """The tokens multiplied by √factor."""
         if equals(factor, 1):
             return self
-        return State(self.axis, self.y * factor, self.v, self.w, self.u)
+        scaled = State(self.axis, self.y * factor, self.v, self.w, self.u)
+        scaled.regained = self.regained
+        return scaled
 
     def plus(self, bias: float, width: int) -> State:
         """The tokens plus a vector of Gaussian biases that all of them share.
@@ -202,7 +207,6 @@ def normalize(
     width: int,
     scale: float = 1.0,
     lower: Array | None = None,
-    regained: Array | None = None,
 ) -> tuple[State, Norm]:
     """Tokens after a norm, or after the function in the norms' place.
 
@@ -216,7 +220,6 @@ def normalize(
         scale: factor on second moments and overlaps after the norm.
         lower: `[pair]`, correlations after the norm where they are known; see
             `correlation_of_sum`.
-        regained: `[pair]`, one more factor on the correlations; see `Norm`.
     Returns:
         the tokens after the norm, and the norm for the way back.
     """
@@ -234,11 +237,11 @@ def normalize(
         if not (equals(w, 0) and equals(u, 0)):
             factor = rho * rho * (w / 4) + (0.75 * u + (1 - w / 4))
             lower = np.minimum(rho * factor, ONE)  # a token with itself stays at 1
-    if regained is not None:
-        lower = np.minimum(lower * regained, ONE)
+    if x.regained is not None:
+        lower = np.minimum(lower * x.regained, ONE)
     out = State(x.axis, square * lower, x.v)
     out.square, out.rho = square, lower  # already computed, so not to be derived again
-    return out, Norm(divisor, width, w, u, rho, regained=regained)
+    return out, Norm(divisor, width, w, u, rho, regained=x.regained)
 
 
 def correlation_of_sum(x: State, y: State, total: State, d_model: int, gated: float = 0.0) -> Array:

@@ -15,7 +15,14 @@ from pydantic import model_validator
 from explorer.app.widgets import controls as controls_module
 from explorer.app.widgets.controls import DRAG, HELD, Controls, sections
 from explorer.app.widgets.slider_steps import FINEST, slider_steps, thinned
-from explorer.app.widgets.wording import GPT2_SMALL, exclusions, in_words, options, size_in_words
+from explorer.app.widgets.wording import (
+    GPT2_SMALL,
+    exclusions,
+    in_words,
+    options,
+    quantity,
+    size_in_words,
+)
 from explorer.choices import Choices
 from explorer.config import Config, preset
 from explorer.fields import GROUPS, Option, setting
@@ -472,6 +479,7 @@ def test_size_line() -> None:
     assert GPT2_SMALL == 84_934_656
     assert size_in_words(Config()).startswith("9.4 M parameters · 11 % of GPT-2 small's 85 M · ")
     assert size_in_words(Config()).endswith("MB of activations")
+    assert [quantity(count) for count in (999, 1000, 10_000)] == ["999", "1.0 k", "10 k"]
     assert Page(Config(n_layers=1, d_model=8)).controls.summary.startswith(
         "768 parameters · 0.0009 % of"
     )

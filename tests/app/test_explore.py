@@ -442,6 +442,7 @@ def test_the_legend_says_what_dots_and_lines_are() -> None:
         "● measured, 2–5 seeds; band: smallest to largest",
         "— predicted",
     ]
+    assert marks([predict(SMALL)]) == ["— predicted; outlined: two of three draws"]
     assert marks([]) == []
 
 

@@ -1,5 +1,4 @@
-"""The page where no plug-in can be imported, shown by Voilà and JupyterLab as anybody starts
-them."""
+"""The page where no plug-in can be imported, shown by Voilà as anybody starts it."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from .conftest import STARTUP, free_port, open_in_lab
-from .dashboard import Dashboard
+from .conftest import STARTUP, free_port
+from .dashboard import PATIENCE, Dashboard
 
 ROOT = Path(__file__).parents[2]
 ALONE = ROOT / "tests" / "alone"
@@ -25,11 +24,11 @@ TABS = ["Explore", "Map", "Learn"]
 
 
 @contextmanager
-def started(program: str, folder: Path, *options: str) -> Iterator[str]:
-    """Runs a program of Jupyter, without settings of its own, until the block ends; gives its
+def started(folder: Path, notebook: Path) -> Iterator[str]:
+    """Runs Voilà on a notebook, without settings of its own, until the block ends; gives its
     address."""
     port = free_port()
-    command = [sys.executable, "-m", program, f"--port={port}", "--no-browser", *options]
+    command = [sys.executable, "-m", "voila", f"--port={port}", "--no-browser", str(notebook)]
     paths = [str(ALONE), os.environ.get("PYTHONPATH", "")]
     homes = {
         name: str(folder)
@@ -56,27 +55,18 @@ def started(program: str, folder: Path, *options: str) -> Iterator[str]:
         process.wait(20)
 
 
-@pytest.fixture(scope="module", params=["voila", "lab"])
-def alone(
-    request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Dashboard]:
+@pytest.fixture(scope="module")
+def alone(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     folder = tmp_path_factory.mktemp("alone")
     notebook = folder / "notebooks" / "explorer.ipynb"
     notebook.parent.mkdir()
     shutil.copy(ROOT / "notebooks" / "explorer.ipynb", notebook)
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, request.param)
-    if request.param == "voila":
-        with started("voila", folder, str(notebook)) as address:
-            page.goto(address)
-            page.get_by_role("tab").first.wait_for()
-            yield visit
-    else:
-        options = (f"--ServerApp.root_dir={notebook.parent}", "--IdentityProvider.token=")
-        with started("jupyterlab", folder, *options, "--allow-root") as address:
-            open_in_lab(page, f"{address}/lab/tree/explorer.ipynb")
-            page.get_by_role("tab", name="Explore", exact=True).wait_for()
-            yield visit
+    visit = Dashboard(page, "voila")
+    with started(folder, notebook) as address:
+        page.goto(address, timeout=3 * PATIENCE)  # it comes when its cells have run
+        page.get_by_role("tab").first.wait_for()
+        yield visit
     page.close()
 
 

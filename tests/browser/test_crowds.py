@@ -86,7 +86,11 @@ def address(log: Path) -> Iterator[str]:
         "60",
     ]
     with server(
-        ["serve", *options], log, EXPLORER_GRACE_SECONDS="3", EXPLORER_LOOK_SECONDS="1"
+        ["serve", *options],
+        log,
+        EXPLORER_GRACE_SECONDS="3",
+        EXPLORER_LOOK_SECONDS="1",
+        EXPLORER_SILENCE_SECONDS="6",
     ) as running:
         FIRST.append(asked(running, "/health"))
         wait_until(lambda: health(running)["status"] == "ok")

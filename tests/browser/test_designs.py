@@ -57,44 +57,43 @@ def test_real_models_come_first_and_each_design_once(designs: Designs) -> None:
     expect(designs.options).to_have_count(0)
 
 
+SEARCHES: list[tuple[str, list[str]]] = [
+    ("zhang 2019", ["Fixup"]),
+    ("2019  ZHANG", ["Fixup"]),
+    ("sandwich", ["Peri-LN"]),
+    ("gpt2", ["GPT-2"]),
+    ("postln", ["Post-LN", "Admin"]),
+    ("no such design", []),
+    ("prenorm", ["Pre-LN"]),
+    ("pre-norm", ["Pre-LN"]),
+    ("Pre norm", ["Pre-LN"]),
+    ("phi", ["GPT-J", "Llama 3"]),
+    ("vit", ["Pre-LN", "LayerScale"]),
+    ("MoE", ["Qwen3-Next", "gpt-oss style"]),
+    ("llama 3", ["Llama 3"]),
+    ("norm xyzzy", []),
+    ("no norm", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
+    ("without norms", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
+]
+"""Words that are typed, and titles that must be among those found."""
+
+
 @in_voila
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("zhang 2019", ["Fixup"]),
-        ("2019  ZHANG", ["Fixup"]),
-        ("sandwich", ["Peri-LN"]),
-        ("gpt2", ["GPT-2"]),
-        ("postln", ["Post-LN", "Admin"]),
-        ("no such design", []),
-        ("prenorm", ["Pre-LN"]),
-        ("pre-norm", ["Pre-LN"]),
-        ("Pre norm", ["Pre-LN"]),
-        ("phi", ["GPT-J", "Llama 3"]),
-        ("vit", ["Pre-LN", "LayerScale"]),
-        ("MoE", ["Qwen3-Next", "gpt-oss style"]),
-        ("llama 3", ["Llama 3"]),
-        ("norm xyzzy", []),
-        ("no norm", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
-        ("without norms", ["ReZero", "SkipInit", "Fixup", "T-Fixup", "Plain stack"]),
-    ],
-)
-def test_a_search_finds_by_title_name_words_and_source(
-    designs: Designs, words: str, found: list[str]
-) -> None:
-    designs.search(words)
-    titles = designs.options.locator(".ex-option-title").all_inner_texts()
-    assert {*found} <= {*titles}
-    assert len(titles) < 8 if found else not titles
-    if found:
-        expect(designs.active()).to_contain_text(found[0])
-    expect(designs.control.locator(".ex-option-count")).to_contain_text(
-        f"{len(titles) or 'None'} of "
-    )
-    designs.page.keyboard.press("Escape")
-    expect(designs.entry).to_have_value("Pre-LN")
+def test_a_search_finds_by_title_name_words_and_source(designs: Designs) -> None:
+    for words, found in SEARCHES:
+        designs.search(words)
+        count = designs.control.locator(".ex-option-count")
+        titles = designs.options.locator(".ex-option-title").all_inner_texts()
+        assert {*found} <= {*titles}, words
+        assert len(titles) < 8 if found else not titles, words
+        if found:
+            expect(designs.active()).to_contain_text(found[0])
+        expect(count).to_contain_text(f"{len(titles) or 'None'} of ")
+        designs.page.keyboard.press("Escape")
+        expect(designs.entry).to_have_value("Pre-LN")
 
 
+@in_voila
 def test_by_keyboard_alone(designs: Designs) -> None:
     page = designs.page
     designs.entry.focus()

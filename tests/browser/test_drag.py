@@ -3,17 +3,11 @@ drawing gives."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from .conftest import in_voila
 from .dashboard import Dashboard
 
-UPDATE = (Path(__file__).parents[2] / "explorer" / "app" / "widgets" / "update.js").read_text(
-    encoding="utf-8"
-)
-MOVES = f"([before, after]) => {{ {UPDATE}\nreturn moves(before, after); }}"
 DRAG = """async ([field, steps]) => {
   const slider = document.querySelector(`[data-field=${field}] input[type=range]`);
   for (const step of steps) {
@@ -120,45 +114,3 @@ def test_beside_a_pinned_design_as_well(dashboard):
         dashboard.page.evaluate(DRAG, ["init_variance", [3, 3, -1]])
     settle(dashboard)
     assert pictures(dashboard) == whole(dashboard)
-
-
-LINE = {"type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 2], "line": {"color": "red"}}
-LAYOUT = {
-    "xaxis": {"range": [0, 1], "nticks": 7},
-    "yaxis": {"type": "log", "range": [0, 1]},
-    "meta": {"description": "a"},
-}
-
-
-@pytest.mark.parametrize(
-    ("trace", "layout", "moved"),
-    [
-        ({}, {}, {"traces": [], "scales": {}}),
-        ({"y": [1, 3]}, {"meta": {"description": "b"}}, {"traces": [0], "scales": {}}),
-        (
-            {"y": [1, 3]},
-            {"yaxis": {"type": "log", "range": [0, 2]}},
-            {"traces": [0], "scales": {"yaxis.range": [0, 2]}},
-        ),
-        ({}, {"xaxis": {"range": [0, 1]}}, {"traces": [], "scales": {"xaxis.nticks": None}}),
-        (
-            {},
-            {"xaxis": {"range": [0, 1], "nticks": 7, "dtick": 1}},
-            {"traces": [], "scales": {"xaxis.dtick": 1, "xaxis.tickmode": None}},
-        ),
-        ({}, {"yaxis": {"type": "linear", "range": [0, 1]}}, None),
-        ({"line": {"color": "blue"}}, {}, None),
-        ({"customdata": [1, 2]}, {}, None),
-        ({"type": "heatmap", "y": [1, 3]}, {}, None),
-        ({}, {"showlegend": True}, None),
-    ],
-)
-def test_what_is_drawn_as_a_move_and_what_as_a_whole(visit, trace, layout, moved):
-    before = {
-        "data": [LINE | ({"type": trace["type"]} if "type" in trace else {})],
-        "layout": LAYOUT,
-    }
-    after = {"data": [LINE | trace], "layout": LAYOUT | layout}
-    assert visit.page.evaluate(MOVES, [before, after]) == moved
-    assert visit.page.evaluate(MOVES, [None, after]) is None
-    assert visit.page.evaluate(MOVES, [before, {**after, "data": [*after["data"], LINE]}]) is None

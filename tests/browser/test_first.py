@@ -42,9 +42,7 @@ def comer(browser: Browser, voila: str) -> Iterator[Dashboard]:
     [
         (1440, 1000, False),
         (1920, 1080, True),
-        (1024, 768, False),
         (390, 844, False),
-        (390, 844, True),
     ],
 )
 def test_nothing_moves_when_the_page_takes_the_pictures_place(

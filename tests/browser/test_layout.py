@@ -219,8 +219,8 @@ def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(
 
 
 @in_voila  # JupyterLab's own frame decides how high an output is
-@pytest.mark.parametrize(("width", "height"), [(2560, 1440), (1920, 1080)])
-def test_a_large_window_is_filled(dashboard: Dashboard, width: int, height: int) -> None:
+def test_a_large_window_is_filled(dashboard: Dashboard) -> None:
+    width, height = 2560, 1440
     dashboard.page.set_viewport_size({"width": width, "height": height})
     wait_until_still(dashboard.page)
     plots = dashboard.page.evaluate(PLOTS)
@@ -296,6 +296,7 @@ def test_a_small_picture_has_no_words_over_its_data(dashboard: Dashboard) -> Non
     assert [is_said for is_small, is_said in words if is_small] == [False] * 4, words
 
 
+@in_voila
 def test_paper_has_every_chart_whole_and_light(dashboard: Dashboard) -> None:
     dashboard.page.emulate_media(media="print", color_scheme="dark")
     dashboard.page.set_viewport_size({"width": 718, "height": 1000})

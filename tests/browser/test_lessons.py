@@ -210,7 +210,7 @@ def test_an_exercise_is_answered_in_its_box_by_keyboard(finished: Dashboard) -> 
 
 
 def test_text_is_typeset_code_is_there_and_axe_finds_nothing(finished: Dashboard) -> None:
-    """On a telephone axe looks at lessons with live figures: their style is that of all."""
+    """Axe looks at lessons that have run: their style is that of all."""
     page = finished.page
     page.wait_for_function("document.querySelectorAll('mjx-container').length > 30")
     page.wait_for_function("!document.querySelector('main').innerText.includes('$')")
@@ -222,10 +222,11 @@ def test_text_is_typeset_code_is_there_and_axe_finds_nothing(finished: Dashboard
         assert is_open != folded
     code.first.locator("summary").click()
     expect(code.first.locator(".highlight")).to_be_visible()
-    page.evaluate(ONE_OF_EACH_HUE)
+    if name_of(page) in RUN:
+        page.evaluate(ONE_OF_EACH_HUE)
     for width in (1440, 390):
         page.set_viewport_size({"width": width, "height": 1000})
-        if width == 1440 or name_of(page) in RUN:
+        if name_of(page) in RUN:
             assert look(page, ()) == ""
         page.wait_for_function(
             "document.querySelector('#rendered_cells').scrollWidth <= window.innerWidth"

@@ -52,6 +52,7 @@ def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_flo
         )
 
 
+@in_voila
 def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboard) -> None:
     before = dashboard.dots("Second moment")
     with dashboard.redrawn():
@@ -66,29 +67,6 @@ def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboa
 
 
 @in_voila
-def test_width_narrows_the_spread_over_seeds(dashboard: Dashboard) -> None:
-    def spread() -> float:
-        low, high = np.array(dashboard.dots("Second moment")["spread"]).T
-        return float(np.log(high / low).mean())
-
-    wide = spread()
-    with dashboard.redrawn():
-        dashboard.write("d_model", "32")
-    assert dashboard.said == "Measured 12 layers of width 32"
-    assert wide < spread() / 2, "√(256 / 32) is 2.8"
-
-
-@in_voila
-def test_init_variance_amplifies_the_signal(dashboard: Dashboard) -> None:
-    before = dashboard.dots("Second moment")["y"]
-    with dashboard.redrawn():
-        dashboard.write("init_variance", "4")
-    after = dashboard.dots("Second moment")["y"]
-    assert after[0] == pytest.approx(before[0])
-    assert after[-1] > 4 * before[-1]
-
-
-@in_voila
 def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashboard) -> None:
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "post")
@@ -98,24 +76,6 @@ def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashbo
     with dashboard.redrawn():
         dashboard.choose("norm_placement", "peri")
     assert dashboard.dots("Second moment")["y"][-1] == pytest.approx(25, rel=0.1)
-
-
-@in_voila
-def test_alpha_turns_the_branches_down(dashboard: Dashboard) -> None:
-    with dashboard.redrawn():
-        dashboard.write("alpha", "0")
-    np.testing.assert_allclose(
-        dashboard.dots("Second moment")["y"], dashboard.dots("Second moment")["y"][0], rtol=1e-6
-    )
-    np.testing.assert_allclose(dashboard.dots("Gradient by layer")["y"], 1, rtol=1e-5)
-
-
-@in_voila
-def test_without_the_divisor_attention_falls_onto_few_keys(dashboard: Dashboard) -> None:
-    assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.89, abs=0.02)
-    with dashboard.redrawn():
-        dashboard.choose("attention_scale", "none")
-    assert dashboard.dots("Attention entropy")["y"][0] == pytest.approx(0.14, abs=0.02)
 
 
 @in_voila

@@ -116,19 +116,13 @@ def unanswered(line: Line, harm: str) -> Iterator[None]:
         line.mend()
 
 
-def test_a_slider_that_a_stopped_kernel_does_not_hear_leaves_nothing_that_looks_measured(
-    wired: tuple[Dashboard, Line],
-) -> None:
-    must_look_unmeasured(*wired, "stopped")
-
-
 @pytest.mark.parametrize("wired", ["voila"], indirect=True)
-def test_nor_does_one_without_a_network(wired: tuple[Dashboard, Line]) -> None:
-    must_look_unmeasured(*wired, "offline")
-
-
-def must_look_unmeasured(visit: Dashboard, line: Line, harm: str) -> None:
-    """Moves a slider while nobody answers, and then somebody does."""
+@pytest.mark.parametrize("harm", ["stopped", "offline"])
+def test_a_slider_that_nobody_hears_leaves_nothing_that_looks_measured(
+    wired: tuple[Dashboard, Line], harm: str
+) -> None:
+    """Neither a stopped kernel nor one without a network; and then somebody answers."""
+    visit, line = wired
     page, status = visit.page, visit.page.locator(".ex-status-text")
     with unanswered(line, harm):
         state, said, after = page.evaluate(MOVED, "n_layers")

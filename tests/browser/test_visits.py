@@ -58,7 +58,7 @@ TRAINS = "/lessons/06_root_d.ipynb"
 NOBODY = "0-0-0-0-0"
 """No kernel."""
 TOLD = "nobody-may-know"
-LIMIT = 20.0
+LIMIT = 6.0
 """Seconds in which a page asks for its cells."""
 
 
@@ -72,7 +72,11 @@ def address(log: Path) -> Iterator[str]:
     """A server of this file's own, since some of it might go down; it looks at its kernels every
     second."""
     with server(
-        ["serve"], log, EXPLORER_GRACE_SECONDS=str(GRACE), EXPLORER_LOOK_SECONDS="1"
+        ["serve"],
+        log,
+        EXPLORER_GRACE_SECONDS=str(GRACE),
+        EXPLORER_LOOK_SECONDS="1",
+        EXPLORER_SILENCE_SECONDS=str(LIMIT),
     ) as running:
         yield running
 

@@ -16,6 +16,7 @@ from explorer.model.transformer import Transformer
 from explorer.numbers import number
 from explorer.schemes.placement import NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
+from explorer.vocabulary import geometric_mean
 
 DESIGNS = {name: ex.preset(name) for name in PRESETS}
 SMALL = {
@@ -116,10 +117,10 @@ def test_its_numbers_are_the_second_moments_of_the_profile() -> None:
         text.text for svg in svgs for text in svg.iter("text") if "number" in text.attrib["class"]
     ]
     at = {
-        site: number(float(measured["second_moment", site].mean(0)[index]))
+        site: number(float(geometric_mean(measured["second_moment", site])[index]))
         for site, index in (("resid_mid", 1), ("attn_out", 1), ("mlp_out", 1), ("resid_post", 1))
     }
-    before = number(float(measured["second_moment", "resid_post"].mean(0)[0]))
+    before = number(float(geometric_mean(measured["second_moment", "resid_post"])[0]))
     assert texts == [
         f"q = {before}",
         f"q = {at['resid_mid']}",

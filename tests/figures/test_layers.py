@@ -43,11 +43,11 @@ def test_dots_are_the_mean_over_seeds_and_the_band_runs_from_lowest_to_highest()
     assert dots.x.tolist() == [0, 0.5, 1, 1.5, 2]
     np.testing.assert_allclose(dots.y, 2.0 ** np.array([0, 0.5, 1, 1.5, 2]), rtol=1e-6)
     np.testing.assert_allclose(
-        dots.customdata, np.outer(dots.y, [0.5, 1.5, 0.5 / 3**0.5]), rtol=1e-6
+        dots.customdata, np.outer(dots.y, [0.5, 2.0, math.log(2) / 3**0.5]), rtol=1e-6
     )
     assert band.fill == "toself"
     np.testing.assert_allclose(band.x, [0, 0.5, 1, 1.5, 2, 2, 1.5, 1, 0.5, 0])
-    np.testing.assert_allclose(band.y, [*(dots.y * 0.5), *(dots.y[::-1] * 1.5)], rtol=1e-6)
+    np.testing.assert_allclose(band.y, [*(dots.y * 0.5), *(dots.y[::-1] * 2)], rtol=1e-6)
 
 
 def test_a_prediction_is_a_line_in_the_hue_of_its_design():
@@ -119,7 +119,7 @@ def test_everything_drawn_lies_inside_the_ranges(draw):
 
 def test_a_log_range_is_in_exponents():
     low, high = second_moment([measured(layers=20)]).layout.yaxis.range
-    least, largest = math.log10(0.5), math.log10(1.5 * 2.0**20)
+    least, largest = math.log10(0.5), math.log10(2 * 2.0**20)
     assert least - 1 < low < least
     assert largest < high < largest + 1
 

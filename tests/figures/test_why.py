@@ -75,15 +75,19 @@ def predicted() -> list[Profile]:
 def along(profile: Profile, statistic: str) -> list[float]:
     """At the input and after each sublayer that is there; nan where it is not known."""
     sites = ("resid_mid", "resid_post") if profile.config.attention != "none" else ("resid_post",)
-    layers = np.array([profile[statistic, site][0] for site in sites]).T.ravel()
-    return [float(profile[statistic, "embed"][0, 0]), *map(float, layers)]
+    layers = np.array([profile.mean_over_draws((statistic, site))[0] for site in sites])
+    embed = profile.mean_over_draws((statistic, "embed"))
+    return [float(embed[0, 0]), *map(float, layers.T.ravel())]
 
 
 def sums(profile: Profile) -> list[tuple[float, float, float]]:
     """Of each sublayer q before and after it, and E F²."""
     q, both = along(profile, "second_moment"), profile.config.attention != "none"
     outputs = np.array(
-        [profile["second_moment", site][0] for site in ("attn_out", "mlp_out")[not both :]]
+        [
+            profile.mean_over_draws(("second_moment", site))[0]
+            for site in ("attn_out", "mlp_out")[not both :]
+        ]
     ).T.ravel()
     return list(zip(q, q[1:], outputs, strict=False))
 

@@ -246,50 +246,6 @@ class Dropped(nn.Module):
         return x
 
 
-class Mixer(nn.Module):
-    """Tokens are mixed by an MLP on the transposed stream."""
-
-    def __init__(self, tokens: int = 5) -> None:
-        super().__init__()
-        self.one, self.two, self.tokens, self.mlp = (
-            nn.LayerNorm(D),
-            nn.LayerNorm(D),
-            mlp(tokens, 7),
-            mlp(),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.tokens(self.one(x).transpose(1, 2)).transpose(1, 2)
-        return x + self.mlp(self.two(x))
-
-
-class Windows(nn.Module):
-    """A stream of pixels `[batch, height, width, d]`, attended to in shifted windows of 2 × 2."""
-
-    def __init__(self, shift: int) -> None:
-        super().__init__()
-        self.one, self.two, self.attention, self.mlp, self.shift = (
-            nn.LayerNorm(D),
-            nn.LayerNorm(D),
-            Attention(),
-            mlp(),
-            shift,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        b, h, w, d = x.shape
-        y = torch.roll(self.one(x), (-self.shift, -self.shift), (1, 2))
-        y = y.view(b, h // 2, 2, w // 2, 2, d).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, d)
-        y = (
-            self.attention(y)
-            .view(b, h // 2, w // 2, 2, 2, d)
-            .permute(0, 1, 3, 2, 4, 5)
-            .reshape(b, h, w, d)
-        )
-        x = x + torch.roll(y, (self.shift, self.shift), (1, 2))
-        return x + self.mlp(self.two(x))
-
-
 class Reader(nn.Module):
     """A decoder's block: its own attention, cross attention, MLP."""
 
@@ -302,32 +258,6 @@ class Reader(nn.Module):
         x = x + self.own(self.norms[0](x))
         x = x + self.cross(self.norms[1](x), source)
         return x + self.mlp(self.norms[2](x))
-
-
-class Perceiver(nn.Module):
-    """Latents that read the input by cross attention alone."""
-
-    class Read(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.cross, self.mlp = nn.LayerNorm(D), Attention(), mlp()
-
-        def forward(self, x: Tensor, source: Tensor) -> Tensor:
-            x = x + self.cross(self.norm(x), source)
-            return x + self.mlp(x)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.latents, self.blocks = (
-            nn.Parameter(torch.randn(3, D)),
-            nn.ModuleList(self.Read() for _ in range(2)),
-        )
-
-    def forward(self, source: Tensor) -> Tensor:
-        x = self.latents.expand(len(source), -1, -1)
-        for block in self.blocks:
-            x = block(x, source)
-        return x
 
 
 class Residual(nn.Module):

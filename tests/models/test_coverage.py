@@ -189,9 +189,3 @@ def test_both_mlps_of_a_branch_are_read() -> None:
     assert profile["weight_variance", "W_in"][0].tolist() == pytest.approx(
         [sum(pair) / 2 for pair in both], rel=1e-5
     )
-
-
-def test_a_model_that_is_read_as_a_whole_has_no_note() -> None:
-    assert not ex.probe(
-        nn.Sequential(*(Branches() for _ in range(3))), torch.randn(2, 6, WIDTH)
-    ).coverage

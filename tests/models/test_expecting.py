@@ -17,7 +17,6 @@ from torch import nn
 from benchmarks.models import MODELS, build, ours_of
 from explorer import preset, probe
 from explorer.__main__ import main
-from explorer.model import Transformer
 from explorer_models.expecting import Verdict, expectation, verdict
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `models`")
@@ -26,8 +25,8 @@ Made = tuple[nn.Module, Any]
 IDS = torch.randint(0, 2000, (4, 32), generator=torch.Generator().manual_seed(1))
 
 
-def llama(seed: int = 0, **fields: Any) -> Made:
-    torch.manual_seed(seed)
+def llama(**fields: Any) -> Made:
+    torch.manual_seed(0)
     config = transformers.LlamaConfig(
         **{
             "num_hidden_layers": 4,
@@ -43,8 +42,8 @@ def llama(seed: int = 0, **fields: Any) -> Made:
     return transformers.LlamaForCausalLM(config).eval(), {"input_ids": IDS}
 
 
-def gpt2(seed: int = 0) -> Made:
-    torch.manual_seed(seed)
+def gpt2() -> Made:
+    torch.manual_seed(0)
     config = transformers.GPT2Config(
         n_layer=4,
         n_embd=64,
@@ -85,10 +84,9 @@ def another_activation() -> Made:
     return llama(hidden_act="relu")
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("name", "make"), [("llama3", llama), ("gpt2", gpt2)])
-def test_a_model_starts_as_its_preset(name: str, make: Callable[[int], Made], seed: int) -> None:
-    found = verdict(name, expectation(name), *make(seed))
+def test_a_model_starts_as_its_preset(name: str, make: Callable[[], Made]) -> None:
+    found = verdict(name, expectation(name), *make())
     assert found.agrees, str(found)
     assert re.match(
         rf"\w+LM\w* starts as {name} says\. They part nowhere by more than 25 %", str(found)
@@ -106,7 +104,7 @@ def test_a_model_starts_as_its_preset(name: str, make: Callable[[int], Made], se
     }
 
 
-@pytest.mark.parametrize("name", ["nanochat", "bert", "gemma3", "gpt_oss"])
+@pytest.mark.parametrize("name", ["nanochat", "gemma3"])
 def test_models_that_others_wrote_start_as_their_presets(name: str) -> None:
     config = ours_of(name, n_layers=4, d_model=64, n_heads=4, n_ctx=16, batch_size=2)
     torch.manual_seed(0)
@@ -244,38 +242,10 @@ def not_causal() -> Made:
     return model, {"input_ids": batch, "attention_mask": torch.ones(4, 1, 32, 32, dtype=torch.bool)}
 
 
-def some_not_causal() -> Made:
-    """Every other layer sees all keys, so that no layer is alone."""
-    model, batch = not_causal()
-    for block in model.transformer.h[::2]:
-        block.attn.register_forward_pre_hook(hide_later, with_kwargs=True)
-    return model, batch
-
-
-def hide_later(
-    _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return given, {**named, "attention_mask": torch.ones(1, 1, 32, 32, dtype=torch.bool).tril()}
-
-
 def not_divided() -> Made:
     model, batch = llama()
     for layer in model.model.layers:
         layer.self_attn.scaling = 1.0
-    return model, batch
-
-
-def twice_divided() -> Made:
-    model, batch = llama()
-    for layer in model.model.layers:
-        layer.self_attn.scaling = 1 / 16
-    return model, batch
-
-
-def without_norms() -> Made:
-    model, batch = llama()
-    for layer in model.model.layers:
-        layer.post_attention_layernorm = nn.Identity()
     return model, batch
 
 
@@ -318,28 +288,10 @@ def softmax_over_queries() -> Made:
             "the second moment at the attention output is",
         ),
         (
-            some_not_causal,
-            "gpt2",
-            "2 of 4 layers have no causal mask, where the design has one",
-            "",
-        ),
-        (
             not_divided,
             "llama3",
             "the attention logits are not divided by √d = 4",
             "the logit spread at the attention logits is",
-        ),
-        (
-            twice_divided,
-            "llama3",
-            "the attention logits are divided by 16, the design's by 4",
-            "the logit spread at the attention logits is",
-        ),
-        (
-            without_norms,
-            "llama3",
-            "no norm on the MLP's input in 4 of 4 layers, where the design has one",
-            "",
         ),
         (
             another_activation,
@@ -360,7 +312,6 @@ def softmax_over_queries() -> Made:
             "the base of rotary positions is 10,000, the design's is 500,000",
             "",
         ),
-        (gpt2, "llama3", "attention's positions are none, the design's are rotary", ""),
         (gpt2, "llama3", "the MLP is of the kind plain, the design's is gated", ""),
         (
             other_base_and_no_final_norm,
@@ -474,16 +425,6 @@ def test_beside_a_config(mine: Path) -> None:
         ),
         (
             "mine:good",
-            "t5-v1.1",
-            "expect must be a preset, such as t5_v1_1, or a file that can be read; got 't5-v1.1' (No",
-        ),
-        (
-            "mine:good",
-            "qqq",
-            "expect must be a preset, such as llama3, gpt2, or a file that can be read; got 'qqq' (No",
-        ),
-        (
-            "mine:good",
             "q\0q",
             "expect must be a preset, such as llama3, gpt2, or a file that can be read; got 'q",
         ),
@@ -512,12 +453,6 @@ def test_beside_a_config(mine: Path) -> None:
             "llama3",
             "expect must be a design that can have the model's size; d_model must be a whole num",
         ),
-        ("mine:absent", "llama3", "factory must be a function; mine has no absent"),
-        (
-            "mine.inner:make",
-            "llama3",
-            "factory must be importable; mine.inner is not: ModuleNotFoundError: No module",
-        ),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -535,10 +470,3 @@ def test_what_is_wrong_is_one_line(
     assert (code, out) == (2, "")
     assert err.startswith(f"explorer: {complaint}")
     assert err.count("\n") == 1
-
-
-def test_a_model_without_blocks_that_are_understood() -> None:
-    """Several streams have no sum that is read."""
-    model = Transformer(preset("hyper_connections", n_layers=3, d_model=32, n_ctx=8), 0)
-    with pytest.raises(ValueError, match="blocks must add branches to a stream; no sum was seen"):
-        verdict("pre_ln", expectation("pre_ln"), model, lambda whole: whole(torch.randn(2, 8, 32)))

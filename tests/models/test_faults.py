@@ -157,7 +157,6 @@ ALONE: dict[str, tuple[Change, str]] = {
         "All matrices of layer 3 (blocks.2) are zero.",
     ),
     "W_Q 0": (set_to(0.0, "blocks.2.q.weight"), "W_Q of layer 3 (blocks.2) is zero."),
-    "W_K 0": (set_to(0.0, "blocks.2.k.weight"), "W_K of layer 3 (blocks.2) is zero."),
     "both 0": (
         set_to(0.0, "blocks.2.q.weight", "blocks.2.k.weight"),
         "W_Q and W_K of layer 3 (blocks.2) are zero.",
@@ -169,10 +168,6 @@ ALONE: dict[str, tuple[Change, str]] = {
     "gain 0": (
         set_to(0.0, "blocks.2.two.weight"),
         "Layer 3 (blocks.2): the norm before the MLP has gain 0.",
-    ),
-    "gain 0, attention": (
-        set_to(0.0, "blocks.2.one.weight", "blocks.2.one.bias"),
-        "Layer 3 (blocks.2): the norm before attention has gain 0.",
     ),
     "gain 0 everywhere": (
         in_layers(0.0, "two.weight"),
@@ -207,14 +202,8 @@ FIRST: dict[str, tuple[Change, str, str]] = {
         "blocks.3.up.weight is of size ",
         "blocks.3.up.weight anew",
     ),
-    "garbage words": (garbage("words.weight"), "words.weight is of size ", "words.weight anew"),
     "all NaN": (
         set_to(NAN, "blocks.2.up.weight"),
-        "blocks.2.up.weight holds 16,384 values that are",
-        "anew",
-    ),
-    "all inf": (
-        set_to(INF, "blocks.2.up.weight"),
         "blocks.2.up.weight holds 16,384 values that are",
         "anew",
     ),
@@ -223,29 +212,14 @@ FIRST: dict[str, tuple[Change, str, str]] = {
         "blocks.2.up.weight holds a value that is not finite.",
         "anew",
     ),
-    "one NaN, last": (
-        one_entry("blocks.3.o.weight", NAN),
-        "blocks.3.o.weight holds a value that is",
-        "anew",
-    ),
     "a bias": (
         one_entry("blocks.1.k.bias", NAN),
         "blocks.1.k.bias holds a value that is not finite.",
         "anew",
     ),
-    "a gain": (
-        one_entry("blocks.1.one.weight", -INF),
-        "blocks.1.one.weight holds a value that",
-        "anew",
-    ),
     "a word": (
         one_entry("words.weight", NAN),
         "words.weight holds a value that is not finite.",
-        "anew",
-    ),
-    "the readout": (
-        one_entry("head.weight", INF),
-        "head.weight holds a value that is not finite.",
         "anew",
     ),
     "the last gain": (
@@ -401,12 +375,10 @@ def test_rotary_positions_are_not_told_from_zeros() -> None:
         bos_token_id=None,
         eos_token_id=None,
     )
-    for names in (("q_proj",), ("k_proj",), ("q_proj", "k_proj")):
-        torch.manual_seed(0)
-        model = transformers.LlamaModel(config)
-        for name in names:
-            model.layers[1].self_attn.get_submodule(name).weight.data.zero_()
-        assert ex.probe(model, IDS).differences == ()
+    torch.manual_seed(0)
+    model = transformers.LlamaModel(config)
+    model.layers[1].self_attn.q_proj.weight.data.zero_()
+    assert ex.probe(model, IDS).differences == ()
 
 
 def test_gains_that_start_at_0_after_branches_are_a_design() -> None:

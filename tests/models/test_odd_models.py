@@ -21,7 +21,6 @@ from explorer_models.stack import Stack
 X = torch.randn(2, 5, D, generator=torch.Generator().manual_seed(3))
 SEQUENCES = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(4))
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(5))
-PIXELS = torch.randn(2, 4, 4, D, generator=torch.Generator().manual_seed(6))
 
 
 class Case(NamedTuple):
@@ -70,11 +69,6 @@ CASES: dict[str, Case] = {
     "sandwich, in place": Case(
         lambda: nn.Sequential(odd.Sandwich(), odd.Sandwich()), X, numbered("", 2), BOTH
     ),
-    "mixer": Case(lambda: nn.Sequential(odd.Mixer(), odd.Mixer()), X, numbered("", 2), BOTH),
-    "windows": Case(
-        lambda: nn.Sequential(odd.Windows(0), odd.Windows(1)), PIXELS, numbered("", 2), BOTH
-    ),
-    "perceiver": Case(odd.Perceiver, X, numbered("blocks.", 2), BOTH),
     "residual network": Case(
         lambda: nn.Sequential(nn.Conv2d(3, D, 3), odd.Residual(), odd.Residual()),
         IMAGES,
@@ -177,9 +171,6 @@ def branch(model: nn.Module, path: str, batch: Any) -> float:
         ("sandwich, in place", {"attn_out": "0.norms.1", "mlp_out": "0.norms.3"}),
         ("sequential of sequentials", {"attn_out": "1.0.0.first", "mlp_out": "1.0.0.second"}),
         ("experts", {"attn_out": "0.first", "mlp_out": "0.second"}),
-        ("mixer", {"mlp_out": "0.mlp"}),
-        ("windows", {"attn_out": "0.attention", "mlp_out": "0.mlp"}),
-        ("perceiver", {"attn_out": "blocks.0.cross", "mlp_out": "blocks.0.mlp"}),
     ],
 )
 def test_branches_are_their_modules_outputs(name: str, paths: dict[str, str]) -> None:
@@ -431,23 +422,6 @@ def test_lists_within_a_layer_are_no_layers() -> None:
     seeded()
     model = nn.Sequential(*(odd.Bottleneck() for _ in range(3)))
     assert probe(model, X).layers == ("0", "1", "2")
-
-
-def test_mobile_bert() -> None:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.MobileBertConfig(
-        num_hidden_layers=3,
-        hidden_size=64,
-        embedding_size=32,
-        vocab_size=64,
-        intra_bottleneck_size=32,
-        intermediate_size=64,
-        num_attention_heads=4,
-    )
-    profile = probe(transformers.MobileBertModel(config).eval(), torch.arange(32).view(2, 16))
-    assert profile.layers == numbered("encoder.layer.", 3)
-    assert "attention_entropy" in profile
-    assert profile.twin is None  # its three stacked MLPs a layer are no design of ours
 
 
 def test_a_call_of_forward_is_refused_with_the_reason() -> None:

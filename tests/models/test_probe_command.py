@@ -64,12 +64,6 @@ def test_json_on_standard_output(mine: Path) -> None:
     assert profile["second_moment", "resid_post"].shape == (1, 3)
 
 
-def test_json_in_a_file(mine: Path) -> None:
-    assert main(["probe", "mine:with_loss", "--json", "profile.json"]) == 0
-    profile = Profile.from_json((mine / "profile.json").read_text(encoding="utf-8"))
-    np.testing.assert_allclose(profile["second_moment", "resid_post"], 1, rtol=1e-3)  # post-norm
-
-
 def test_a_page(mine: Path) -> None:
     assert main(["probe", "mine:make", "--html", "page.html"]) == 0
     html = (mine / "page.html").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from explorer import Config, compare, measure, predict, preset, probe
+from explorer import Config, measure, predict, preset, probe
 from explorer.model import Transformer, batch
 from explorer.profile import Profile
 
@@ -206,38 +206,6 @@ def test_heads_that_cannot_be_read_are_noted() -> None:
     )
     assert "logit_rank" in read
     assert "logit_rank" not in read.notes
-
-
-def test_a_head_of_zeros_has_no_rank_in_its_layer_alone() -> None:
-    model = small_models.gpt2()
-    with torch.no_grad():
-        model.h[1].attn.c_attn.weight[:, :4].zero_()  # type: ignore[union-attr,index]
-    profile = probe(model, small_models.batch(0), spectra=True)
-    assert (profile["largest_possible_logit"][0] == 0).tolist() == [
-        [False] * 4,
-        [True] + [False] * 3,
-        [False] * 4,
-    ]
-    assert np.isnan(profile["logit_rank"][0]).all(1).tolist() == [False, True, False]
-    assert profile.absent["logit_rank", "attn_scores"] == (2,)
-
-
-def test_profiles_before_and_after_a_training_say_how_spectra_have_changed() -> None:
-    """A stored one, and one of the trained model."""
-    model = small_models.gpt2()
-    before = Profile.from_json(probe(model, small_models.batch(0), spectra=True).to_json())
-    with torch.no_grad():
-        model.h[2].attn.c_attn.weight[:, 4:8] *= 30  # type: ignore[union-attr,index]
-        model.h[1].mlp.c_fc.weight *= 2  # type: ignore[union-attr,index]
-    changes = compare(before, probe(model, small_models.batch(0), spectra=True))
-    parted = {(row.statistic, row.site): row for row in changes.partings}
-    sizes = {name: row for (name, site), row in parted.items() if site in ("W_in", "attn_scores")}
-    assert (sizes["spectral_norm"].layer, sizes["spectral_norm"].factor) == (
-        2,
-        pytest.approx(2, rel=1e-5),
-    )
-    assert sizes["largest_possible_logit"].layer == 3
-    assert ("stable_rank", "W_in") not in parted
 
 
 def test_the_law_of_the_nearest_design_stands_beside_them() -> None:

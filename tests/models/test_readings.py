@@ -160,16 +160,6 @@ def test_attention_is_what_the_written_out_pattern_says(
     )
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_attention_of_torchs_own_encoder_is_read(dropout: float) -> None:
-    model = Encoder(dropout)
-    watch = ex.watch(model)
-    train(model, 1)
-    entropy = value(watch, 0, "attention_entropy_normalized", "pattern")
-    assert entropy.shape == (LAYERS, HEADS)
-    assert ((entropy > 0.5) & (entropy < 1)).all()
-
-
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("build", [gpt2, llama])
 def test_positions_are_those_of_the_first_pass(
@@ -248,31 +238,6 @@ def test_as_many_sequences_as_tokens_do_not_say_which_is_which() -> None:
     assert found == [{"attention_received", "attention_entropy_by_position"}, set()]
 
 
-def test_a_padded_row_that_sees_no_key_is_no_row() -> None:
-    class Padded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(
-                nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2)
-            )
-
-        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-            for layer in self.layers:
-                x = layer(x, x, x, attn_mask=mask, need_weights=False)[0]
-            return x
-
-    model = Padded()
-    watch = ex.watch(model, blocks="layers.*")
-    optimizer = adam(model)
-    mask = torch.zeros(4, 4)
-    mask[0] = -math.inf  # the first row sees nothing, the others all
-    model(torch.zeros(1, 4, 8), mask).sum().backward()
-    optimizer.step()
-    np.testing.assert_allclose(
-        value(watch, 0, "attention_entropy", "pattern"), math.log(4), rtol=1e-6
-    )
-
-
 def test_accumulated_gradients_are_one_reading() -> None:
     """The same batch at once and in four parts: the same sums, merged."""
     frames = []
@@ -343,31 +308,6 @@ def test_singular_values_of_updates_are_those_of_the_change(
             assert value(watch, 0, "update_stable_rank", site)[layer] == pytest.approx(
                 float(values.square().sum() / values[0] ** 2), rel=1e-5
             )
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        adam,
-        lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
-        lambda model: torch.optim.Muon(model.parameters(), lr=0.02),
-    ],
-)
-def test_few_steps_are_enough_for_wide_updates(
-    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
-) -> None:
-    """Within 2 %, of Muon's flat spectrum, too."""
-    torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(256, 256, bias=False) for _ in range(3)))
-    watch = ex.watch(model, blocks=["0", "1", "2"], spectra=True)
-    before = [layer.weight.detach().clone() for layer in model]
-    model(torch.randn(64, 256)).square().mean().backward()
-    optimizer(model).step()
-    exact = [
-        float(torch.linalg.svdvals(layer.weight.detach() - old)[0])
-        for layer, old in zip(model, before, strict=True)
-    ]
-    np.testing.assert_allclose(value(watch, 0, "update_spectral_norm", "weight"), exact, rtol=0.02)
 
 
 def test_spectra_are_read_on_request_alone_and_alter_nothing() -> None:

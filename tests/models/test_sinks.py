@@ -138,16 +138,6 @@ def test_a_file_is_what_its_suffix_says(tmp_path: Path, suffix: str, as_text: bo
                 assert stored == (pytest.approx(value, rel=1e-15) if column == "value" else value)
 
 
-def test_a_file_without_a_folder_is_in_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    model = gpt2()
-    with ex.watch(model, every=1, sink="x.csv"):
-        train(model, 1)
-    assert list(tmp_path.iterdir()) == [Path(tmp_path / "x.csv")]
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_numbers_that_are_not_finite_are_written_as_such(tmp_path: Path, suffix: str) -> None:
     values = [1.5, float("nan"), float("inf"), float("-inf")]
@@ -190,15 +180,6 @@ def test_another_suffix_is_refused(
     with pytest.raises(ValueError, match=f"{rule}; got '{name}'"):
         ex.watch(gpt2(), sink=kind(name))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("parquet")
-@pytest.mark.parametrize("name", ["v1.2", "rate.3e-4/", "runs.parquet"])
-def test_a_folder_may_have_a_dot(tmp_path: Path, name: str) -> None:
-    model = gpt2()
-    with ex.watch(model, every=1, sink=f"{tmp_path}{os.sep}{name}"):
-        train(model, 1)
-    assert [path.suffix for path in (tmp_path / name).iterdir()] == [".parquet"]
 
 
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -294,14 +275,6 @@ def test_what_is_not_installed_is_said(
     monkeypatch.setitem(sys.modules, library, None)  # importing it fails, as if it were not there
     with pytest.raises(ValueError, match=f"needs the package {library}, which is not installed"):
         ex.watch(gpt2(), sink=sink)
-
-
-def test_wandb_by_name_needs_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    wandb: Any = ModuleType("wandb")
-    wandb.run = None
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    with pytest.raises(ValueError, match=r"needs a run that has begun: call wandb.init\(\) first"):
-        ex.watch(gpt2(), sink="wandb")
 
 
 def test_a_sink_that_fails_does_not_end_the_training() -> None:

@@ -13,9 +13,8 @@ from explorer.profile import ALMOST_ZERO, FIRST_STEP, OTHER_TOKENS, Profile
 from explorer.schemes.placement import PLACEMENTS
 from explorer.sites import BRANCHES
 from explorer_models.differences import FACTS, _difference, norm_difference
-from explorer_models.findings import Jump
 from explorer_models.stack import gradient_note, tokens_note
-from explorer_models.texts import TEXTS, text
+from explorer_models.texts import TEXTS
 from explorer_models.twin import _sentence
 
 CODE = code_of(explorer_models)
@@ -70,14 +69,6 @@ def test_each_text_is_named_by_the_code() -> None:
             assert {key, *(key.removesuffix(suffix) for suffix in SUFFIXES)} & WORDS, (table, key)
 
 
-def test_each_sentence_of_a_table_that_has_another_for_more_says_how_many() -> None:
-    for table, rows in TEXTS.items():
-        for key in rows:
-            if key.endswith("_more"):
-                assert "more" in fields(rows[key])
-                assert "more" not in fields(rows[key.removesuffix("_more")]), (table, key)
-
-
 @pytest.mark.parametrize(("site", "name"), FACTS)
 def test_each_fact_has_a_sentence_whatever_a_layer_has(site: str, name: str) -> None:
     flag = f"{name}_missing" in TEXTS[site] and name not in TEXTS[site]
@@ -99,13 +90,6 @@ def test_each_norm_that_a_placement_may_have_has_a_sentence() -> None:
     assert not any(" on , " in words for words in said)
 
 
-def test_what_is_0_has_a_sentence_of_its_own() -> None:
-    for fact in (("mlp_out", "skip"), ("attn_scores", "cap")):
-        none, some = (_difference(0, *fact, value, 30.0)[2] for value in (0.0, 0.12345))
-        assert "0.123" in some
-        assert "0" not in none.partition(",")[0]
-
-
 def test_notes_begin_and_end_as_the_diagnosis_knows_them() -> None:
     note = gradient_note(True, ["head.weight", "gate", "scale"], (0, 8))["activation_gradient"]
     assert note.startswith(FIRST_STEP)
@@ -120,31 +104,6 @@ def test_notes_begin_and_end_as_the_diagnosis_knows_them() -> None:
     assert changed.startswith(OTHER_TOKENS)
     assert changed.endswith("from 8 to 4 in layer 2")
     assert tokens_note([8, 8, 8]) == tokens_note([]) == {}
-
-
-def test_more_layers_take_another_text() -> None:
-    one, more = (text("note", "site", site="pattern", layer=3, more=more) for more in (0, 2))
-    assert one.endswith("layer 3")
-    assert more == f"{one} and 2 more"
-
-
-@pytest.mark.parametrize(
-    ("place", "site", "layer"),
-    [
-        ("norm", "c_proj", 2),
-        ("gradient", "c_proj", 1),
-        ("max_abs", "", 0),
-        ("second_moment", "", 2),
-    ],
-)
-def test_a_jump_in_words(place: str, site: str, layer: int) -> None:
-    after = 0.0 if site else 360.0
-    jump = Jump(place, site, layer, 1.25, after)
-    sentence = jump.sentence(["h.0", "h.1"], 4)
-    assert f"{site} in layer {layer} (h.{layer - 1})" in sentence or not site
-    assert "1.25" in sentence
-    assert ("360" if after else "exactly 0") in sentence
-    assert {jump.place, f"{jump.place}_step"} <= TEXTS["jump"].keys() or place == "gradient"
 
 
 def test_a_gap_has_a_ratio_where_it_says_something() -> None:

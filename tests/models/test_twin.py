@@ -197,10 +197,9 @@ def test_rotary_positions_as_complex_numbers(base: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("n_layers", [2, 4])
-def test_half_precision(dtype: torch.dtype, n_layers: int) -> None:
+def test_half_precision(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    model, inputs, _ = llama(n_layers)
+    model, inputs, _ = llama(4)
     exact, rounded = twin(model, inputs), twin(model.to(dtype), inputs)
     assert not differing(rounded.config, exact.config)
 
@@ -305,11 +304,6 @@ def test_a_residual_that_is_left_out_is_named() -> None:
 
 def test_an_alternating_design_has_no_odd_layers() -> None:
     assert seen("plain", *((layer, no_norm) for layer in (1, 3, 5, 7))).differences == ()
-
-
-def test_the_differences_are_kept_in_json() -> None:
-    profile = seen("plain", (5, no_norm))
-    assert Profile.from_json(profile.to_json()).differences == profile.differences
 
 
 def test_faults_of_weights_stand_in_the_profile() -> None:

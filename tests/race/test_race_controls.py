@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from handed import bring
-from raced import LONG, Open, Page, lineup, opened
+from raced import LONG, Open, Page, lineup
 from watched import Watched
 
 from explorer.app.dashboard import Dashboard
@@ -16,22 +16,6 @@ from explorer.schemes.preset import PRESETS
 from explorer_race.page.files import race_script
 from explorer_race.page.panel import RacePanel
 from explorer_race.recipe import Recipe
-
-open_race = pytest.fixture(name="open_race")(opened)
-
-
-@pytest.fixture
-def page(open_race: Open) -> Page:
-    return open_race()
-
-
-@pytest.fixture
-def running(open_race: Open) -> Page:
-    """A race that has begun, and does not end by itself."""
-    page = open_race(steps=LONG)
-    page.begin()
-    return page
-
 
 # --- text -----------------------------------------------------------------------------------------
 
@@ -82,7 +66,7 @@ def test_parts_that_do_not_follow_end_the_file(open_race: Open) -> None:
     file.send = lambda content, buffers=None: sent.append(content["got"])  # type: ignore[method-assign]
     for message, buffers in (
         (["part", 0], [b"a"]),
-        (["begin", "a", 10], []),
+        (["begin", "a", 1], []),
         (["part", 5], [b"a"]),
         (["part", 0], [b"a"]),
         (["begin", "a", 10], []),

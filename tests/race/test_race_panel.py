@@ -16,23 +16,9 @@ from explorer.config import preset
 from explorer.figures.palette import HUES
 from explorer.tasks.pool import KILLED
 from explorer_race.page.lineup import Contender, Plan
+from explorer_race.page.panel import Leg
 from explorer_race.page.preparation import HEADING, WHILE_RUNNING
 from explorer_race.recipe import Recipe
-
-open_race = pytest.fixture(name="open_race")(opened)
-
-
-@pytest.fixture
-def page(open_race: Open) -> Page:
-    return open_race()
-
-
-@pytest.fixture
-def running(open_race: Open) -> Page:
-    """A race that has begun, and does not end by itself."""
-    page = open_race(steps=LONG)
-    page.begin()
-    return page
 
 
 @pytest.fixture
@@ -273,6 +259,7 @@ def test_an_exception_is_told_and_the_next_race_runs(
         page.until("failed", "ValueError: ")
         assert page.status.text.endswith(". Press Start to run the race again.")
         assert page.enabled == {"start"}
+        assert not any(chart.stale for chart in page.gallery.charts)
     page.press("start")
     page.wait(lambda: page.status.text.startswith("Finished"))
 
@@ -337,6 +324,7 @@ def test_a_race_stands_still_when_its_time_is_up_and_goes_on(
 ) -> None:
     monkeypatch.setenv("EXPLORER_RACE_SECONDS", "1")
     page = open_race(steps=LONG)
+    assert not Leg(page.panel.preparation.start()).is_over, "its time has not begun"
     page.press("start")
     page.until("paused", "Paused")
     assert page.status.detail.endswith("its time on this server is up. Press Resume to go on.")

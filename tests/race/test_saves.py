@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 from handed import File, handed
 from here import held
-from raced import LONG, Open, Page, opened
+from raced import LONG, Open, Page
 
 from explorer.app.widgets import files
 from explorer_race.archive import load
-
-open_race = pytest.fixture(name="open_race")(opened)
 
 
 @pytest.fixture

@@ -85,9 +85,9 @@ def test_the_verdict(outcomes: list[Outcome], severity: str, best: str, named: l
 
 
 def test_who_ends_worse_than_a_guess_has_diverged() -> None:
-    lost = outcome("lost", 1344.0)._replace(worse_from=20)
+    lost = outcome("lost", 100.0)._replace(worse_from=20)
     found = row(lost, LegendEntry(3, None, "lost"), final=True)
-    assert found["cells"][:3] == ["1,340", "never", "from step 20: worse than a uniform guess"]
+    assert found["cells"][:3] == ["100", "never", "from step 20: worse than a uniform guess"]
     assert found["out"]
     assert judged([FAST, lost], LEVELS)["evidence"] == "Diverged: “lost”."
     assert judged([lost], LEVELS)["severity"] == "bad"

@@ -207,9 +207,9 @@ def test_too_large_a_text(monkeypatch) -> None:
 def test_texts_too_short_for_the_sequences() -> None:
     own = text.decode("".join(PROSE.vocabulary[code] for code in PROSE.codes[:2500]).encode())
     with pytest.raises(
-        ConfigError, match=r"held-out part exceeds n_ctx; got 250 characters and n_ctx = 256"
+        ConfigError, match=r"held-out part exceeds n_ctx; got 250 characters and n_ctx = 250"
     ):
-        Data(NEXT, own, 256, 4)
+        Data(NEXT, own, 250, 4)
     with pytest.raises(
         ConfigError, match=r"must not repeat itself: .*; got 0 of 7,200 characters and n_ctx = 16"
     ):

@@ -236,6 +236,7 @@ def test_a_heat_map_has_a_column_a_reading_and_a_row_a_layer():
     drawn, figure = heat()
     assert_allclose(drawn.x, [0, 10, 20])
     assert_allclose(drawn.y, [1, 2, 3])
+    assert figure.layout.yaxis.range == (0.5, 3.5)
     norms = math.sqrt(len(PLAIN)) * 10.0 ** -np.arange(1.0, 4)
     assert_allclose(drawn.z, np.log10(norms)[:, None] * np.ones(3), rtol=1e-5)
     assert_allclose(drawn.customdata[:, 0], norms, rtol=1e-5)
@@ -265,8 +266,9 @@ def test_zeros_are_blank_on_a_logarithmic_scale():
 
 
 def test_the_stream_runs_from_the_input_through_half_layers():
-    drawn, _ = heat("second_moment")
+    drawn, figure = heat("second_moment")
     assert_allclose(drawn.y, np.arange(7) / 2)
+    assert figure.layout.yaxis.range == (-0.25, 3.25)
     assert_allclose(drawn.customdata[:, 0], [1, 2, 3, 2, 3, 2, 3])
 
 
@@ -292,6 +294,7 @@ def test_what_a_design_has_not_is_said():
     figure = layer_map(course(), 1, MAPS["alpha_mlp"])
     assert len(figure.data) == 0
     assert figure.layout.title.text == "two: has none"
+    assert figure.layout.yaxis.range == (0.5, 1.5)
     alpha = {("alpha", "mlp_out"): [0.0, 0.1, 0.2]}
     drawn, _ = heat("alpha_mlp", 1, track(), track(1, "two", recorded(found=alpha)))
     assert_allclose(drawn.z[:, -1], [0.0, 0.1, 0.2], rtol=1e-6)

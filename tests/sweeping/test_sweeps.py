@@ -85,7 +85,8 @@ def test_layers_of_a_site_are_padded_to_the_deepest() -> None:
     profile = measure(SMALL.replace(n_layers=3))
     deep = found.sel(origin="measured", n_layers=3)
     np.testing.assert_array_equal(
-        deep["second_moment@resid_post"], profile["second_moment", "resid_post"].mean(axis=0)
+        deep["second_moment@resid_post"],
+        STATISTICS["second_moment"].mean(profile["second_moment", "resid_post"]),
     )
     np.testing.assert_array_equal(
         deep["logit_std@attn_scores"], STATISTICS["logit_std"].mean(profile["logit_std"], (0, 2))
@@ -136,9 +137,9 @@ def test_three_axes() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [12, 24, 48])
-def test_a_mean_that_few_draws_carry_is_a_typical_draw_in_a_cell(n_layers: int) -> None:
+def test_a_predicted_cell_is_a_typical_draw(n_layers: int) -> None:
     """Of a plain stack, whose second moment is a product over layers: the mean over draws is 2 to
-    20 times a typical draw, and a map of it would be blank, or wrong."""
+    20 times a typical draw."""
     config = Config(
         norm_placement="none",
         residual="absent",
@@ -149,12 +150,10 @@ def test_a_mean_that_few_draws_carry_is_a_typical_draw_in_a_cell(n_layers: int) 
         n_seeds=8,
     )
     found = sweep(config, {"n_layers": [n_layers]}, ["second_moment"], Here(), origins="predicted")
-    predicted, mean = float(found["second_moment"].squeeze()), predict(config)
+    predicted = float(found["second_moment"].squeeze())
     draws = measure(config)["second_moment", "resid_post"][:, -1]
     typical = float(np.exp(np.mean(np.log(draws))))
-    assert mean.carried_by_few("second_moment")
-    assert 1 / 3 < predicted / typical < 3
-    assert predicted < mean["second_moment", "resid_post"][0, -1] / 1.5
+    assert 1 / 2 < predicted / typical < 2
 
 
 def test_a_sweep_that_was_stopped_goes_on_and_every_cell_is_told_once() -> None:

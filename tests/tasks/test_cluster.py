@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, Event, LocalCluster
 from test_pool import DEEP, LARGE, SMALL, SOON, Asked, task
 
 from explorer import measuring, tasks
@@ -30,7 +30,7 @@ from explorer_race.tasks import Task as Lesson
 def cluster() -> Iterator[LocalCluster]:
     """Two worker processes of one thread each. Dask itself would begin a task four times."""
     with LocalCluster(
-        "127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address=None
+        "127.0.0.1:0", n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
     ) as made:
         yield made
 
@@ -80,14 +80,6 @@ def test_a_killed_worker_costs_a_repetition_and_then_its_own_task_alone(
     assert Asked(pool, task(SMALL.replace(seed=5))).last().result
 
 
-def test_a_worker_killed_once_is_no_matter(pool: Pool, client: Client) -> None:
-    client.wait_for_workers(2, timeout=SOON)
-    asked = Asked(pool, task(DEEP.replace(seed=6)))
-    asked.begun()
-    kill_busy(client)
-    assert asked.last().result
-
-
 def test_stale_work_stops(pool: Pool, client: Client) -> None:
     """Both workers are free for another task long before the stale ones would have ended."""
     client.wait_for_workers(2, timeout=SOON)
@@ -99,6 +91,22 @@ def test_stale_work_stops(pool: Pool, client: Client) -> None:
     assert Asked(pool, task(SMALL.replace(seed=9))).last().result
     assert pool.computed == 1
     assert max(sum(heard, [0.0])) < 0.5, "they went on"
+
+
+def test_work_that_waits_behind_that_of_others_is_withdrawn_at_once(
+    pool: Pool, client: Client
+) -> None:
+    gate = Event(client=client)
+    others = [client.submit(gate.wait, pure=False) for _ in range(2)]
+    asked = Asked(pool, task(SMALL.replace(seed=12)))
+    must_come(lambda: bool(pool._busy))
+    asked.ticket.cancel()
+    try:
+        must_come(lambda: not pool._busy)
+        assert not any(other.done() for other in others)
+    finally:
+        gate.set()
+    client.gather(others)
 
 
 def test_errors_arrive_in_words(pool: Pool) -> None:

@@ -23,6 +23,8 @@ from explorer.stopping import Stopped
 from explorer.tasks.pool import (
     KILLED,
     MISSED,
+    NICENESS,
+    RARELY,
     SILENT,
     Answer,
     Job,
@@ -126,6 +128,19 @@ def test_equal_work_is_done_once(pool: Pool) -> None:
     assert results[0]
     assert results[0] == results[1] == results[2]
     assert pool.computed == before + 1
+
+
+def test_the_results_that_were_wanted_last_are_kept(
+    alone: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def computed_after(seed: int) -> int:
+        assert Asked(alone, task(SMALL.replace(seed=seed))).last().result
+        return alone.computed
+
+    result = Asked(alone, task(SMALL)).last().result
+    assert result
+    monkeypatch.setattr("explorer.tasks.pool.KEPT_BYTES", 2.5 * len(result))
+    assert [computed_after(seed) for seed in (1, 0, 2, 0, 1)] == [2, 2, 3, 3, 4]
 
 
 def test_stale_work_stops_and_makes_room_at_once(alone: Pool) -> None:
@@ -275,6 +290,64 @@ def test_a_long_computation_is_no_silence(watched: Pool, monkeypatch: pytest.Mon
     assert watched.workers == [worker]
 
 
+def test_a_worker_is_asked_for_a_sign_at_each_look_while_it_computes_and_else_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker, asked = WorkerProcess(0), []
+
+    def answered(*_: object) -> None:
+        asked.append(True)
+        worker._is_sign({"alive": True})
+
+    monkeypatch.setattr("explorer.tasks.pool.send", answered)
+    for busy, times in ((True, RARELY), (False, 1)):
+        asked.clear()
+        for _ in range(RARELY):
+            worker.look(busy=busy)
+        assert len(asked) == times
+    worker.end()
+
+
+class Idle:
+    """A worker that computes for ever, and counts the looks at it."""
+
+    def __init__(self, niceness: int) -> None:
+        self.niceness, self.looks, self.over = niceness, [], threading.Event()
+        self.ended = self.silent = False
+        self.alive = True
+
+    def look(self, *, busy: bool) -> None:
+        self.looks.append(busy)
+
+    def tell(self, data: bytes = b"", **header: object) -> None:
+        pass
+
+    def answer(self) -> tuple[dict[str, object], bytes]:
+        self.over.wait(SOON)
+        raise EOFError
+
+    def end(self) -> None:
+        self.over.set()
+
+    kill = end
+
+
+def test_each_worker_is_looked_at_once_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.tasks.pool.GLANCE", 0.02)
+    hired: list[Idle] = []
+    pool = Pool(2, lambda niceness: hired.append(Idle(niceness)) or hired[-1])
+    for order in (Order.MAP, Order.LONG):
+        Asked(pool, task(SMALL.replace(seed=order), order))
+    while len(hired) < 3 or min(len(worker.looks) for worker in hired) < 20:
+        time.sleep(0.01)
+    pool.close()
+    busy, idle, long = sorted(hired, key=lambda worker: (worker.niceness, not worker.looks[-1]))
+    assert len(busy.looks) <= len(idle.looks) + 1
+    assert {*long.looks, busy.looks[-1]} == {True}
+    assert {*idle.looks} == {False}
+    assert [worker.niceness for worker in (busy, idle, long)] == [NICENESS, NICENESS, 2 * NICENESS]
+
+
 def test_long_work_delays_nobody(alone: Pool) -> None:
     long = Asked(alone, task(DEEP, Order.LONG))
     long.begun()
@@ -364,7 +437,7 @@ def test_workers_end_with_their_process_however_it_ends() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="another user's environment may not be read")
-def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(
+def test_a_worker_comes_after_the_page_and_its_threads_do_not_spin_unless_somebody_wants_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for given, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
@@ -375,7 +448,9 @@ def test_threads_do_not_spin_in_a_worker_unless_somebody_wants_it(
         Asked(pool, task(SMALL)).last()
         (worker,) = pool.workers
         assert isinstance(worker, WorkerProcess)
-        assert psutil.Process(worker.process.pid).environ()["OMP_WAIT_POLICY"] == expected
+        process = psutil.Process(worker.process.pid)
+        assert process.environ()["OMP_WAIT_POLICY"] == expected
+        assert process.nice() == min(19, psutil.Process().nice() + NICENESS)
         pool.close()
 
 

@@ -61,7 +61,7 @@ def test_narrow_models_are_off_by_more_than_wide_ones_and_not_by_much() -> None:
         narrow = both(config(d_model=width, n_seeds=64))
         assert narrow[1].notes.keys() == {"activation_gradient", "parameter_gradient", "max_abs"}
         assert all(within(narrow, key, ROUGH) for key in GRADIENTS)
-    first = ("parameter_gradient", "W_in")
+    first = ("activation_gradient", "resid_mid")
     assert not within(both(config(d_model=8, n_seeds=64)), first, 1.02)
     wide = both(config())
     assert wide[1].notes == {}
@@ -76,7 +76,6 @@ def test_the_largest_coordinate_of_a_narrow_branch_is_rough_and_of_a_wide_one_ri
     assert key[0] in narrow[1].notes
     assert key[0] not in wide[1].notes
     assert within(narrow, key, ROUGH)
-    assert not within(narrow, key, 1.15)
     assert within(wide, key, 1.05)
 
 
@@ -131,7 +130,6 @@ def test_alike_tokens_told_apart_by_turns_are_rough_within_a_factor() -> None:
     assert "attention_max" not in near[1].notes
     query = ("parameter_gradient", "W_Q")
     assert within(far, query, ROUGH)
-    assert not within(far, query, 1.2)
     assert within(near, query, 1.2)
     error = [
         abs(found.mean(0) - expected).max()
@@ -180,16 +178,6 @@ def test_the_largest_coordinate_is_rough_where_sequences_share_biases() -> None:
     assert within(many, key, 1 + SHARING)
     assert not within(many, key, 1.1)
     assert within(alone, key, 1.1)
-
-
-def test_draws_without_norms_scatter_by_the_factor_in_the_note() -> None:
-    measured, predicted = both(
-        config(n_layers=8, n_ctx=8, n_heads=4, attention_scale="d", norm_placement="none")
-    )
-    stated = float(predicted.notes["second_moment"].rpartition("×")[2])
-    found = np.log(measured["second_moment", "resid_post"][:, -1]).std(ddof=1)
-    # of 48 draws a standard deviation is known to a tenth
-    assert abs(found / math.log(stated) - 1) < 0.35
 
 
 def test_few_near_ties_carry_the_gradient_and_many_are_near_their_mean() -> None:

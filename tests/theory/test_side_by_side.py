@@ -65,7 +65,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 def assert_same(configs: Sequence[Config]) -> list[Profile]:
-    """Predicts designs side by side and alone, and compares all values and notes."""
+    """Predicts designs side by side and alone, and compares all values, scatter and notes."""
     profiles = dict(predict_all(configs))
     together = [profiles[index] for index in range(len(configs))]
     for config, profile in zip(configs, together, strict=True):
@@ -77,6 +77,12 @@ def assert_same(configs: Sequence[Config]) -> list[Profile]:
             tolerance = LOOSE.get(key[0], SAME)
             np.testing.assert_allclose(
                 profile[key], alone[key], tolerance, 1e-14, err_msg=f"{config} {key}"
+            )
+        assert list(profile.scatter) == list(alone.scatter)
+        for key, scatter in alone.scatter.items():
+            # variances, for the root of a rounded 0 is not small
+            np.testing.assert_allclose(
+                profile.scatter[key] ** 2, scatter**2, SAME, 1e-14, err_msg=f"{config} {key}"
             )
     return together
 

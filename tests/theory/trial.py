@@ -69,12 +69,15 @@ def both(config: Config) -> tuple[Profile, Profile]:
 def by_layer(
     measured: Profile, predicted: Profile, statistic: str, site: str
 ) -> tuple[Array, Array]:
-    """`[seed, layer]` measured, mean over heads, and `[layer]` predicted; squared where theory
-    predicts the square."""
-    found, expected = measured[statistic, site], predicted[statistic, site]
+    """`[seed, layer]` measured, mean over heads, and `[layer]` of the mean over draws that is
+    predicted: of a logarithm of standard deviation s it is e^(s²/2) times a typical draw. Norms of
+    gradients are squared, as theory has them."""
+    key, power = (statistic, site), 1 + (statistic == "parameter_gradient")
+    found = measured[key]
     found = found.mean(-1) if found.ndim == 3 else found
-    expected = expected.reshape(expected.shape[1])
-    return (found**2, expected**2) if statistic == "parameter_gradient" else (found, expected)
+    scatter = power * predicted.scatter.get(key, 0 * predicted[key])
+    expected = predicted[key] ** power * np.exp(scatter**2 / 2)
+    return found**power, expected.reshape(expected.shape[1])
 
 
 def holds_everywhere(choices: Mapping[str, Any], loose: Mapping[str, float] | None = None) -> None:

@@ -240,7 +240,7 @@ class Asking:
         Raises:
             ValueError: it is none, or none is asked for.
         """
-        if self.question is None or self.revealed:
+        if self.question is None:
             raise ValueError("no question stands")
         return self.question.check(guess, self.config.n_layers)
 

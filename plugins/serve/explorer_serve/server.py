@@ -56,6 +56,7 @@ from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
 
 from explorer.log import note
+from explorer.memory import environment
 from explorer.tasks.pool import Pool
 from explorer_serve import metrics, plotly
 from explorer_serve.kernels import NoRoomError
@@ -64,7 +65,7 @@ from explorer_serve.visits import Connection
 HEAD, BODY, BUFFER = 64_000, 64_000, 8_000_000
 """Bytes of a request's head and of its body (files come over the websocket), and of what is read
 ahead."""
-SILENCE = 20.0
+SILENCE = environment("EXPLORER_SILENCE_SECONDS", 20.0)
 """Seconds in which a request must be there, and after which a connection without one is closed."""
 REQUEST = 1_000
 """Bytes of the message by which a page asks for a lesson's cells, at most."""
