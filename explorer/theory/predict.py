@@ -40,6 +40,8 @@ ROOTS = ("max_abs", "parameter_gradient", *OF_LOGITS)
 BANDS = ("second_moment", "activation_gradient", "parameter_gradient")
 """Statistics with a predicted band. The largest of many numbers scatters by more than the length
 does."""
+WIDEST = 100.0
+"""Variance of the logarithm beyond which a typical draw says nothing of another one."""
 OF_ATTENTION = ("W_Q", "W_K", "W_V", "W_G", "W_O")
 
 
@@ -59,7 +61,7 @@ def predict(config: Config, backward: bool = True, spectra: bool = False) -> Pro
     Example:
         >>> profile = ex.predict(ex.Config(n_layers=12))
         >>> profile["second_moment", "resid_post"][0, [0, -1]].round(2)  # after layers 1 and 12
-        array([ 2.04, 18.81])
+        array([ 2.04, 18.76])
     """
     must_be(Config, "config", config)
     start = time.perf_counter()
@@ -130,7 +132,7 @@ def _values(
     values, notes = coverage.apply(config, values, rows, covered)
     spread = {}
     if not config.design.copied:  # copies of a layer scatter together: by how much is not known
-        spread = _typical(config, values, recursion.variances(back))
+        spread = _typical(config, values, notes, recursion.variances(back))
     for row in wanted:
         has_law = row.name in LAWS or row.name in ROW_LAWS
         of_recursion = row.backward or row.sites == ("logits",)  # predicted without a row of laws
@@ -141,7 +143,10 @@ def _values(
 
 
 def _typical(
-    config: Config, values: dict[Key, Array], variances: Mapping[Key, Array]
+    config: Config,
+    values: dict[Key, Array],
+    notes: dict[str, str],
+    variances: Mapping[Key, Array],
 ) -> dict[Key, Array]:
     """Replaces means over draws by typical draws, and returns how far draws are from them.
 
@@ -150,7 +155,8 @@ def _typical(
     V/4.
 
     Args:
-        values: replaced in place.
+        values: replaced in place; withdrawn, with a note, where V is above `WIDEST`.
+        notes: by statistic.
         variances: V by statistic and site, `[layer]`, of the layers that are covered.
     Returns:
         `Profile.scatter`.
@@ -165,7 +171,9 @@ def _typical(
         power = 0.5 if key[0] in ROOTS else 1.0
         value = values[key]
         covered = np.full(value.shape[1], math.nan)
-        covered[: len(variance)] = variance
+        covered[: len(variance)] = np.where(variance > WIDEST, math.nan, variance)
+        if (variance > WIDEST).any():
+            notes.setdefault(key[0], f"not covered: draws scatter by more than e^{WIDEST**0.5:.0f}")
         factor = np.exp(-power * covered / 2)
         values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
         if key[0] in known:
