@@ -44,7 +44,7 @@ def encoder() -> tuple[torch.nn.Module, torch.Tensor]:
 def same(one: ex.Profile, other: ex.Profile) -> bool:
     for field in fields(one):
         mine, yours = getattr(one, field.name), getattr(other, field.name)
-        if field.name == "values":
+        if field.name in ("values", "scatter"):
             assert list(mine) == list(yours)
             for key in mine:
                 assert_array_equal(mine[key], yours[key], strict=True)

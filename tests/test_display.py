@@ -17,6 +17,7 @@ from traitlets.config import Config as Settings
 import explorer as ex
 from explorer import plugins
 from explorer.display import DRAWERS, table
+from explorer.vocabulary import geometric_mean
 
 SMALL = {"n_layers": 3, "d_model": 16, "n_heads": 2, "n_ctx": 8, "n_seeds": 2}
 TASK = ex.Task()
@@ -118,7 +119,7 @@ def test_a_profile_is_a_line_and_a_small_table(choices: dict[str, object]) -> No
         assert repr(config) in repr(profile)
         assert profile.origin in repr(profile)
         rows = {(row[0], row[2]): row[3:6] for row in shown(profile).rows}
-        q = profile.stream("second_moment")[1].mean(axis=0)
+        q = geometric_mean(profile.stream("second_moment")[1])
         assert rows["Second moment", "residual stream"] == [
             f"{q[0]:.4g}",
             f"{q[len(q) // 2]:.4g}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -40,8 +42,8 @@ def test_the_gradient_is_the_input_s_and_other_statistics_are_the_last_layer_s()
 
 
 def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
-    """By hand: q doubles a layer, and seeds stand at half of it, at it, and half above it."""
-    growth = np.array([0.5, 1.0, 1.5])[:, None] * 2.0 ** np.arange(1, 5)
+    """By hand: q doubles a layer, and seeds stand at half of it, at it, and at twice it."""
+    growth = np.array([0.5, 1.0, 2.0])[:, None] * 2.0 ** np.arange(1, 5)
     entropy = np.tile([0.2, 1.0], (3, 4, 1))  # of two heads
     measured = Profile(
         "measured",
@@ -52,7 +54,9 @@ def test_the_end_of_a_profile_is_its_last_layer_over_the_seeds() -> None:
         seeds=(0, 1, 2),
     )
     found = endings(measured)
-    assert found["second_moment"] == Ending(16.0, 8.0, 24.0, 3, error=8 / 3**0.5)
+    assert found["second_moment"] == Ending(
+        16.0, 8.0, 32.0, 3, error=pytest.approx(16 * math.log(2) / 3**0.5)
+    )
     assert found["attention_entropy_normalized"] == Ending(0.6, 0.2, 1.0, 3, error=0.0)
     predicted = Profile("predicted", {("second_moment", "resid_post"): growth[1:2]})
     assert endings(predicted)["second_moment"] == Ending(16.0, 16.0, 16.0, 0)

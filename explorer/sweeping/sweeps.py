@@ -355,7 +355,7 @@ def sweep(
         >>> numbers = ex.sweep(ex.Config(), over, origins=["predicted"])
         >>> numbers["second_moment"].sel(origin="predicted").values.round(2)  # [alpha, n_layers]
         array([[ 1.06,  1.13],
-               [ 8.99, 18.81]])
+               [ 8.97, 18.76]])
     """
     imported("xarray", "a labelled dataset")  # at once, not after an hour
     return (

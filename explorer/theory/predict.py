@@ -44,6 +44,8 @@ ROOTS = ("max_abs", "parameter_gradient", *OF_LOGITS)
 BANDS = ("second_moment", "activation_gradient", "parameter_gradient")
 """Statistics with a predicted band. The largest of many numbers scatters by more than the length
 does."""
+WIDEST = 100.0
+"""Variance of the logarithm beyond which a typical draw says nothing of another one."""
 OF_ATTENTION = ("W_Q", "W_K", "W_V", "W_G", "W_O")
 
 
@@ -63,7 +65,7 @@ def predict(config: Config, backward: bool = True, spectra: bool = False) -> Pro
     Example:
         >>> profile = ex.predict(ex.Config(n_layers=12))
         >>> profile["second_moment", "resid_post"][0, [0, -1]].round(2)  # after layers 1 and 12
-        array([ 2.04, 18.81])
+        array([ 2.04, 18.76])
     """
     must_be(Config, "config", config)
     return _side_by_side([config], backward, spectra)[0]
@@ -178,7 +180,7 @@ def _side_by_side(
                 continue
             own = {key: array[index : index + 1] for key, array in values.items()}
             own, notes = coverage.apply(config, own, recursion.rows_of(index), covered)
-            spread = _typical(config, own, recursion.of_design(variances, index))
+            spread = _typical(config, own, notes, recursion.of_design(variances, index))
             notes |= unpredicted
             notes = {row.name: notes[row.name] for row in wanted if row.name in notes}
             if spectra:
@@ -218,7 +220,10 @@ def _values(
 
 
 def _typical(
-    config: Config, values: dict[Key, Array], variances: Mapping[Key, Array]
+    config: Config,
+    values: dict[Key, Array],
+    notes: dict[str, str],
+    variances: Mapping[Key, Array],
 ) -> dict[Key, Array]:
     """Replaces means over draws by typical draws, and returns how far draws are from them.
 
@@ -227,7 +232,8 @@ def _typical(
     V/4.
 
     Args:
-        values: replaced in place.
+        values: replaced in place; withdrawn, with a note, where V is above `WIDEST`.
+        notes: by statistic.
         variances: V by statistic and site, `[layer]`, of the layers that are covered.
     Returns:
         `Profile.scatter`.
@@ -243,6 +249,10 @@ def _typical(
         value = values[key]
         missing = value.shape[1] - len(variance)  # where the recursion did not come
         covered = np.append(variance, np.full(missing, math.nan)) if missing else variance
+        wide = covered > WIDEST
+        if wide.any():
+            covered = np.where(wide, math.nan, covered)
+            notes.setdefault(key[0], f"not covered: draws scatter by more than e^{WIDEST**0.5:.0f}")
         factor = np.exp(-power / 2 * covered)
         values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
         if key[0] in known:

@@ -16,6 +16,7 @@ from explorer.app.explore.panel import Explore
 from explorer.config import Config
 from explorer.measuring import measure
 from explorer.profile import Profile
+from explorer.vocabulary import geometric_mean
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=2)
 
@@ -107,4 +108,6 @@ def as_the_page(config: Config) -> Profile:
 
 
 def expected(config: Config) -> np.ndarray:
-    return np.asarray(as_the_page(config).stream("second_moment")[1].mean(axis=0), dtype=np.float32)
+    return np.asarray(
+        geometric_mean(as_the_page(config).stream("second_moment")[1]), dtype=np.float32
+    )

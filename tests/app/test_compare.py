@@ -20,6 +20,7 @@ from explorer.figures.palette import HUES, LegendEntry
 from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
+from explorer.vocabulary import geometric_mean
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 REZERO = SMALL.replace(residual="rezero")
@@ -67,8 +68,8 @@ def test_end_values_are_measured_with_their_spread_and_theory_beside() -> None:
     assert list(found) == ["Second moment"], "no row for what no design has"
     first, second = found["Second moment"]
     assert first == {
-        "text": "3",
-        "more": "± 1, 2 to 4",
+        "text": "2.83",
+        "more": "± 0.98, 2 to 4",
         "theory": "3.5",
         "where": "",
         "severity": "",
@@ -98,7 +99,7 @@ def test_a_pin_that_cannot_be_measured_says_why() -> None:
     columns = [column(SMALL, measured=profile(1.0)), column(REZERO, trouble="MemoryError: no room")]
     found = groups(columns, lambda _: [Finding("warning", "The stream grows.", "")])
     assert texts(rows(found, "After the last layer")["Second moment"]) == [
-        "1.5",
+        "1.41",
         "MemoryError: no room",
     ]
     verdicts = rows(found, "Verdict")["Verdict"]
@@ -155,7 +156,7 @@ def test_the_table_follows_the_pins(open_panel: Open) -> None:
     assert texts(rows(table.groups, "Choices that differ")["Norm placement"]) == ["post", "pre"]
     second_moment = rows(table.groups, "After the last layer")["Second moment"]
     last = [
-        float(measure(one)["second_moment", "resid_post"][:, -1].mean())
+        float(geometric_mean(measure(one)["second_moment", "resid_post"][:, -1]))
         for one in (SMALL.replace(norm_placement="post"), SMALL)
     ]
     assert [float(text) for text in texts(second_moment)] == pytest.approx(last, rel=5e-3)

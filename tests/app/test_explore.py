@@ -24,7 +24,7 @@ from explorer.measuring import measure
 from explorer.profile import Profile
 from explorer.theory import predict
 from explorer.theory.solve import solve
-from explorer.vocabulary import STATISTICS
+from explorer.vocabulary import STATISTICS, geometric_mean
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 
@@ -36,7 +36,7 @@ def page(open_panel: Open) -> Page:
 
 def depth_rule(profile: Profile) -> Sequence[Finding]:
     """A finding whose numbers come from the profile."""
-    q = profile.stream("second_moment")[1].mean(axis=0)
+    q = geometric_mean(profile.stream("second_moment")[1])
     evidence = f"q is {q[-1]:.2f} at the end."
     if q[-1] > 2:
         return [
@@ -480,7 +480,9 @@ def test_the_theory_makes_a_signal_flat_and_the_measurement_agrees(open_panel: O
     click(page, "init_variance", 0)
     found = wait_for_value(page, "init_variance", 2.0)
     page.until("idle")
-    measured = measure(config.replace(init_variance=found)).stream("second_moment")[1].mean(axis=0)
+    measured = geometric_mean(
+        measure(config.replace(init_variance=found)).stream("second_moment")[1]
+    )
     assert measured[-1] == pytest.approx(1, abs=0.35)  # from 2^(number of products) = thousands
     assert "second moment" in page.controls.notes["init_variance"]
     page.choose(init_variance=1.25)
@@ -547,12 +549,12 @@ def test_the_first_card_shows_another_statistic_where_one_is_chosen(open_panel: 
         selection.set_state({"values": {"statistic": name}})
         row = STATISTICS[name]
         if row.by_position:
-            values = measured[name].mean(axis=0)[-1]
+            values = row.mean(measured[name])[-1]
         elif config == text:
             values = row.mean(measured[name])
         else:
             values = (
-                measured.stream(name)[1].mean(axis=0)
+                row.mean(measured.stream(name)[1])
                 if row.on_stream
                 else np.median(measured[name], axis=(0, 2))
             )

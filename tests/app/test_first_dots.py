@@ -20,6 +20,7 @@ from explorer.diagnosis import Finding
 from explorer.measuring import Stopped, measure
 from explorer.profile import Profile
 from explorer.theory import predict
+from explorer.vocabulary import geometric_mean
 
 open_panel = pytest.fixture(name="open_panel")(opened)
 FOUR = SMALL.replace(n_seeds=4)
@@ -62,7 +63,7 @@ def line(page: Page, axis: str) -> np.ndarray:
 
 def first(config: Config, count: int = 1) -> np.ndarray:
     return np.asarray(
-        as_the_page(config).stream("second_moment")[1][:count].mean(axis=0), dtype=np.float32
+        geometric_mean(as_the_page(config).stream("second_moment")[1][:count]), dtype=np.float32
     )
 
 

@@ -15,6 +15,7 @@ from explorer.app.sentences import design_words
 from explorer.app.widgets.parts import LOCK
 from explorer.figures.palette import HUES
 from explorer.measuring import measure
+from explorer.vocabulary import geometric_mean
 
 LAYERED = (
     "second_moment",
@@ -363,7 +364,7 @@ def test_one_matrix_is_compared_where_one_is_chosen(page: Page) -> None:
     assert not selection.hidden
     selection.set_state({"values": {"matrix": "W_V"}})
     for hue, config in ((HUES[1], SMALL), (HUES[0], POST)):
-        norm = np.sqrt(np.square(measure(config)["parameter_gradient", "W_V"]).mean(axis=0))
+        norm = geometric_mean(measure(config)["parameter_gradient", "W_V"])
         assert_allclose(dots(page, hue, "gradient_by_matrix"), norm, rtol=1e-6)
     for nonsense in ("W_X", None, 3, ["W_V"]):
         selection.set_state({"values": {"matrix": nonsense}})

@@ -18,6 +18,7 @@ from explorer.config import Config
 from explorer.figures import FIGURES
 from explorer.measuring import measure
 from explorer.profile import Profile
+from explorer.vocabulary import STATISTICS, geometric_mean
 
 LINKS = Links(tabs())
 STEPS = [
@@ -45,7 +46,7 @@ def measured(config: Config) -> Profile:
 
 
 def end(profile: Profile, statistic: str, at: int) -> float:
-    return float(profile.stream(statistic)[1].mean(axis=0)[at])
+    return float(STATISTICS[statistic].mean(profile.stream(statistic)[1])[at])
 
 
 def gradient(profile: Profile) -> float:
@@ -66,7 +67,9 @@ def matrix_gradient(profile: Profile) -> float:
 
 def furthest(profile: Profile, other: Config) -> float:
     """The largest relative difference of two second moments."""
-    one, two = (each.stream("second_moment")[1].mean(axis=0) for each in (profile, measured(other)))
+    one, two = (
+        geometric_mean(each.stream("second_moment")[1]) for each in (profile, measured(other))
+    )
     return float(np.max(np.abs(one / two - 1)))
 
 
@@ -104,7 +107,7 @@ CLAIMS: dict[str, list[Claim]] = {
         (
             "0.03 in between",
             0.03,
-            lambda p: min(p.stream("activation_gradient")[1].mean(axis=0)),
+            lambda p: min(geometric_mean(p.stream("activation_gradient")[1])),
             0.1,
         ),
     ],

@@ -21,6 +21,7 @@ from explorer.app.widgets.files import AT_ONCE, PART, TakeHome, hand_over
 from explorer.app.widgets.parts import Part
 from explorer.export.module import torch_code
 from explorer.profile import Profile
+from explorer.vocabulary import STATISTICS
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +62,7 @@ def test_the_script_of_the_explore_panel_gives_its_numbers(open_panel: Any) -> N
         ("second_moment", left["measured"]),
         ("token_correlation", left["measured"]),
     ):
-        values = profile.stream(chart)[1].mean(axis=0).astype(np.float32)
+        values = STATISTICS[chart].mean(profile.stream(chart)[1]).astype(np.float32)
         dots = [trace for trace in page.charts[chart].figure["data"] if trace["mode"] == "markers"][
             -1
         ]
