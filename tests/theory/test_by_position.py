@@ -96,8 +96,9 @@ def test_uniform_attention_is_received_in_closed_form(n: int) -> None:
     """Under a mask (1/n) Σ_{i ≥ j} 1/i, without one 1/n."""
     masked, free = positions(n), positions(n, causal=False)
     expected = [sum(1 / i for i in range(j, n + 1)) / n for j in range(1, n + 1)]
-    np.testing.assert_allclose(masked.received(np.ones(len(masked.visible))), expected, rtol=1e-12)
-    np.testing.assert_allclose(free.received(np.ones(1)), np.full(n, 1 / n), rtol=1e-12)
+    (received,) = masked.received(np.ones((1, len(masked.visible))))
+    np.testing.assert_allclose(received, expected, rtol=1e-12)
+    np.testing.assert_allclose(free.received(np.ones((1, 1))), np.full((1, n), 1 / n), rtol=1e-12)
     assert sum(expected) == pytest.approx(1)
 
 
