@@ -224,12 +224,11 @@ class Sums:
         alike = by_sublayer(axis, [first.mean.v, *(step.site.v for step in steps)])
         alike = np.maximum(alike - 1 / gains.d_model, 0.0)
         self.directions = directions(branch.tokens, batch, alike[1:])
-        self.follows = self._follows(
+        self.follows, self.divided = self._follows(
             kernel, overlap[:-1], ratio(stream.common, stream.square), added
         )
-        """`[2N, mode, mode]`: deviations of the branch, by those of the stream before it."""
-        """`divided` is, `[2N, mode]`, the deviation of the length that a norm on the branch divides
-        by, in those of the stream; 0 without one."""
+        """`[2N, mode, mode]`: deviations of the branch, by those of the stream before it; and
+        `[2N, mode]`: of the length that a norm on the branch divides by, 0 without one."""
         own = np.where(self.on_output[..., None], 0.0, self.own)
         self.of_branch = own / self.directions
         """`[2N, mode]`: variance of the branch's length."""
@@ -288,8 +287,10 @@ class Sums:
             overlaps.append(overlap)
         return np.array(overlaps), np.array(of_branches)
 
-    def _follows(self, kernel: Array, between: Array, common: Array, added: Array) -> Array:
-        """See `follows`.
+    def _follows(
+        self, kernel: Array, between: Array, common: Array, added: Array
+    ) -> tuple[Array, Array]:
+        """See `follows` and `divided`.
 
         Args:
             between: `[2N]`, overlap of two sequences' tokens before each sublayer.
@@ -306,9 +307,8 @@ class Sums:
         grows = np.where(self.at_input, 0.0, self.degree - 1)[..., None] * self.input
         out += (grows - length)[..., None, :]
         length = np.einsum("...k,...km->...m", self.output, out)
-        self.divided = np.where(self.on_output[..., None], length, 0.0)
-        out -= self.divided[..., None, :]
-        return out
+        divided = np.where(self.on_output[..., None], length, 0.0)
+        return out - divided[..., None, :], divided
 
     def _of_hidden_units(self, of_batch: Array, of_sequence: Array) -> Array:
         """Deviations of hidden units' modes by those of the tokens before them, `[layer, mode,
