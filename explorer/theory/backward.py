@@ -63,6 +63,8 @@ class Backward(NamedTuple):
 STEP = 0.75
 TIMES = np.exp(np.arange(-18.0, 16.0, STEP))
 """Nodes of integrals over ln t and the step between them; t in units of f / E S, see `of_heads`."""
+OF_ONE = (STEP * TIMES * np.exp(-TIMES)).sum()
+"""The integral over e^(−t) at these nodes. It is 1 but for 2e-5."""
 
 
 class Along(NamedTuple):
@@ -548,7 +550,8 @@ def _over_gates(number: int, square: Array, f: Array, taken: Array) -> tuple[Arr
     )  # [layer, t, average]
     inverse, alone, along = (by_time * np.stack([others, others, others * t], 2)).sum(1).T
     along = np.where((number == 1) & (f == 1), alone, along)  # exactly, where they cancel
-    g = inverse * total / f - 1
+    # callers divide g, which is of the order of f², by f: what the nodes miss would count
+    g = inverse * total / (f * OF_ONE) - 1
     return g, (alone - taken * along) * total / (slope @ WEIGHTS)
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import digamma
 
 from explorer.config import Config
 from explorer.display import must_be
@@ -257,7 +258,24 @@ def _typical(
         values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
         if key[0] in known:
             spread[key] = power * np.sqrt(covered)[None]
+    for name, count in _few_numbers(config).items():
+        key = "parameter_gradient", name
+        if key in values:
+            # ln of the mean square of k Gaussian numbers is ψ(k/2) − ln(k/2) in the mean
+            logarithm = digamma(count / 2) - math.log(count / 2)
+            values[key] = values[key] * math.exp(logarithm / 2)
     return spread
+
+
+def _few_numbers(config: Config) -> dict[str, int]:
+    """Learned vectors whose gradient has so few numbers in each layer that their typical norm is
+    below its root mean square, and how many."""
+    design, few = config.design, {}
+    if design.sink.std:
+        few["sink"] = config.n_heads
+    if design.alpha_shape is not None:
+        few["alpha"] = math.prod(design.alpha_shape)
+    return few
 
 
 def _lengths(config: Config) -> dict[str, int]:
