@@ -15,11 +15,9 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import json
-import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +32,9 @@ from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
 from explorer.sites import BRANCHES
-from explorer.theory import coverage, predict
+from explorer.theory import predict
+from explorer.theory.rough import group_of
+from explorer.theory.rough import table as stated
 from explorer.vocabulary import STATISTICS, Statistic
 
 Array = NDArray[np.float64]
@@ -43,7 +43,6 @@ SEEDS, NAMED_SEEDS = 12, 64
 MORE_SEEDS = {"post": 256, "RealFormer": 256}
 """Their gradients scatter by a third from draw to draw."""
 OUTPUT = Path(__file__).parent.parent / "docs" / "accuracy.csv"
-ROUGH = Path(coverage.__file__).with_name("rough.json")
 SKIPPED = ("attention_entropy",)
 """The same as its normalized form."""
 
@@ -231,10 +230,9 @@ CHOICES = (
     "loss",
     "readout",
 )
-TOLERANCE = {"absolute": 0.02, "relative": 0.1, "branches": 0.2}
-"""Errors up to here need no note, by `kind`; a branch's are drawn on no chart. What is farther off,
-and not by chance, has one: of a rule of `theory.coverage`, or of `ROUGH`, which is made from this
-table."""
+BRANCH = 0.2
+"""Error of a branch that needs no note: those are drawn on no chart. For others see
+`rough.table`."""
 COLUMNS = (
     "design",
     *CHOICES,
@@ -302,7 +300,8 @@ def errors(found: Profile, predicted: Profile) -> dict[str, Error]:
             draws = STATISTICS[statistic].mean(draws, 2)
         error, standard = deviations(STATISTICS[statistic], draws, theory.reshape(theory.shape[1]))
         known = np.isfinite(error)
-        name = f"{statistic} of branches" if site in BRANCHES else statistic
+        part = "branches" if site in BRANCHES else group_of(statistic, site)
+        name = f"{statistic} of {part}" if part else statistic
         index = int(np.argmax(np.where(known, np.abs(error), -1.0)))
         one = Error(
             float(error[index]),
@@ -372,61 +371,23 @@ def config_of(row: Mapping[str, str]) -> Config:
 
 
 def too_far(row: Mapping[str, str]) -> bool:
-    """Whether a row is off by more than its tolerance, and more than the worst of some dozen values
-    is by chance."""
+    """Whether a row is off by more than its stated error, and more than the worst of some dozen
+    values is by chance."""
     error, standard = abs(float(row["error"])), float(row["standard_error"])
     worst = stdtrit(int(row["seeds"]) - 1, 1 - CHANCE / 2 / (2 * int(row["n_layers"]) + 1))
-    return (
-        error > TOLERANCE["branches" if "branches" in row["statistic"] else row["kind"]]
-        and error > worst * standard
-    )
-
-
-def roughs(table: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """What `ROUGH` holds, by design: notes on rows that are too far off, and that have no note
-    yet."""
-    found: dict[tuple[str, ...], dict[str, str]] = {}
-    for row in table:
-        if too_far(row) and not row["note"]:
-            size = abs(float(row["error"]))
-            said = f"{size:.2g}" if row["kind"] == "absolute" else f"{100 * size:.0f} %"
-            statistic, _, where = row["statistic"].partition(" of ")
-            place = (
-                f"at {where} by layer {math.ceil(float(row['layer']))}"
-                if where
-                else (
-                    f"in layer {math.ceil(float(row['layer']))}"
-                    if float(row["layer"])
-                    else "at the input"
-                )
-            )
-            note = f"rough, by {said} {place}, {coverage.MEASURED}"
-            found.setdefault(tuple(row[name] for name in CHOICES), {}).setdefault(statistic, note)
-    return {"choices": CHOICES, "designs": sorted(found.items())}
+    statistic, _, of = row["statistic"].partition(" of ")
+    allowed = max(stated()["stated"][statistic], BRANCH if of == "branches" else 0.0)
+    return bool(error > allowed and error > worst * standard)
 
 
 def noted() -> None:
-    """Writes `ROUGH` from the table, and all notes into the table."""
+    """Writes the notes of all designs into the table."""
     with OUTPUT.open(newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     for config, group in itertools.groupby(table, config_of):
-        rules = {
-            name: note
-            for name, note in predict(config).notes.items()
-            if not note.endswith(coverage.MEASURED)
-        }
+        notes = predict(config).notes
         for row in group:
-            row["note"] = rules.get(row["statistic"].partition(" of ")[0], "")
-    found = roughs(table)
-    lines = ",\n".join(json.dumps(design, ensure_ascii=False) for design in found["designs"])
-    ROUGH.write_text(
-        f'{{"choices": {json.dumps(found["choices"])},\n"designs": [\n{lines}\n]}}\n',
-        encoding="utf-8",
-    )
-    designs = dict(found["designs"])
-    for row in table:
-        notes = designs.get(tuple(row[name] for name in CHOICES), {})
-        row["note"] = row["note"] or notes.get(row["statistic"].partition(" of ")[0], "")
+            row["note"] = notes.get(row["statistic"].partition(" of ")[0], "")
     with OUTPUT.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

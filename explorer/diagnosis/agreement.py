@@ -97,9 +97,9 @@ class _Compared(NamedTuple):
     layer."""
 
     error: Array
-    """Difference, or ratio less one: see `_error`."""
+    """Difference, or ratio less one: see `distance`."""
     standard: Array
-    """The error in standard errors: see `_standard`."""
+    """The error in standard errors: see `standard_errors`."""
     least: Array
     """`standard`, if draws scattered as those of the expected size do: see `_at_least`."""
     depth: Array
@@ -126,10 +126,14 @@ def _compared(measured: Profile, predicted: Profile, key: Key, layer: int) -> _C
     absent = np.isin(np.arange(1, len(expected) + 1), measured.absent.get(key, ()))
     scatters = ~_exact(predicted, key, layer)
     scatter = predicted.scatter.get(key)
-    standard = _standard(row, draws, expected, None if scatter is None else scatter[0])
+    with np.errstate(all="ignore"):
+        mean, error = row.mean(draws), row.standard_error(draws)
+    standard = standard_errors(
+        row, mean, error, expected, None if scatter is None else scatter[0], len(draws)
+    )
     standard = np.where(np.isnan(standard) & ~scatters, math.inf, standard)  # of one seed, too
     return _Compared(
-        _error(row.mean(draws), expected, row.bounded),
+        distance(mean, expected, row.bounded),
         standard,
         _at_least(row, draws, expected, standard),
         np.arange(1.0, len(expected) + 1) if row.by_position else predicted.depth(key[1]),
@@ -203,23 +207,27 @@ def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
     )
 
 
-def _standard(row: Statistic, draws: Array, expected: Array, scatter: Array | None) -> Array:
-    """Distance of the mean from the prediction in standard errors: nan of a single draw.
+def standard_errors(
+    row: Statistic, mean: Array, error: Array, expected: Array, scatter: Array | None, count: int
+) -> Array:
+    """Distance of a mean over draws from the prediction in standard errors: nan of a single draw.
 
     Where draws scatter by factors it is the distance of the logarithms. A few draws may happen to
     lie close together: their error is at least that of as many draws which scatter as predicted.
     The line has an error of its own, `LINE`.
 
     Args:
+        mean: `row.mean` of the draws, `[layer]`.
+        error: its standard error.
         scatter: standard deviation of a draw's logarithm, as predicted, `[layer]`; or None.
+        count: number of draws.
     """
     with np.errstate(all="ignore"):
-        mean, error = row.mean(draws), row.standard_error(draws)
         if row.by_factors:
             away = np.abs(np.log(mean / expected))
             error = error / mean
-            if scatter is not None and len(draws) > 1:
-                error = np.fmax(error, scatter / math.sqrt(len(draws)))
+            if scatter is not None and count > 1:
+                error = np.fmax(error, scatter / math.sqrt(count))
                 error = np.hypot(error, LINE * scatter**2)
         else:
             away = np.abs(mean - expected) * ((mean + expected) / (2 * mean) if row.root else 1.0)
@@ -228,7 +236,7 @@ def _standard(row: Statistic, draws: Array, expected: Array, scatter: Array | No
 
 
 def _at_least(row: Statistic, draws: Array, expected: Array, standard: Array) -> Array:
-    """The standard error, as `_standard`, but with the scatter that draws of the expected size
+    """`standard`, see `standard_errors`, but with the scatter that draws of the expected size
     would have.
 
     Numbers above 0 scatter in proportion to their size. A few draws that all happen to be small,
@@ -306,7 +314,7 @@ def _up(value: float) -> float:
     return round(math.ceil(value / step - 1e-6) * step, 12)
 
 
-def _error(measured: Array, expected: Array, bounded: bool) -> Array:
+def distance(measured: Array, expected: Array, bounded: bool) -> Array:
     """Difference, or distance as a ratio either way less one: half and double are equally wrong."""
     with np.errstate(all="ignore"):
         error = (

@@ -1,4 +1,4 @@
-"""The next-token loss's gradients on text, as rough as the note beside them says."""
+"""The next-token loss's gradients on text, and how rough they are."""
 
 import sys
 from typing import Any
@@ -9,8 +9,13 @@ from trial import GATED, ROTARY, SMALL, agrees, both, by_layer
 
 from explorer import Config
 from explorer.theory import predict
-from explorer.theory.coverage import TEXT, TEXT_BENT, TEXT_TIED, WINDOWS
 
+TEXT, TEXT_BENT, TEXT_TIED = 0.25, 0.35, 0.55
+"""Relative error of ‖∂L/∂W‖; with MLPs of a degree above 1; with a tied readout. W_Q and W_K of a
+first layer under a causal mask are up to .79 of the measured at 64 tokens."""
+WINDOWS = 0.2
+"""Relative error of the gradient's square where attention's first output is above its input:
+windows that repeat their characters more have longer averages."""
 TEXTS: dict[str, dict[str, Any]] = {
     **{
         f"{place}, final norm {final}": {"norm_placement": place, "final_norm": final}
@@ -79,21 +84,20 @@ def on_text(request: pytest.FixtureRequest) -> Any:
 def test_next_token_gradients_along_the_stream(on_text: Any) -> None:
     """What the design ends with decides how sharp the softmax is: whether there is a final norm,
     not a name."""
-    note = on_text[1].notes.get("activation_gradient", "")
-    share = WINDOWS if note else 0.05
-    assert f"{100 * share:.0f} %" in (note or "5 %")
+    predicted = on_text[1]
+    first, added = (predicted["second_moment", site][0, 0] for site in ("embed", "attn_out"))
+    outgrown = predicted.config.design.branches[0] ** 2 * added > first
+    share = WINDOWS if outgrown else 0.05
     for site in ("embed", "resid_mid"):
         found, expected = by_layer(*on_text, "activation_gradient", site)
         assert agrees(found, expected, share), (site, found.mean(0), expected)
 
 
-def test_next_token_gradients_by_the_weights_are_as_rough_as_the_note_says(on_text: Any) -> None:
-    """Predicted, not bounded: with one sequence and with many the error stays within the note's
-    share."""
+def test_next_token_gradients_by_the_weights_are_rough(on_text: Any) -> None:
+    """Predicted, not bounded: with one sequence and with many the error stays within its share."""
     measured, predicted = on_text
     share = TEXT if predicted.config.design.degree == 1 else TEXT_BENT
     share = TEXT_TIED if predicted.config.design.tied else share
-    assert f"{100 * share:.0f} %" in predicted.notes["parameter_gradient"]
     for statistic, site in predicted.values:
         if statistic != "parameter_gradient":
             continue

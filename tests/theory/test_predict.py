@@ -135,64 +135,6 @@ def test_tokens_that_collapse_lose_their_logits() -> None:
     assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
 
 
-def test_narrow_models_are_called_rough_and_still_predicted() -> None:
-    profile = predict(Config(**{**SMALL, "d_model": 16}))
-    assert "16 coordinates are few" in profile.notes["activation_gradient"]
-    assert np.isfinite(profile["activation_gradient", "resid_post"]).all()
-
-
-@pytest.mark.parametrize(
-    ("design", "rough"),
-    [
-        ({"logit_cap": 50.0}, set()),  # Gemma 2's: no logit reaches it
-        (
-            {"logit_cap": 10.0, "attention_scale": "none"},
-            {
-                "second_moment",
-                "token_correlation",
-                "activation_gradient",
-                "parameter_gradient",
-                "attention_max",
-            },
-        ),
-        # every weight is 1/n, and the slopes are averaged over
-        (
-            {"logit_cap": 0.1, "attention_scale": "none"},
-            set(),
-        ),
-        (
-            {"logit_cap": 0.1, "init_variance": 1000.0, "n_heads": 1, "n_ctx": 4},
-            {"activation_gradient", "parameter_gradient"},
-        ),
-    ],
-)
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_cap_is_rough_where_it_bends_uneven_rows_or_leaves_hardly_a_slope(
-    design: dict[str, Any], rough: set[str], causal: bool
-) -> None:
-    notes = predict(Config(**{"n_layers": 2, **design}, causal=causal)).notes
-    assert {name for name, note in notes.items() if note.startswith("rough")} >= rough
-    assert notes == {} or rough
-
-
-def test_a_few_near_ties_are_rough_and_many_are_not() -> None:
-    far = {"n_layers": 2, "init_variance": 40.0, "n_heads": 1, "d_model": 64}
-    few, many = (
-        predict(Config(**far, n_ctx=n, batch_size=batch)).notes for n, batch in ((8, 1), (128, 8))
-    )
-    assert "near ties" in few["activation_gradient"]
-    assert "near ties" in few["parameter_gradient"]
-    assert many == {}
-    # no gradient passes a branch
-    assert predict(Config(**far, n_ctx=8, batch_size=1, residual="rezero")).notes == {}
-
-
-def test_gradients_of_almost_equal_tokens_are_rough() -> None:
-    note = predict(Config(n_layers=2, input="correlated", input_correlation=0.999)).notes
-    assert note.keys() == {"parameter_gradient"}
-    assert note["parameter_gradient"].startswith("W_Q and W_K rough from layer 1 on")
-
-
 def test_gradients_beyond_float32_are_withdrawn() -> None:
     profile = predict(
         Config(
@@ -238,21 +180,3 @@ def test_first_layer_of_the_essays() -> None:
             entropy, abs=0.006
         )
         assert profile["attention_max", "pattern"][0, 0, 0] == pytest.approx(largest, abs=0.006)
-
-
-def test_rows_of_logits_that_reach_their_cap_as_a_whole_are_said_to_be_rough() -> None:
-    """At these sizes ‖∂L/∂W_Q‖ measured is .57 of the prediction where tokens correlate by .95, and
-    .99 at .5."""
-    config = Config(
-        n_layers=1,
-        d_model=192,
-        n_ctx=33,
-        scale_rule="bert",
-        attention_scale="d",
-        logit_cap=0.01,
-        input="correlated",
-        input_correlation=0.95,
-    )
-    assert "W_Q and W_K" in predict(config).notes["parameter_gradient"]
-    assert predict(config.replace(input_correlation=0.5)).notes == {}
-    assert predict(config.replace(logit_cap=1.0)).notes == {}

@@ -13,18 +13,16 @@ from explorer import Config, ConfigError, predict
 from explorer.schemes.data import POSITIONS
 from explorer.schemes.placement import PLACEMENTS
 from explorer.theory import inputs
-from explorer.theory.coverage import (
-    BY_POSITION,
-    OF_ROWS,
-    SENTENCE,
-    SENTENCE_ALIKE,
-    SENTENCE_LOGITS,
-    SENTENCE_ROWS,
-    SENTENCE_SPREAD,
-)
+from explorer.theory.coverage import BY_POSITION, SENTENCE_SPREAD
 from explorer.vocabulary import STATISTICS
 
 SENTENCES = ("the cat sat on the mat", "mississippi", "aaab aaab")
+SENTENCE, SENTENCE_ALIKE = 0.25, 0.1
+"""Relative error of the largest coordinate and of the gradient's square, and error of the token
+correlation."""
+SENTENCE_ROWS, SENTENCE_LOGITS = 0.15, 0.2
+"""Error of rows of attention to equal characters, and relative error of the logits' spread."""
+OF_ROWS = ("attention_entropy", "attention_entropy_normalized", "attention_max")
 SIZE: dict[str, Any] = {"n_layers": 4, "d_model": 128, "n_seeds": 24, "input": "sentence"}
 
 
@@ -50,7 +48,7 @@ def test_the_overlap_of_its_tokens_is_that_of_its_equal_characters(
 @pytest.mark.parametrize(
     "choices", [{}, {"norm_placement": "post"}, {"causal": True}], ids=["pre", "post", "causal"]
 )
-def test_it_holds_under_the_root_as_its_notes_say(choices: dict[str, Any], sentence: str) -> None:
+def test_it_holds_under_the_root(choices: dict[str, Any], sentence: str) -> None:
     measured, predicted = both(Config(**SIZE | choices | {"sentence": sentence}))
     assert np.nanmax(predicted["logit_std", "attn_scores"]) < SENTENCE_SPREAD
     bounds = {
@@ -87,7 +85,7 @@ def test_what_was_withdrawn_before_is_not_called_rough() -> None:
     notes = predict(Config(**SIZE | choices)).notes
     assert notes["max_abs"].startswith("not covered")
     assert notes["activation_gradient"].startswith("not covered")
-    assert predict(Config(**SIZE)).notes["max_abs"].startswith("rough, by up to 25 %")
+    assert not any("rough" in note for note in notes.values())
 
 
 def test_what_depends_on_which_characters_are_equal_is_measured_only() -> None:
@@ -187,12 +185,11 @@ def test_one_character_without_vectors_for_positions_is_one_vector_throughout(
     [{"causal": True}, {"position": "nope"}, {"position": "rotary", "causal": True}],
     ids=str,
 )
-def test_rows_of_attention_to_equal_characters_are_as_rough_as_their_notes_say(
+def test_rows_of_attention_to_equal_characters_are_rough(
     choices: dict[str, Any], sentence: str
 ) -> None:
     measured, predicted = both(Config(**SIZE | choices | {"sentence": sentence}))
     for statistic in OF_ROWS[1:]:
-        assert predicted.notes[statistic].startswith(f"rough, by up to {SENTENCE_ROWS:g}")
         found, expected = by_layer(measured, predicted, statistic, "pattern")
         assert agrees(found, expected, SENTENCE_ROWS, absolute=True), statistic
     spread = predicted["logit_std", "attn_scores"][0, :, 0]
@@ -204,11 +201,3 @@ def test_rows_of_attention_to_equal_characters_are_as_rough_as_their_notes_say(
     else:
         found = (measured["logit_std", "attn_scores"] ** 2).mean(-1)
         assert agrees(found, spread**2, 2 * SENTENCE_LOGITS)
-
-
-@pytest.mark.parametrize("sentence", ["abcdef", "aaaa"])
-def test_rows_of_texts_without_repeats_or_of_one_character_carry_no_such_note(
-    sentence: str,
-) -> None:
-    notes = predict(Config(**SIZE | {"sentence": sentence, "position": "rotary"})).notes
-    assert not notes.keys() & {"logit_std", *OF_ROWS}
