@@ -447,7 +447,9 @@ class Copies:
             factor = self.output_factor[index] * self.output_factor[earlier]
             with_branches[:, earlier] = factor * self.of_copies(index, earlier)
         a, b = self.factors[:, :index]
-        self.cross = np.array([recurrence(a, b, row) for row in with_branches])
+        terms = np.zeros((index + 1, 2))
+        terms[1:] = (b * with_branches).T
+        self.cross = recurrence(a[:, None, None] * np.eye(2), terms).T
         return self.cross[:, index]
 
     def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
@@ -483,9 +485,19 @@ class Copies:
         self.stream = np.append(with_below, [[site.q], [site.p]], axis=1)
 
 
-def recurrence(a: Array, b: Array, terms: Array) -> Array:
-    """All X_k of X_0 = 0 and X_(k+1) = a_k X_k + b_k terms_k, one more than there are terms.
+def recurrence(matrices: Array, terms: Array) -> Array:
+    """All X of X_0 = terms_0 and X_(k+1) = M_k X_k + terms_(k+1): `[step + 1, number]`.
 
-    The X solve a triangular system of two diagonals, 1 and −a below it."""
-    diagonals = np.array([np.ones(len(terms) + 1), np.append(-a, 0.0)])
-    return dtbsv(1, diagonals, np.append(0.0, b * terms), lower=1, diag=1)
+    They solve one triangular system, with 1 on its diagonal and −M_k below: a band of it.
+
+    Args:
+        matrices: M, `[step, number, number]`.
+        terms: `[step + 1, number]`.
+    """
+    size = terms.shape[1]
+    # by column of the system, the numbers on its diagonal and below
+    band = np.zeros((*terms.shape, 2 * size))
+    for column in range(size):
+        band[:-1, column, size - column : 2 * size - column] = -matrices[..., column]
+    solved: Array = dtbsv(2 * size - 1, band.reshape(-1, 2 * size).T, terms.ravel(), lower=1, diag=1)
+    return solved.reshape(terms.shape)

@@ -212,21 +212,20 @@ class Positions(NamedTuple):
 
     def lift(self, x: Array) -> Array:
         """Geometric mean √(x_i x_j) of a quantity at two positions, in row 0 of one with itself:
-        `[…, position]` to `[…, 1 + position, position]`."""
-        return self.product(np.sqrt(x))
+        `[…, position]` to `[…, pair]`, or what numpy repeats to that."""
+        return x if self.unmasked and x.ndim == -self.last else self.product(np.sqrt(x))
 
     def product(self, x: Array) -> Array:
         """Product x_i x_j of a quantity at two positions, with the axes of `lift`."""
         if x.ndim > -self.last:
             return x.take(self.first, self.last) * x.take(self.second, self.last)
         # numpy is slower where it must ask which axis, or repeat rows; and at indices
-        if self.unmasked:
-            return (x * x).repeat(2, 0)[:, None]
-        return np.asarray(x[self.first] * x[self.second])
+        return x * x if self.unmasked else np.asarray(x[self.first] * x[self.second])
 
     def at_shorter(self, x: Array) -> Array:
-        """A function of rows, `[position]`, at the shorter of two rows: `[pair]`."""
-        return x.repeat(2, 0)[:, None] if self.unmasked else x[self.shorter]
+        """A function of rows, `[position]`, at the shorter of two rows, with the axes of
+        `lift`."""
+        return x if self.unmasked else x[self.shorter]
 
     def gather(self, given: Array) -> Array:
         """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over
