@@ -566,7 +566,7 @@ def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) 
     """
     norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
     if not norms:
-        return axis.column([1.0] * len(steps))
+        return np.ones((len(steps), *[1] * axis.ones.ndim))
     factor, removed = through(gains, axis, list(norms.values()))
     if not gains.point:
         share = axis.column(1 / norm.width for norm in norms.values())

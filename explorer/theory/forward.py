@@ -499,5 +499,7 @@ def recurrence(matrices: Array, terms: Array) -> Array:
     band = np.zeros((*terms.shape, 2 * size))
     for column in range(size):
         band[:-1, column, size - column : 2 * size - column] = -matrices[..., column]
-    solved: Array = dtbsv(2 * size - 1, band.reshape(-1, 2 * size).T, terms.ravel(), lower=1, diag=1)
+    solved: Array = dtbsv(
+        2 * size - 1, band.reshape(-1, 2 * size).T, terms.ravel(), lower=1, diag=1
+    )
     return solved.reshape(terms.shape)

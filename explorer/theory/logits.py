@@ -199,12 +199,12 @@ def key_factors(
         shared: part that they share, `[..., position]`.
         cancels: κ of a single row, and `cancels_in_two` of two rows: see `Logits`.
     """
+    out = axis.lift(own)
     if axis.turns is STILL and not gains.cap and gains.sink is None:
-        return axis.lift(own)
-    out, of_shared = axis.ones * axis.lift(own), axis.ones * axis.lift(shared)
+        return out
     layers: tuple[Any, ...] = (slice(None),) * (out.ndim - axis.ones.ndim)
     of_row, of_two = (*layers, 0), (*layers, slice(1, None))
-    shared_by_two = of_shared[of_two]
+    shared_by_two = axis.lift(shared)[of_two]
     out[of_row] += (1 - cancels) * shared
     total = out[of_two] + shared_by_two
     out[of_two] = axis.turns.rows * total - cancels_in_two * shared_by_two
@@ -240,7 +240,7 @@ def _capped(
     rho, slope_of_two = capped_pairs(axis.lift(s), axis.lift(mean), rho, gains.cap)
     # two keys of a row have independent logits around their common mean
     _, of_keys = capped_pairs(s, mean, np.zeros_like(s), gains.cap)
-    cancels, in_two = turns.keys * of_keys, turns.both * (axis.ones * axis.lift(of_keys))[1:]
+    cancels, in_two = turns.keys * of_keys, turns.both * axis.lift(of_keys)[1:]
     return normal_s, std, slope, rho, slope_of_two, cancels, in_two
 
 

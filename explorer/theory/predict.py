@@ -207,15 +207,14 @@ def _values(
     config, designs = recursion.configs[0], len(recursion.configs)
     lengths = _lengths(config)
     for row in wanted:
-        for site, length in lengths.items():
-            if site not in row.sites:
-                continue
-            shape = (length, config.n_ctx) if row.by_position else (length,)
+        by_head = row.by_head
+        for site in [site for site in lengths if site in row.sites]:
+            shape = (lengths[site], config.n_ctx) if row.by_position else (lengths[site],)
             full = np.full((designs, *shape), math.nan)
             column = columns.get((row.name, site))
             if column is not None:
                 full[:, : len(column)] = np.moveaxis(column, -1, 0) if designs > 1 else column
-            values[row.name, site] = full[..., None] if row.by_head else full
+            values[row.name, site] = full[..., None] if by_head else full
     return values
 
 

@@ -47,7 +47,7 @@ Arrays are `[signal, design, …]` here, with one design where several are not p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ from explorer.theory.forward import Steps, recurrence
 from explorer.theory.gains import Gains
 from explorer.theory.positions import Positions
 from explorer.theory.several import at_least
-from explorer.theory.tokens import State
+from explorer.theory.tokens import State, Tokens
 from explorer.vocabulary import Array
 
 IDENTITY = np.eye(3)
@@ -122,10 +122,14 @@ def scatter(
         back: gradients relative to the last layer's; None where they are not wanted.
         overlap: see `Gradients`.
     """
-    sums = Sums(config, gains, axis, steps, first)
+    signals = [np.concatenate([first.y[None], steps.site]), steps.added]
+    if back:
+        signals += [back.site, back.total]
+    stream, branch, *of_gradients = spreads(axis, signals)
+    sums = Sums(config, gains, axis, steps, first.mean, stream, branch)
     columns = sums.variances()
     if back:
-        columns += Gradients(sums, back, overlap).variances(*columns)
+        columns += Gradients(sums, back, *of_gradients, overlap).variances(columns[0])
     several = axis.last == -2
     return Scatter(*(column if several else column[:, 0] for column in columns))
 
@@ -158,49 +162,68 @@ class Spread(NamedTuple):
         energy = np.concatenate([of_batch, common - of_batch, square - common], -1)
         return np.asarray(np.maximum(energy, TINY * square))
 
-    def directions(self, batch: Any, alike: Array) -> Array:
-        """Number of directions of each mode, `[signal, design, mode]`.
 
-        Args:
-            batch: number of sequences.
-            alike: mean square of the correlation of two tokens beyond what all have in common and
-                what chance makes, `[signal, design, 1]`: of text, where characters return.
-        """
-        out = np.ones((*self.tokens.shape[:2], 3))
-        out[..., 1:2] = at_least(batch - 1.0, 1.0)
-        out[..., 2:] = 1 / (1 / (batch * np.maximum(self.tokens - 1, 1.0)) + alike)
-        return out
+def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
+    """How far the tokens of a sequence have each signal in common.
 
-
-def spread(axis: Positions, y: Array) -> Spread:
-    """The part of each signal that the tokens of a sequence have in common.
-
-    It is the largest eigenvalue of their overlaps, over n. Without a mask that is p + (q − p)/n;
-    with one the eigenvector is found by iteration, from tokens that are all alike.
+    The common part is the largest eigenvalue of the tokens' overlaps, over n. Without a mask that
+    is p + (q − p)/n; with one the eigenvector is found by iteration, from tokens that are all
+    alike.
 
     Args:
-        y: `[signal, pair]`, second moments in row 0, overlaps below.
+        signals: `[signal, pair]` each, second moments in row 0, overlaps below.
     """
+    y = np.concatenate(signals)
     # [signal, design, 1 + position, position]
     y = y[:, None] if axis.last == -1 else np.ascontiguousarray(np.moveaxis(y, -1, 1))
     n = len(axis.reading)
-    if axis.unmasked:
-        q, p = y[..., 0, :], y[..., 1, :]
-        return Spread(q, np.clip(p + (q - p) / n, 0.0, q), np.full(q.shape, float(n)))
     q, p = y[..., 0, :], y[..., 1:, :]
-    square = q @ axis.weights
+    if axis.unmasked:
+        square, common, tokens = (
+            q,
+            p[..., 0, :] + (q - p[..., 0, :]) / n,
+            np.full(q.shape, n, float),
+        )
+    else:
+        square, common = (q @ axis.weights)[..., None], largest_eigenvalue(axis, q, p, n)
+        evenness = square**2 / np.maximum(q**2 @ axis.weights, LEAST)[..., None]
+        tokens = n * np.where(square > 0, evenness, 1.0)
+    common = np.minimum(np.maximum(common, 0.0), square)
+    ends = np.cumsum([len(signal) for signal in signals])[:-1]
+    columns = (np.split(column, ends) for column in (square, common, tokens))
+    return [Spread(*column) for column in zip(*columns, strict=True)]
+
+
+def largest_eigenvalue(axis: Positions, q: Array, p: Array, n: int) -> Array:
+    """The largest eigenvalue of the overlaps of n tokens, over n: `[signal, design, 1]`.
+
+    Args:
+        q: `[signal, design, position]`, second moments, and p, `[…, position, position]`, overlaps.
+    """
     root = np.sqrt(axis.weights)
     matrix = root[:, None] * p * root
     # a token with itself has q where two tokens of its position have p
     matrix += np.eye(len(root)) * ((q - p.diagonal(0, -2, -1)) / n)[..., None]
-    vector = np.sqrt(q) * root
+    vector = (np.sqrt(q) * root)[..., None]
     for _ in range(TURNS):
-        vector = (matrix @ vector[..., None])[..., 0]
-        vector /= np.maximum(np.linalg.norm(vector, axis=-1, keepdims=True), LEAST)
-    common = np.einsum("...i,...ij,...j->...", vector, matrix, vector)
-    evenness = np.where(square > 0, square**2 / np.maximum(q**2 @ axis.weights, LEAST), 1.0)
-    columns = square, np.clip(common, 0.0, square), n * evenness
-    return Spread(*(column[..., None] for column in columns))
+        vector = matrix @ vector
+        vector /= np.maximum(np.sqrt((vector**2).sum(-2, keepdims=True)), LEAST)
+    return np.asarray((vector * (matrix @ vector)).sum(-2))
+
+
+def directions(tokens: Array, batch: Any, alike: Array) -> Array:
+    """Number of directions of each mode, `[signal, design, mode]`.
+
+    Args:
+        tokens: `Spread.tokens`.
+        batch: number of sequences.
+        alike: mean square of the correlation of two tokens beyond what all have in common and what
+            chance makes, `[signal, design, 1]`: of text, where characters return.
+    """
+    out = np.ones((*tokens.shape[:2], 3))
+    out[..., 1:2] = at_least(batch - 1.0, 1.0)
+    out[..., 2:] = 1 / (1 / (batch * np.maximum(tokens - 1, 1.0)) + alike)
+    return out
 
 
 def shares(energy: Array) -> Array:
@@ -227,6 +250,12 @@ def variance(covariances: Array, parts: Array) -> Array:
 def carried(matrices: Array, covariances: Array) -> Array:
     """M C Mᵀ, `[…, mode, mode]`: covariances of deviations after M."""
     return np.asarray(matrices @ covariances @ np.swapaxes(matrices, -1, -2))
+
+
+def accumulated(start: Array, matrices: Array, terms: Array) -> Array:
+    """Covariances of deviations that matrices M pass on, C_(k+1) = M_k C_k M_kᵀ + terms_k, the
+    first being `start`."""
+    return chain(start, matrices, np.swapaxes(matrices, -1, -2), terms)
 
 
 def chain(start: Array, left: Array, right: Array, terms: Array) -> Array:
@@ -258,84 +287,113 @@ class Sums:
 
     Args:
         first: the embedding.
+        stream: at the embedding and after each sublayer; `branch` by sublayer.
     """
 
     def __init__(
-        self, config: Config, gains: Gains, axis: Positions, steps: Steps, first: State
+        self,
+        config: Config,
+        gains: Gains,
+        axis: Positions,
+        steps: Steps,
+        first: Tokens,
+        stream: Spread,
+        branch: Spread,
     ) -> None:
         self.gains, self.axis, self.steps = gains, axis, steps
         self.batch, self.width = (np.reshape(x, (-1, 1)) for x in (gains.batch_size, gains.d_model))
         """`[design, 1]`: number of sequences, and d."""
-        stream = spread(axis, np.concatenate([first.y[None], steps.site]))
-        branch = spread(axis, steps.added)
-        self.mlp = (np.arange(len(steps)) % 2 == 1)[:, None, None]
-        self.skip = self.column(
-            gains.skip[index] ** 2 if step.present else 1.0 for index, step in enumerate(steps)
-        )
-        """`[2N, design, 1]`: factor s² on the stream; 1 where there is no branch."""
-        scale = self.column(
-            gains.branch[index] ** 2 * step.present for index, step in enumerate(steps)
-        )
-        kernel = self.kernel()
-        start = first.mean.rho if config.design.reads_text else 0.0
-        in_stream, in_branch = self.between(stream, branch, scale, kernel, start)
-
-        energy = stream.modes(in_stream, self.batch)
-        added = branch.modes(in_branch, self.batch)
-        total = self.skip * energy[:-1] + scale * added
-        f = scale * added / np.maximum(total, LEAST)
-        self.stream = shares(energy)
-        """`[2N + 1, design, mode]`: parts of the modes in the stream."""
-        self.input = self.stream[:-1]
-        """`[2N, design, mode]`, as the next: parts in the stream before the sublayer."""
-        self.output = shares(added)
-        """Parts in the branch."""
-        self.total = shares(total)
-        """Parts in the sum, before a norm on it."""
-
+        numbers = [
+            (gains.skip[index] ** 2, gains.branch[index] ** 2) if step.present else (1.0, 0.0)
+            for index, step in enumerate(steps)
+        ]
+        self.skip, self.scale = map(self.column, zip(*numbers, strict=True))
+        """`[2N, design, 1]`: factors s² on the stream and b² on the branch."""
+        self.mlp = np.arange(len(steps))[:, None, None] % 2 == 1
         self.at_input = self.normed("input", "values")
-        """`[2N, design, 1]`, as the next: whether a norm stands in the branch's way."""
+        """`[2N, 1, 1]`, as the next: whether a norm stands at the start of the branch."""
         self.on_output, self.on_sum = self.normed("output"), self.normed("sum")
         self.degree = np.where(self.mlp, self.column([gains.degree]), 1.0)
-        """Power with which the branch grows with its input."""
-        self.noise = self.column(gains.noise[index % 2] for index in range(len(steps)))
-        """Variance c of a branch's length."""
-        correlated = self.column([first.mean.v, *(step.site.v for step in steps)])
+        """`[2N, design, 1]`: power with which the branch grows with its input."""
+        kernel = self.kernel()
+        start = first.rho if config.design.reads_text else 0.0
+        between = self.between(stream, branch, kernel, start)
+        f = self._energies(stream, branch, *between)
+        self._maps(f, kernel, between[0][1:-1:2], stream.part[1:-1:2])
+        correlated = self.column([first.v, *(step.site.v for step in steps)])
         alike = np.maximum(correlated - 1 / self.width, 0.0)
-        directions = branch.directions(self.batch, alike[1:])
-        self.of_length = self.noise / directions
-        """`[2N, design, mode]`: variance of the branch's length, before a norm on it."""
+        tokens = np.concatenate([stream.tokens[:1], branch.tokens])
+        self._noise(f, directions(tokens, self.batch, alike))
 
-        mixed = np.zeros((*added.shape, 3)) + IDENTITY
+    def _energies(
+        self, stream: Spread, branch: Spread, in_stream: Array, in_branch: Array
+    ) -> Array:
+        """Sets the parts that modes have in each signal. Returns the part f of the branch in each
+        sum, `[2N, design, mode]`.
+
+        Args:
+            in_stream: overlap of two sequences' tokens over the second moment, `in_branch`
+                likewise: see `between`.
+        """
+        energy = stream.modes(in_stream, self.batch)
+        added = branch.modes(in_branch, self.batch)
+        term = self.scale * added
+        total = self.skip * energy[:-1] + term
+        self.stream = shares(energy)
+        """`[2N + 1, design, mode]`: in the stream."""
+        self.input = self.stream[:-1]
+        """`[2N, design, mode]`, as the next: in the stream before the sublayer."""
+        self.output, self.total = shares(added), shares(total)
+        """In the branch, and in the sum before a norm on it."""
+        return np.asarray(term / np.maximum(total, LEAST))
+
+    def _maps(self, f: Array, kernel: Array, between: Array, common: Array) -> None:
+        """Sets the matrices that pass deviations on, `[2N, design, mode, mode]`.
+
+        Args:
+            f: the branch's part of the sum, `[2N, design, mode]`.
+            kernel, between, common: see `of_hidden_units`.
+        """
+        follows = np.zeros((*f.shape, 3)) + IDENTITY
         if len(kernel):
-            mixed[1::2] = self.of_hidden_units(kernel, in_stream[1:-1:2], stream.part[1:-1:2])
+            follows[1::2] = self.of_hidden_units(kernel, between, common)
+        # the input's length: a norm divides by it, hidden units grow with it
         power = np.where(self.at_input, -1.0, self.degree - 1)
-        follows = mixed + (power * self.input)[..., None, :]
+        follows += (power * self.input)[..., None, :]
         self.divided = np.where(self.on_output, dot(self.output, follows), 0.0)
         """`[2N, design, mode]`: deviation of the length that a norm on the branch divides by, by
         those of the stream before it; 0 without one."""
         self.follows = follows - self.divided[..., None, :]
-        """`[2N, design, mode, mode]`: B, deviations of the branch by those of the stream."""
+        """B: deviations of the branch by those of the stream before it."""
         self.passes = diagonal(1 - f) + f[..., None] * self.follows
-        """`[2N, design, mode, mode]`: deviations of the sum by those of the stream before it."""
+        """Deviations of the sum by those of the stream before it."""
+        self.length = np.where(self.on_sum, self.total, 0.0)[..., None, :]
+        """`[2N, design, 1, mode]`: deviation of the length that a norm on the sum divides by, by
+        those of the sum; 0 without one."""
+        self.norm = IDENTITY - self.length
+        """Deviations after that norm by those before it."""
+
+    def _noise(self, f: Array, directions: Array) -> None:
+        """Sets the variances of what each sublayer adds, and the covariances that follow.
+
+        Args:
+            f: the branch's part of the sum, `[2N, design, mode]`.
+            directions: of the embedding, then of the branches, `[1 + 2N, design, mode]`.
+        """
+        count, of_branches = len(self.steps), directions[1:]
+        self.noise = self.column(self.gains.noise[index % 2] for index in range(count))
+        """`[2N, design, 1]`: variance c of a branch's length."""
+        self.of_length = self.noise / of_branches
+        """`[2N, design, mode]`: the same by mode, before a norm on the branch."""
         self.of_branch = np.where(self.on_output, 0.0, self.of_length)
-        """`[2N, design, mode]`: variance of the branch's length in the sum."""
-        crossed = 4 * f * (1 - f) / self.width / directions
+        """`[2N, design, mode]`: the same in the sum."""
+        crossed = 4 * f * (1 - f) / (self.width * of_branches)
         self.fresh = diagonal(crossed + self.of_branch * f**2)
         """`[2N, design, mode, mode]`: covariance of ε."""
-        at_norm = np.where(self.on_sum, self.total, 0.0)
-        self.norm = IDENTITY - at_norm[..., None, :]
-        """`[2N, design, mode, mode]`: deviations after a norm on the sum by those before it."""
+        start = diagonal(2 / (self.width * directions[0]))
         self.forward = self.norm @ self.passes
         """`[2N, design, mode, mode]`: from the stream before a sublayer to that after it."""
-        embedded = Spread(*(x[:1] for x in stream)).directions(self.batch, alike[:1])
-        start = diagonal(2 / self.width / embedded[0])
-        self.at_sites = chain(
-            start,
-            self.forward,
-            np.swapaxes(self.forward, -1, -2),
-            carried(self.norm, self.fresh),
-        )
+        self.at_sites = accumulated(start, self.forward, carried(self.norm, self.fresh))
         """`[2N + 1, design, mode, mode]`: covariance of the stream's deviations."""
 
     def variances(self) -> tuple[Array, Array]:
@@ -350,11 +408,11 @@ class Sums:
         return column.reshape(len(column), -1, 1)
 
     def normed(self, *parts: Part) -> Array:
-        """Whether a norm stands on one of these signals of a sublayer, `[2N, design, 1]`; a
-        function in a norm's place does not divide."""
+        """Whether a norm stands on one of these signals of a sublayer, `[2N, 1, 1]`; a function in
+        a norm's place does not divide."""
         divides = not self.gains.point
-        has = [divides and step.placement.has(*parts) for step in self.steps]
-        return np.array(has)[:, None, None]
+        norms = (step.norms.keys() for step in self.steps)
+        return np.array([divides and not of.isdisjoint(parts) for of in norms])[:, None, None]
 
     def kernel(self) -> Array:
         """Correlation of the hidden units of two tokens, of the correlations `NODES`: `[layer,
@@ -367,7 +425,7 @@ class Sums:
         return np.moveaxis(correlation.reshape(*correlation.shape[:2], -1), 1, -1)
 
     def between(
-        self, stream: Spread, branch: Spread, scale: Array, kernel: Array, start: Any
+        self, stream: Spread, branch: Spread, kernel: Array, start: Any
     ) -> tuple[Array, Array]:
         """Overlap of the tokens of two sequences over their second moment: `[2N + 1, design, 1]` of
         the stream, `[2N, design, 1]` of the branches.
@@ -376,16 +434,20 @@ class Sums:
         sequence's common part.
 
         Args:
-            scale: factor b² on the branches.
             start: overlap of the inputs, whose characters return.
         """
         kept = branch.part / np.maximum(stream.part[:-1], LEAST)
-        added = scale * branch.square
+        added = self.scale * branch.square
         part = added / np.maximum(self.skip * stream.square[:-1] + added, LEAST)
         overlap: Any = np.zeros_like(part[0, :, 0]) + start
         part, kept = part[..., 0], kept[..., 0]
         if len(overlap) == 1:  # Python's numbers are quicker
-            overlap, part, kept, kernel = overlap[0], part.ravel().tolist(), kept.ravel().tolist(), kernel[:, 0]
+            overlap, part, kept, kernel = (
+                overlap[0],
+                part.ravel().tolist(),
+                kept.ravel().tolist(),
+                kernel[:, 0],
+            )
         overlaps, of_branches = [overlap], []
         for index in range(len(part)):
             if index % 2:
@@ -395,7 +457,9 @@ class Sums:
             overlap = overlap + part[index] * (of_branch - overlap)
             of_branches.append(of_branch)
             overlaps.append(overlap)
-        return np.reshape(overlaps, (len(overlaps), -1, 1)), np.reshape(of_branches, (len(part), -1, 1))
+        return np.reshape(overlaps, (len(overlaps), -1, 1)), np.reshape(
+            of_branches, (len(part), -1, 1)
+        )
 
     def of_hidden_units(self, kernel: Array, between: Array, common: Array) -> Array:
         """Deviations of hidden units' modes by those of the tokens before them, `[layer, design,
@@ -411,7 +475,8 @@ class Sums:
                 of two tokens of a sequence.
         """
         output, energy = self.output[1::2], self.input[1::2]
-        free = np.stack([at_nodes(rho[..., 0], kernel @ CONSTANT) for rho in (between, common)], -1)
+        constant = kernel @ CONSTANT
+        free = np.stack([at_nodes(rho[..., 0], constant) for rho in (between, common)], -1)
         # of the first mode, and of the first two: [layer, design, 2, …]
         size = np.cumsum(output, -1)[..., :2]
         free = np.minimum(free, size)[..., None]
@@ -432,9 +497,10 @@ class Gradients:
             have in common over sequences, too.
     """
 
-    def __init__(self, sums: Sums, back: Backward, overlap: Any) -> None:
+    def __init__(
+        self, sums: Sums, back: Backward, stream: Spread, at_sum: Spread, overlap: Any
+    ) -> None:
         self.sums, width = sums, sums.width
-        stream, at_sum = spread(sums.axis, back.site), spread(sums.axis, back.total)
         overlap = np.reshape(overlap, (-1, 1))
         # over sequences gradients have as much of the common part in common as at the output
         shared = overlap / np.maximum(stream.part[-1], LEAST)
@@ -448,7 +514,8 @@ class Gradients:
         b = passed / np.maximum(passed + skipped, LEAST)
         """`[2N, design, mode]`: part of a gradient before a sublayer that came through the
         branch."""
-        self.directions = stream.directions(sums.batch, self.alike(b, at_least(overlap, 0.0)))
+        alike = self.alike(b, at_least(overlap, 0.0))
+        self.directions = directions(stream.tokens, sums.batch, alike)
         """`[2N + 1, design, mode]`: of the gradient in the stream."""
 
         through_logits = np.zeros_like(passed[..., :1])
@@ -478,7 +545,7 @@ class Gradients:
         """`[2N, design, mode, mode]`: deviations before a sublayer by those of the stream there,
         but for norms above."""
 
-    def variances(self, stream: Array, _: Array) -> tuple[Array, Array, Array]:
+    def variances(self, stream: Array) -> tuple[Array, Array, Array]:
         """The fields `gradient`, `weights` and `queries` of `Scatter`, `[…, design]`.
 
         Args:
@@ -488,11 +555,8 @@ class Gradients:
         on_sites, on_sums = self.by_lengths()
         noise = self.fresh + carried(self.passes, carried(on_sums, sums.fresh))
         relative = IDENTITY - self.stream[-1, ..., None, :]  # the last gradient is the unit
-        at_last = diagonal(2 / sums.width / self.directions[-1])
-        down = self.passes[::-1]
-        from_last = chain(
-            carried(relative, at_last), down, np.swapaxes(down, -1, -2), noise[::-1]
-        )[::-1]
+        at_last = carried(relative, diagonal(2 / (sums.width * self.directions[-1])))
+        from_last = accumulated(at_last, self.passes[::-1], noise[::-1])[::-1]
         gradient = variance(from_last, self.stream)
         gradient += variance(sums.at_sites, dot(self.stream, on_sites))
 
@@ -533,11 +597,12 @@ class Gradients:
         gradient's from it, G becomes G N at the sum, less the length that a norm divides by, and
         then Q (G N) P."""
         sums = self.sums
-        length = (IDENTITY - sums.norm)[::-1]
-        terms = self.lengthens[::-1] - (self.passes @ (IDENTITY - sums.norm) @ sums.passes)[::-1]
+        # a length is the same in all modes, and so is what becomes of it
+        gathered = self.passes.sum(-1, keepdims=True)
+        terms = self.lengthens - gathered * (sums.length @ sums.passes)
         start = np.zeros(terms.shape[1:])
-        on_sites = chain(start, self.passes[::-1], sums.forward[::-1], terms)[::-1]
-        return on_sites, on_sites[1:] @ sums.norm - length[::-1]
+        on_sites = chain(start, self.passes[::-1], sums.forward[::-1], terms[::-1])[::-1]
+        return on_sites, on_sites[1:] @ sums.norm - sums.length
 
     def by_own_length(self, b: Array, by_logits: Array) -> Array:
         """See `lengthens`. A norm before the branch divides its gradient by the length; without
