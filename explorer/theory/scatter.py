@@ -47,6 +47,7 @@ Arrays are `[signal, design, …]` here, with one design where several are not p
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -59,7 +60,6 @@ from explorer.theory.backward import Backward
 from explorer.theory.forward import Steps, recurrence
 from explorer.theory.gains import Gains
 from explorer.theory.positions import Positions
-from explorer.theory.several import at_least
 from explorer.theory.tokens import State, Tokens
 from explorer.vocabulary import Array
 
@@ -85,24 +85,23 @@ and 1 to 48 layers, ln(predicted / seen) was between −.5 V and .2 V in four of
 above .2."""
 TINY = 1e-12
 """Part of the energy that a mode has at least."""
-LEAST = 1e-300
-"""Least divisor, so that 0/0 is 0."""
+NOTHING = np.empty(0)
 
 
 class Scatter(NamedTuple):
-    """Variances over draws of the natural logarithm, of N layers in 2N sublayers; with a last axis
-    of designs where there are several."""
+    """Variances over draws of the natural logarithm, of N layers in 2N sublayers. All have a last
+    axis of designs."""
 
     stream: Array
     """`[2N + 1]`: of the second moment at the embedding and after each sublayer."""
     branch: Array
     """`[2N]`: of the second moment of each branch's term of the sum."""
-    gradient: Array | None = None
+    gradient: Array = NOTHING
     """`[2N + 1]`: of the mean square of ∂L/∂x over that at the last layer. This and the next are
-    None without a `Backward`."""
-    weights: Array | None = None
+    empty without a `Backward`."""
+    weights: Array = NOTHING
     """`[2N]`: of the square of ‖∂L/∂W‖, of each sublayer's matrices but W_Q and W_K."""
-    queries: Array | None = None
+    queries: Array = NOTHING
     """`[N]`: as `weights`, of W_Q and W_K."""
 
 
@@ -122,16 +121,18 @@ def scatter(
         back: gradients relative to the last layer's; None where they are not wanted.
         overlap: see `Gradients`.
     """
-    signals = [np.concatenate([first.y[None], steps.site]), steps.added]
-    if back:
-        signals += [back.site, back.total]
-    stream, branch, *of_gradients = spreads(axis, signals)
-    sums = Sums(config, gains, axis, steps, first.mean, stream, branch)
-    columns = sums.variances()
-    if back:
-        columns += Gradients(sums, back, *of_gradients, overlap).variances(columns[0])
-    several = axis.last == -2
-    return Scatter(*(column if several else column[:, 0] for column in columns))
+    start = first.mean.rho if config.design.reads_text else 0.0  # where characters return
+    signals = [first.y[None], steps.site, steps.added]
+    if not back:
+        return Scatter(
+            *Sums(gains, axis, steps, first.mean, start, *spreads(axis, signals)).variances()
+        )
+    *forward, gradient, at_sum = spreads(axis, [*signals, back.site, back.total])
+    sums = Sums(gains, axis, steps, first.mean, start, *forward)
+    stream, branch = sums.variances()
+    return Scatter(
+        stream, branch, *Gradients(sums, back, gradient, at_sum, overlap).variances(stream)
+    )
 
 
 class Spread(NamedTuple):
@@ -145,10 +146,14 @@ class Spread(NamedTuple):
     tokens: Array
     """Number of tokens of equal size that would scatter as these do."""
 
+    def part_of(self, signals: slice) -> Spread:
+        """The same of some of the signals."""
+        return Spread(*(column[signals] for column in self))
+
     @property
     def part(self) -> Array:
         """Part of `square` that is common."""
-        return self.common / np.maximum(self.square, LEAST)
+        return over(self.common, self.square)
 
     def modes(self, between: Array, batch: Any) -> Array:
         """Energies of the three modes, `[signal, design, mode]`.
@@ -179,19 +184,15 @@ def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
     n = len(axis.reading)
     q, p = y[..., 0, :], y[..., 1:, :]
     if axis.unmasked:
-        square, common, tokens = (
-            q,
-            p[..., 0, :] + (q - p[..., 0, :]) / n,
-            np.full(q.shape, n, float),
-        )
+        p = p[..., 0, :]
+        square, common, tokens = q, p + (q - p) / n, n + 0 * q
     else:
         square, common = (q @ axis.weights)[..., None], largest_eigenvalue(axis, q, p, n)
-        evenness = square**2 / np.maximum(q**2 @ axis.weights, LEAST)[..., None]
+        evenness = over(square**2, (q**2 @ axis.weights)[..., None])
         tokens = n * np.where(square > 0, evenness, 1.0)
-    common = np.minimum(np.maximum(common, 0.0), square)
-    ends = np.cumsum([len(signal) for signal in signals])[:-1]
-    columns = (np.split(column, ends) for column in (square, common, tokens))
-    return [Spread(*column) for column in zip(*columns, strict=True)]
+    every = Spread(square, np.minimum(np.maximum(common, 0.0), square), tokens)
+    ends = np.cumsum([0, *map(len, signals)]).tolist()
+    return [every.part_of(slice(*pair)) for pair in itertools.pairwise(ends)]
 
 
 def largest_eigenvalue(axis: Positions, q: Array, p: Array, n: int) -> Array:
@@ -207,7 +208,7 @@ def largest_eigenvalue(axis: Positions, q: Array, p: Array, n: int) -> Array:
     vector = (np.sqrt(q) * root)[..., None]
     for _ in range(TURNS):
         vector = matrix @ vector
-        vector /= np.maximum(np.sqrt((vector**2).sum(-2, keepdims=True)), LEAST)
+        vector = over(vector, np.sqrt((vector**2).sum(-2, keepdims=True)))
     return np.asarray((vector * (matrix @ vector)).sum(-2))
 
 
@@ -221,14 +222,19 @@ def directions(tokens: Array, batch: Any, alike: Array) -> Array:
             chance makes, `[signal, design, 1]`: of text, where characters return.
     """
     out = np.ones((*tokens.shape[:2], 3))
-    out[..., 1:2] = at_least(batch - 1.0, 1.0)
+    out[..., 1:2] = np.maximum(batch - 1, 1)
     out[..., 2:] = 1 / (1 / (batch * np.maximum(tokens - 1, 1.0)) + alike)
     return out
 
 
+def over(x: Array, y: Array) -> Array:
+    """x / y, and 0 where both are 0."""
+    return np.asarray(x / np.maximum(y, 1e-300))
+
+
 def shares(energy: Array) -> Array:
     """Parts of the modes in all energy, `[…, mode]`; 0 where there is none."""
-    return np.asarray(energy / np.maximum(energy.sum(-1, keepdims=True), LEAST))
+    return over(energy, energy.sum(-1, keepdims=True))
 
 
 def diagonal(numbers: Array) -> Array:
@@ -239,12 +245,13 @@ def diagonal(numbers: Array) -> Array:
 def dot(parts: Array, matrices: Array) -> Array:
     """pᵀ M, `[…, mode]`: by the deviations before M, that of a whole whose modes have the parts p
     after it."""
-    return (parts[..., None, :] @ matrices)[..., 0, :]
+    return np.asarray((parts[..., None, :] @ matrices)[..., 0, :])
 
 
 def variance(covariances: Array, parts: Array) -> Array:
     """pᵀ C p, `[…]`: variance of the logarithm of a whole whose modes have the parts p."""
-    return np.maximum((dot(parts, covariances) * parts).sum(-1), 0.0)  # rounding may leave less
+    square = (dot(parts, covariances) * parts).sum(-1)
+    return np.asarray(np.maximum(square, 0.0))  # rounding may leave less
 
 
 def carried(matrices: Array, covariances: Array) -> Array:
@@ -286,18 +293,20 @@ class Sums:
     """Each sum of stream and branch, as deviations of the modes pass it on the way forward.
 
     Args:
-        first: the embedding.
-        stream: at the embedding and after each sublayer; `branch` by sublayer.
+        first: the embedding's tokens; `start` the overlap of two sequences' in it.
+        embedding, sites, branch: spreads of the embedding, of the stream after each sublayer, and
+            of each branch.
     """
 
     def __init__(
         self,
-        config: Config,
         gains: Gains,
         axis: Positions,
         steps: Steps,
         first: Tokens,
-        stream: Spread,
+        start: Any,
+        embedding: Spread,
+        sites: Spread,
         branch: Spread,
     ) -> None:
         self.gains, self.axis, self.steps = gains, axis, steps
@@ -315,45 +324,38 @@ class Sums:
         self.on_output, self.on_sum = self.normed("output"), self.normed("sum")
         self.degree = np.where(self.mlp, self.column([gains.degree]), 1.0)
         """`[2N, design, 1]`: power with which the branch grows with its input."""
+
+        stream = Spread(*map(np.concatenate, zip(embedding, sites, strict=True)))
         kernel = self.kernel()
-        start = first.rho if config.design.reads_text else 0.0
-        between = self.between(stream, branch, kernel, start)
-        f = self._energies(stream, branch, *between)
-        self._maps(f, kernel, between[0][1:-1:2], stream.part[1:-1:2])
+        in_stream, in_branch = self.between(stream, branch, kernel, start)
+        energy = stream.modes(in_stream, self.batch)
+        self._energies(energy, branch.modes(in_branch, self.batch))
+        self._maps(kernel, in_stream[1:-1:2], stream.part[1:-1:2])
         correlated = self.column([first.v, *(step.site.v for step in steps)])
         alike = np.maximum(correlated - 1 / self.width, 0.0)
-        tokens = np.concatenate([stream.tokens[:1], branch.tokens])
-        self._noise(f, directions(tokens, self.batch, alike))
+        tokens = np.concatenate([embedding.tokens, branch.tokens])
+        self._noise(directions(tokens, self.batch, alike))
 
-    def _energies(
-        self, stream: Spread, branch: Spread, in_stream: Array, in_branch: Array
-    ) -> Array:
-        """Sets the parts that modes have in each signal. Returns the part f of the branch in each
-        sum, `[2N, design, mode]`.
-
-        Args:
-            in_stream: overlap of two sequences' tokens over the second moment, `in_branch`
-                likewise: see `between`.
-        """
-        energy = stream.modes(in_stream, self.batch)
-        added = branch.modes(in_branch, self.batch)
-        term = self.scale * added
-        total = self.skip * energy[:-1] + term
-        self.stream = shares(energy)
+    def _energies(self, stream: Array, branch: Array) -> None:
+        """Sets the parts of the modes in each signal, `[2N, design, mode]`, of their energies in
+        the stream, `[2N + 1, design, mode]`, and in each branch."""
+        self.stream = shares(stream)
         """`[2N + 1, design, mode]`: in the stream."""
         self.input = self.stream[:-1]
-        """`[2N, design, mode]`, as the next: in the stream before the sublayer."""
-        self.output, self.total = shares(added), shares(total)
-        """In the branch, and in the sum before a norm on it."""
-        return np.asarray(term / np.maximum(total, LEAST))
+        """In the stream before the sublayer."""
+        self.output = shares(branch)
+        """In the branch."""
+        term = self.scale * branch
+        total = self.skip * stream[:-1] + term
+        self.total = shares(total)
+        """In the sum, before a norm on it."""
+        self.f = over(term, total)
+        """The branch's part f of each mode in the sum."""
 
-    def _maps(self, f: Array, kernel: Array, between: Array, common: Array) -> None:
-        """Sets the matrices that pass deviations on, `[2N, design, mode, mode]`.
-
-        Args:
-            f: the branch's part of the sum, `[2N, design, mode]`.
-            kernel, between, common: see `of_hidden_units`.
-        """
+    def _maps(self, kernel: Array, between: Array, common: Array) -> None:
+        """Sets the matrices that pass deviations on, `[2N, design, mode, mode]`; arguments as in
+        `of_hidden_units`."""
+        f = self.f
         follows = np.zeros((*f.shape, 3)) + IDENTITY
         if len(kernel):
             follows[1::2] = self.of_hidden_units(kernel, between, common)
@@ -373,15 +375,14 @@ class Sums:
         self.norm = IDENTITY - self.length
         """Deviations after that norm by those before it."""
 
-    def _noise(self, f: Array, directions: Array) -> None:
+    def _noise(self, directions: Array) -> None:
         """Sets the variances of what each sublayer adds, and the covariances that follow.
 
         Args:
-            f: the branch's part of the sum, `[2N, design, mode]`.
             directions: of the embedding, then of the branches, `[1 + 2N, design, mode]`.
         """
-        count, of_branches = len(self.steps), directions[1:]
-        self.noise = self.column(self.gains.noise[index % 2] for index in range(count))
+        f, of_branches = self.f, directions[1:]
+        self.noise = np.where(self.mlp, *map(self.column, zip(self.gains.noise[::-1])))
         """`[2N, design, 1]`: variance c of a branch's length."""
         self.of_length = self.noise / of_branches
         """`[2N, design, mode]`: the same by mode, before a norm on the branch."""
@@ -421,7 +422,7 @@ class Sums:
         square = self.axis.total(self.axis.weights, self.steps.inside[1::2, 0])[:, None]
         rho = np.zeros_like(square) + NODES.reshape(-1, *[1] * (square.ndim - 2))
         own, overlap = self.gains.kernel.overlaps(*self.gains.units(square + 0 * rho, rho))
-        correlation = overlap / np.maximum(own, LEAST)
+        correlation = over(overlap, own)
         return np.moveaxis(correlation.reshape(*correlation.shape[:2], -1), 1, -1)
 
     def between(
@@ -436,30 +437,22 @@ class Sums:
         Args:
             start: overlap of the inputs, whose characters return.
         """
-        kept = branch.part / np.maximum(stream.part[:-1], LEAST)
-        added = self.scale * branch.square
-        part = added / np.maximum(self.skip * stream.square[:-1] + added, LEAST)
-        overlap: Any = np.zeros_like(part[0, :, 0]) + start
-        part, kept = part[..., 0], kept[..., 0]
+        kept, added = over(branch.part, stream.part[:-1]), self.scale * branch.square
+        part = over(added, self.skip * stream.square[:-1] + added)
+        overlap: Any = np.zeros(part.shape[1]) + start
+        numbers: Any = part[..., 0], kept[..., 0]
         if len(overlap) == 1:  # Python's numbers are quicker
-            overlap, part, kept, kernel = (
-                overlap[0],
-                part.ravel().tolist(),
-                kept.ravel().tolist(),
-                kernel[:, 0],
-            )
-        overlaps, of_branches = [overlap], []
-        for index in range(len(part)):
-            if index % 2:
-                of_branch = at_nodes(overlap, kernel[index // 2])
-            else:
-                of_branch = overlap * kept[index]
-            overlap = overlap + part[index] * (of_branch - overlap)
-            of_branches.append(of_branch)
-            overlaps.append(overlap)
-        return np.reshape(overlaps, (len(overlaps), -1, 1)), np.reshape(
-            of_branches, (len(part), -1, 1)
-        )
+            overlap, kernel = float(overlap[0]), kernel[:, 0]
+            numbers = [column.ravel().tolist() for column in numbers]
+        in_stream, in_branch = [overlap], []
+        for index, (of_sum, of_input) in enumerate(zip(*numbers, strict=True)):
+            mlp = index % 2
+            of_branch = at_nodes(overlap, kernel[index // 2]) if mlp else overlap * of_input
+            overlap = overlap + of_sum * (of_branch - overlap)
+            in_stream.append(overlap)
+            in_branch.append(of_branch)
+        shape = -1, part.shape[1], 1
+        return np.reshape(in_stream, shape), np.reshape(in_branch, shape)
 
     def of_hidden_units(self, kernel: Array, between: Array, common: Array) -> Array:
         """Deviations of hidden units' modes by those of the tokens before them, `[layer, design,
@@ -503,7 +496,7 @@ class Gradients:
         self.sums, width = sums, sums.width
         overlap = np.reshape(overlap, (-1, 1))
         # over sequences gradients have as much of the common part in common as at the output
-        shared = overlap / np.maximum(stream.part[-1], LEAST)
+        shared = over(overlap, stream.part[-1])
         energy = stream.modes(shared * stream.part, sums.batch)
         total = at_sum.modes(shared * at_sum.part, sums.batch)
         self.stream, self.total = shares(energy), shares(total)
@@ -511,10 +504,14 @@ class Gradients:
         the stream, and by the sums before a norm on them."""
         skipped = sums.skip * total
         passed = np.maximum(energy[:-1] - skipped, 0.0)
-        b = passed / np.maximum(passed + skipped, LEAST)
+        b = over(passed, passed + skipped)
         """`[2N, design, mode]`: part of a gradient before a sublayer that came through the
         branch."""
-        alike = self.alike(b, at_least(overlap, 0.0))
+        # tokens of one target have one gradient, and each matrix turns all of them to each other
+        turned = np.zeros_like(stream.tokens)
+        turned[:-1] = np.cumsum(b[::-1, :, 2:], 0)[::-1] / width
+        overlap = np.maximum(overlap, 0.0)
+        alike = np.minimum(overlap * (1 - overlap) + turned, 1.0)
         self.directions = directions(stream.tokens, sums.batch, alike)
         """`[2N + 1, design, mode]`: of the gradient in the stream."""
 
@@ -575,18 +572,6 @@ class Gradients:
             product + np.log1p((reads**2 * own).sum(-1)) for own in (self.of_branch, self.of_logits)
         )
         return gradient, weights, queries[::2]
-
-    def alike(self, b: Array, overlap: Any) -> Array:
-        """Mean square of the correlation of two gradients beyond what all have in common,
-        `[2N + 1, design, 1]`: tokens of one target have one gradient, and each matrix turns all
-        gradients to each other.
-
-        Args:
-            b: `[2N, design, mode]`, part of the gradient that came through the branch.
-        """
-        turned = np.zeros((len(b) + 1, *b.shape[1:-1], 1))
-        turned[:-1] = np.cumsum(b[::-1, ..., 2:], 0)[::-1] / self.sums.width
-        return np.minimum(overlap * (1 - overlap) + turned, 1.0)
 
     def by_lengths(self) -> tuple[Array, Array]:
         """Matrices G of the gradients' deviations by those of the stream at the same site, `[2N +
@@ -649,6 +634,5 @@ def of_rest_first(part: Array, energy: Array) -> Array:
     """
     rest = energy[..., 2:]
     of_rest = np.minimum(part, rest)
-    of_common = (part - of_rest) / np.maximum(energy[..., :2].sum(-1, keepdims=True), LEAST)
-    of_rest = of_rest / np.maximum(rest, LEAST)
-    return np.concatenate([of_common, of_common, of_rest], -1)
+    of_common = over(part - of_rest, energy[..., :2].sum(-1, keepdims=True))
+    return np.concatenate([of_common, of_common, over(of_rest, rest)], -1)
