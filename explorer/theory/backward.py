@@ -120,8 +120,8 @@ class Descent:
         self.gains, self.axis, self.steps = gains, axis, steps
         placements = [step.placement for step in steps]
         reads = axis.column(placement.scale * placement.reads for placement in placements)
-        skip = axis.column(gains.skip[i] if step.present else 1.0 for i, step in enumerate(steps))
-        scale = axis.column(gains.branch[i] * step.present for i, step in enumerate(steps))
+        skip = axis.column(step.skip for step in steps)
+        scale = axis.column(step.branch for step in steps)
         self.before = isotropic(gains, axis, steps, "input") * reads**2
         """`[sublayer, pair]`, as the next: from a branch's input after the norm to before it."""
         self.skip = isotropic(gains, axis, steps, "skip") * skip**2

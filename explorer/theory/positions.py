@@ -69,8 +69,6 @@ class Positions(NamedTuple):
     """`[key position, row position]`: weights of Σ f(t)/t² over them."""
     collect_same: Array
     """`[key position, pair]`, the pair raveled: from pairs of rows to one key, see `gather`."""
-    collect: Array
-    """`[pair, 2 · pair]`, the pairs raveled: `gather` as one product, without a mask."""
     first: Indices
     """`[pair]`: index of the first of the two positions."""
     second: Indices
@@ -214,30 +212,21 @@ class Positions(NamedTuple):
 
     def lift(self, x: Array) -> Array:
         """Geometric mean √(x_i x_j) of a quantity at two positions, in row 0 of one with itself:
-        `[…, position]` to `[…, pair]`."""
-        return self.alone(x) if self.has_one(x) else self.product(np.sqrt(x))
+        `[…, position]` to `[…, 1 + position, position]`."""
+        return self.product(np.sqrt(x))
 
     def product(self, x: Array) -> Array:
         """Product x_i x_j of a quantity at two positions, with the axes of `lift`."""
-        if self.has_one(x):
-            return self.alone(x * x)
         if x.ndim > -self.last:
             return x.take(self.first, self.last) * x.take(self.second, self.last)
-        return np.asarray(x[self.first] * x[self.second])  # quicker than `take`, of few numbers
+        # numpy is slower where it must ask which axis, or repeat rows; and at indices
+        if self.unmasked:
+            return (x * x).repeat(2, 0)[:, None]
+        return np.asarray(x[self.first] * x[self.second])
 
     def at_shorter(self, x: Array) -> Array:
         """A function of rows, `[position]`, at the shorter of two rows: `[pair]`."""
-        return self.alone(x) if self.unmasked else x[self.shorter]
-
-    def has_one(self, x: Array) -> bool:
-        """Whether this is a function of position, `[position]`, at the one position that there is
-        without a mask."""
-        return self.unmasked and x.ndim == -self.last
-
-    @staticmethod
-    def alone(x: Array) -> Array:
-        """A function of the one position without a mask as one of pairs."""
-        return x.repeat(2, 0)[:, None]
+        return x.repeat(2, 0)[:, None] if self.unmasked else x[self.shorter]
 
     def gather(self, given: Array) -> Array:
         """Gradient received by keys, summed over the rows that see them: the adjoint of a mean over
@@ -252,8 +241,9 @@ class Positions(NamedTuple):
         Returns:
             `[pair]` of keys.
         """
-        if self.unmasked:
-            return np.asarray(self.collect.dot(given.reshape(4, -1)).reshape(given.shape[1:]))
+        if self.unmasked:  # of one position both sums are the same
+            sums = self.collect_same[0].dot(given.reshape(2, 2, -1))
+            return np.asarray(sums.reshape(given.shape[1:]))
         to_same, to_pair = given[0], given[1]
         out: Array = np.empty_like(to_same)
         out[0] = self.collect_same.dot(self.flat(to_same))
@@ -315,11 +305,6 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
     by_two_rows = row_sum[:, :, None] * row_sum[:, None]
     collect_same = np.concatenate([row_sum_2[:, None], by_two_rows], 1)
     collect_same[:, close[0], close[1]] -= row_sum_2
-    # of the one position without a mask: from a row with itself and from two rows
-    self_2, two = row_sum_2[0, 0], row_sum[0, 0] ** 2
-    to_same, to_pair = collect_same.reshape(count, -1)[0, :2], (self_2, two - self_2)
-    collect = np.zeros((2, 4))
-    collect[0, :2], collect[1, 2:] = to_same, to_pair
     t, t_other = visible[first], visible
     return Positions(
         visible=visible,
@@ -329,7 +314,6 @@ def positions(n: int, causal: bool = True, whole: bool = False) -> Positions:
         row_sum=row_sum,
         row_sum_2=row_sum_2,
         collect_same=collect_same.reshape(count, -1),
-        collect=collect,
         first=first,
         second=second,
         shorter=np.minimum(first, second),

@@ -57,7 +57,7 @@ from explorer.config import Config
 from explorer.schemes.placement import Part
 from explorer.theory.attention import stack
 from explorer.theory.backward import Backward
-from explorer.theory.forward import Steps, recurrence
+from explorer.theory.forward import Steps, chain
 from explorer.theory.gains import Gains
 from explorer.theory.positions import Positions
 from explorer.theory.tokens import State, Tokens
@@ -121,18 +121,16 @@ def scatter(
         back: gradients relative to the last layer's; None where they are not wanted.
         overlap: see `Gradients`.
     """
+    signals = [np.concatenate([first.y[None], steps.site]), steps.added]
+    if back:
+        signals += [back.site, back.total]
+    spread = spreads(axis, signals)
     start = first.mean.rho if config.design.reads_text else 0.0  # where characters return
-    signals = [first.y[None], steps.site, steps.added]
-    if not back:
-        return Scatter(
-            *Sums(gains, axis, steps, first.mean, start, *spreads(axis, signals)).variances()
-        )
-    *forward, gradient, at_sum = spreads(axis, [*signals, back.site, back.total])
-    sums = Sums(gains, axis, steps, first.mean, start, *forward)
-    stream, branch = sums.variances()
-    return Scatter(
-        stream, branch, *Gradients(sums, back, gradient, at_sum, overlap).variances(stream)
-    )
+    sums = Sums(gains, axis, steps, first.mean, start, *spread[:2])
+    columns = [*sums.variances()]
+    if back:
+        columns += Gradients(sums, back, overlap, *spread[2:]).variances(columns[0])
+    return Scatter(*columns)
 
 
 class Spread(NamedTuple):
@@ -145,10 +143,6 @@ class Spread(NamedTuple):
     """Part of `square` along the direction that a sequence's tokens have in common."""
     tokens: Array
     """Number of tokens of equal size that would scatter as these do."""
-
-    def part_of(self, signals: slice) -> Spread:
-        """The same of some of the signals."""
-        return Spread(*(column[signals] for column in self))
 
     @property
     def part(self) -> Array:
@@ -171,9 +165,8 @@ class Spread(NamedTuple):
 def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
     """How far the tokens of a sequence have each signal in common.
 
-    The common part is the largest eigenvalue of the tokens' overlaps, over n. Without a mask that
-    is p + (q − p)/n; with one the eigenvector is found by iteration, from tokens that are all
-    alike.
+    The common part is the largest eigenvalue of their overlaps, over n. The eigenvector is found by
+    iteration, from tokens that are all alike, as they are without a mask.
 
     Args:
         signals: `[signal, pair]` each, second moments in row 0, overlaps below.
@@ -181,35 +174,25 @@ def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
     y = np.concatenate(signals)
     # [signal, design, 1 + position, position]
     y = y[:, None] if axis.last == -1 else np.ascontiguousarray(np.moveaxis(y, -1, 1))
-    n = len(axis.reading)
     q, p = y[..., 0, :], y[..., 1:, :]
-    if axis.unmasked:
-        p = p[..., 0, :]
-        square, common, tokens = q, p + (q - p) / n, n + 0 * q
-    else:
-        square, common = (q @ axis.weights)[..., None], largest_eigenvalue(axis, q, p, n)
-        evenness = over(square**2, (q**2 @ axis.weights)[..., None])
-        tokens = n * np.where(square > 0, evenness, 1.0)
-    every = Spread(square, np.minimum(np.maximum(common, 0.0), square), tokens)
-    ends = np.cumsum([0, *map(len, signals)]).tolist()
-    return [every.part_of(slice(*pair)) for pair in itertools.pairwise(ends)]
-
-
-def largest_eigenvalue(axis: Positions, q: Array, p: Array, n: int) -> Array:
-    """The largest eigenvalue of the overlaps of n tokens, over n: `[signal, design, 1]`.
-
-    Args:
-        q: `[signal, design, position]`, second moments, and p, `[…, position, position]`, overlaps.
-    """
-    root = np.sqrt(axis.weights)
+    n, root = len(axis.reading), np.sqrt(axis.weights)
     matrix = root[:, None] * p * root
     # a token with itself has q where two tokens of its position have p
     matrix += np.eye(len(root)) * ((q - p.diagonal(0, -2, -1)) / n)[..., None]
     vector = (np.sqrt(q) * root)[..., None]
-    for _ in range(TURNS):
+    for _ in range(0 if axis.unmasked else TURNS):
         vector = matrix @ vector
         vector = over(vector, np.sqrt((vector**2).sum(-2, keepdims=True)))
-    return np.asarray((vector * (matrix @ vector)).sum(-2))
+    common = over((vector * (matrix @ vector)).sum(-2), (vector**2).sum(-2))
+    square = (q @ axis.weights)[..., None]
+    evenness = over(square**2, (q**2 @ axis.weights)[..., None])
+    tokens = n * np.where(square > 0, evenness, 1.0)
+    columns = square, np.minimum(np.maximum(common, 0.0), square), tokens
+    ends = itertools.accumulate(map(len, signals), initial=0)
+    return [
+        Spread(*(column[start:end] for column in columns))
+        for start, end in itertools.pairwise(ends)
+    ]
 
 
 def directions(tokens: Array, batch: Any, alike: Array) -> Array:
@@ -262,10 +245,10 @@ def carried(matrices: Array, covariances: Array) -> Array:
 def accumulated(start: Array, matrices: Array, terms: Array) -> Array:
     """Covariances of deviations that matrices M pass on, C_(k+1) = M_k C_k M_kᵀ + terms_k, the
     first being `start`."""
-    return chain(start, matrices, np.swapaxes(matrices, -1, -2), terms)
+    return two_sided(start, matrices, np.swapaxes(matrices, -1, -2), terms)
 
 
-def chain(start: Array, left: Array, right: Array, terms: Array) -> Array:
+def two_sided(start: Array, left: Array, right: Array, terms: Array) -> Array:
     """All X of X_0 = `start` and X_(k+1) = L_k X_k R_k + terms_k: `[step + 1, design, mode,
     mode]`."""
     every = np.concatenate([start[None], terms])
@@ -275,7 +258,7 @@ def chain(start: Array, left: Array, right: Array, terms: Array) -> Array:
         return every
     # of one design the nine numbers of X are a vector, which one matrix multiplies
     product = left[..., :, None, :, None] * np.swapaxes(right, -1, -2)[..., None, :, None, :]
-    return recurrence(product.reshape(-1, 9, 9), every.reshape(-1, 9)).reshape(every.shape)
+    return chain(product.reshape(-1, 9, 9), every.reshape(-1, 9)).reshape(every.shape)
 
 
 def at_nodes(x: Any, values: Array) -> Any:
@@ -294,8 +277,7 @@ class Sums:
 
     Args:
         first: the embedding's tokens; `start` the overlap of two sequences' in it.
-        embedding, sites, branch: spreads of the embedding, of the stream after each sublayer, and
-            of each branch.
+        stream: at the embedding and after each sublayer; `branch` by sublayer.
     """
 
     def __init__(
@@ -305,18 +287,14 @@ class Sums:
         steps: Steps,
         first: Tokens,
         start: Any,
-        embedding: Spread,
-        sites: Spread,
+        stream: Spread,
         branch: Spread,
     ) -> None:
         self.gains, self.axis, self.steps = gains, axis, steps
         self.batch, self.width = (np.reshape(x, (-1, 1)) for x in (gains.batch_size, gains.d_model))
         """`[design, 1]`: number of sequences, and d."""
-        numbers = [
-            (gains.skip[index] ** 2, gains.branch[index] ** 2) if step.present else (1.0, 0.0)
-            for index, step in enumerate(steps)
-        ]
-        self.skip, self.scale = map(self.column, zip(*numbers, strict=True))
+        self.skip = self.column(step.skip for step in steps) ** 2
+        self.scale = self.column(step.branch for step in steps) ** 2
         """`[2N, design, 1]`: factors s² on the stream and b² on the branch."""
         self.mlp = np.arange(len(steps))[:, None, None] % 2 == 1
         self.at_input = self.normed("input", "values")
@@ -325,7 +303,6 @@ class Sums:
         self.degree = np.where(self.mlp, self.column([gains.degree]), 1.0)
         """`[2N, design, 1]`: power with which the branch grows with its input."""
 
-        stream = Spread(*map(np.concatenate, zip(embedding, sites, strict=True)))
         kernel = self.kernel()
         in_stream, in_branch = self.between(stream, branch, kernel, start)
         energy = stream.modes(in_stream, self.batch)
@@ -333,7 +310,7 @@ class Sums:
         self._maps(kernel, in_stream[1:-1:2], stream.part[1:-1:2])
         correlated = self.column([first.v, *(step.site.v for step in steps)])
         alike = np.maximum(correlated - 1 / self.width, 0.0)
-        tokens = np.concatenate([embedding.tokens, branch.tokens])
+        tokens = np.concatenate([stream.tokens[:1], branch.tokens])
         self._noise(directions(tokens, self.batch, alike))
 
     def _energies(self, stream: Array, branch: Array) -> None:
@@ -382,7 +359,8 @@ class Sums:
             directions: of the embedding, then of the branches, `[1 + 2N, design, mode]`.
         """
         f, of_branches = self.f, directions[1:]
-        self.noise = np.where(self.mlp, *map(self.column, zip(self.gains.noise[::-1])))
+        of_attention, of_mlp = (self.column([number]) for number in self.gains.noise)
+        self.noise = np.where(self.mlp, of_mlp, of_attention)
         """`[2N, design, 1]`: variance c of a branch's length."""
         self.of_length = self.noise / of_branches
         """`[2N, design, mode]`: the same by mode, before a norm on the branch."""
@@ -413,7 +391,7 @@ class Sums:
         a norm's place does not divide."""
         divides = not self.gains.point
         norms = (step.norms.keys() for step in self.steps)
-        return np.array([divides and not of.isdisjoint(parts) for of in norms])[:, None, None]
+        return self.column(divides and not of.isdisjoint(parts) for of in norms)
 
     def kernel(self) -> Array:
         """Correlation of the hidden units of two tokens, of the correlations `NODES`: `[layer,
@@ -491,7 +469,7 @@ class Gradients:
     """
 
     def __init__(
-        self, sums: Sums, back: Backward, stream: Spread, at_sum: Spread, overlap: Any
+        self, sums: Sums, back: Backward, overlap: Any, stream: Spread, at_sum: Spread
     ) -> None:
         self.sums, width = sums, sums.width
         overlap = np.reshape(overlap, (-1, 1))
@@ -586,7 +564,7 @@ class Gradients:
         gathered = self.passes.sum(-1, keepdims=True)
         terms = self.lengthens - gathered * (sums.length @ sums.passes)
         start = np.zeros(terms.shape[1:])
-        on_sites = chain(start, self.passes[::-1], sums.forward[::-1], terms[::-1])[::-1]
+        on_sites = two_sided(start, self.passes[::-1], sums.forward[::-1], terms[::-1])[::-1]
         return on_sites, on_sites[1:] @ sums.norm - sums.length
 
     def by_own_length(self, b: Array, by_logits: Array) -> Array:
