@@ -507,12 +507,14 @@ def relative_to_sum(
         lengths: c, see `attention.Paths`; V is its first row.
     """
     f, at_once = shares(axis, steps)
-    scaled = f
     if gains.point:
         return np.zeros_like(lengths), at_once
+    with_gates = f
     if gains.gate:  # beside a stream the product of S and a gate scatters by more than the two
-        scaled = f * (1 + (1 - f) * gains.gate.noise * gains.n_heads)
-    excess: Array = lengths * (-scaled / (1 + f * scaled * lengths[0]))
+        with_gates = f * (1 + (1 - f) * gains.gate.noise * gains.n_heads)
+    # (1 + f² V − f c) / (1 + f² V) − 1
+    of_gradient = 1 + f * with_gates * lengths[0]
+    excess: Array = -with_gates * lengths / of_gradient
     if heads:
         excess = (1 + excess) * heads.branch - 1
         excess[3] = (1 + excess[3]) * heads.own - 1

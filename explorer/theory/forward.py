@@ -317,14 +317,14 @@ def _norm_on_sum(
         copied: whether stream and branch are not independent.
     """
     gated = 0.0  # scatter of lengths by gates, that two tokens do not share
-    if branch.added is branch.output:
+    if branch.added is branch.output:  # no norm has divided it out
         gated = branch.output.u - branch.ungated.u
-    lower = None
+    lower = None  # where stream and branch are not two independent signals
     if not (copied or gains.point or site.regained is not None):
         lower = correlation_of_sum(stream, term, site, gains.d_model, gated)
     out, norm = normalize(site, gains, width, lower=lower)
     if site.regained is None and branch.added is branch.output is not branch.ungated:
-        # `backward.of_heads` has the gates' part in the lengths
+        # on the way back `backward.of_heads` has the gates' part in the lengths, and not the norm
         share = (term.mean.q / site.mean.q) ** 2
         w = norm.w - share * (branch.output.w - branch.ungated.w)
         norm = norm._replace(w=w, u=norm.u - share * gated)
@@ -446,11 +446,13 @@ class Copies:
         self.output_factor[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = overlap_response(self.gains, inside)[1] * inside.v
+        # branches of the same weights below, and the overlaps F·F_k with their terms
         earlier = np.arange(index % self.gains.period, index, self.gains.period)
         with_branches = np.zeros((2, index))
         if len(earlier):
             factor = self.output_factor[index] * self.output_factor[earlier]
             with_branches[:, earlier] = factor * self.of_copies(index, earlier)
+        # the overlaps with the streams below, X_(k+1) = a_k X_k + b_k F·F_k, see the class
         a, b = self.factors[:, :index]
         self.cross = np.array([recurrence(a, b, row) for row in with_branches])
         return self.cross[:, index]

@@ -161,11 +161,13 @@ def _side_by_side(
         recursion = Recursion(*configs)
         back = recursion.back() if backward else None
         values, variances = _values(recursion, back, wanted), recursion.variances(back)
+        # the time of what was done for all, then of each design
         in_common = (time.perf_counter() - start) / len(configs)
         for index, config in enumerate(configs):
             start = time.perf_counter()
             covered = recursion.covered[index]
-            if len(configs) > 1 and covered < 2 * config.n_layers:  # its arrays are shorter
+            # what is covered in part has shorter arrays, which the others would not fit
+            if len(configs) > 1 and covered < 2 * config.n_layers:
                 profiles.append(predict(config, backward))
                 continue
             own = {key: array[index : index + 1] for key, array in values.items()}

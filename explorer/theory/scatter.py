@@ -176,6 +176,7 @@ def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
     y = y[:, None] if axis.last == -1 else np.ascontiguousarray(np.moveaxis(y, -1, 1))
     q, p = y[..., 0, :], y[..., 1:, :]
     n, root = len(axis.reading), np.sqrt(axis.weights)
+    # a position stands for n · weight tokens
     matrix = root[:, None] * p * root
     # a token with itself has q where two tokens of its position have p
     matrix += np.eye(len(root)) * ((q - p.diagonal(0, -2, -1)) / n)[..., None]
@@ -185,6 +186,7 @@ def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
         vector = over(vector, np.sqrt((vector**2).sum(-2, keepdims=True)))
     common = over((vector * (matrix @ vector)).sum(-2), (vector**2).sum(-2))
     square = (q @ axis.weights)[..., None]
+    # (E q)² / E q² of the tokens' sizes: uneven ones scatter as fewer do
     evenness = over(square**2, (q**2 @ axis.weights)[..., None])
     tokens = n * np.where(square > 0, evenness, 1.0)
     columns = square, np.minimum(np.maximum(common, 0.0), square), tokens
@@ -226,8 +228,8 @@ def diagonal(numbers: Array) -> Array:
 
 
 def dot(parts: Array, matrices: Array) -> Array:
-    """pᵀ M, `[…, mode]`: by the deviations before M, that of a whole whose modes have the parts p
-    after it."""
+    """pᵀ M, `[…, mode]`. After M the whole energy deviates by p·(M δ), with p the parts of the
+    modes; in terms of the deviations δ before M that is (pᵀ M)·δ."""
     return np.asarray((parts[..., None, :] @ matrices)[..., 0, :])
 
 
@@ -265,11 +267,9 @@ def at_nodes(x: Any, values: Array) -> Any:
     """Functions of `NODES`, linear between them, at x: `[…]` of values `[…, node]`."""
     if values.ndim == 1:
         return float(np.interp(x, NODES, values))
-    place = np.fmin(np.fmax(x, 0.0), 1.0) * (len(NODES) - 1)
-    low = np.minimum(place.astype(int), len(NODES) - 2)
-    index = np.arange(low.size).reshape(low.shape) * len(NODES) + low
-    below, above = values.take(index), values.take(index + 1)
-    return below + (place - low) * (above - below)
+    # each node counts by 1 less its distance in steps, and those farther than a step not at all
+    distance = np.abs(np.clip(x, 0.0, 1.0)[..., None] - NODES) * (len(NODES) - 1)
+    return (np.maximum(1 - distance, 0.0) * values).sum(-1)
 
 
 class Sums:
@@ -386,6 +386,11 @@ class Sums:
         column = self.axis.column(values)
         return column.reshape(len(column), -1, 1)
 
+    def of_attention(self, values: Array) -> Array:
+        """Numbers by attention, 0 at the MLPs: `[N]` or `[N, design]` to `[2N, design, 1]`."""
+        by_layer = values.reshape(len(values), -1, 1)
+        return np.stack([by_layer, 0 * by_layer], 1).reshape(-1, *by_layer.shape[1:])
+
     def normed(self, *parts: Part) -> Array:
         """Whether a norm stands on one of these signals of a sublayer, `[2N, 1, 1]`; a function in
         a norm's place does not divide."""
@@ -394,14 +399,14 @@ class Sums:
         return self.column(divides and not of.isdisjoint(parts) for of in norms)
 
     def kernel(self) -> Array:
-        """Correlation of the hidden units of two tokens, of the correlations `NODES`: `[layer,
-        design, node]`."""
-        # designs last, as the kernel has them
+        """Correlation k(ρ) of the hidden units of two tokens, at the tokens' correlations `NODES`:
+        `[layer, design, node]`."""
+        # for the kernel several designs are on the last axis: [layer, node, design]
         square = self.axis.total(self.axis.weights, self.steps.inside[1::2, 0])[:, None]
         rho = np.zeros_like(square) + NODES.reshape(-1, *[1] * (square.ndim - 2))
-        own, overlap = self.gains.kernel.overlaps(*self.gains.units(square + 0 * rho, rho))
-        correlation = over(overlap, own)
-        return np.moveaxis(correlation.reshape(*correlation.shape[:2], -1), 1, -1)
+        same, overlap = self.gains.kernel.overlaps(*self.gains.units(square + 0 * rho, rho))
+        correlation = over(overlap, same).reshape(*rho.shape[:2], -1)
+        return np.moveaxis(correlation, 1, -1)
 
     def between(
         self, stream: Spread, branch: Spread, kernel: Array, start: Any
@@ -493,16 +498,14 @@ class Gradients:
         self.directions = directions(stream.tokens, sums.batch, alike)
         """`[2N + 1, design, mode]`: of the gradient in the stream."""
 
-        through_logits = np.zeros_like(passed[..., :1])
-        through_logits[::2] = back.by_logits.reshape(len(back.by_logits), -1, 1)
-        logits = of_rest_first(through_logits * passed.sum(-1, keepdims=True), passed)
+        through_logits = sums.of_attention(back.by_logits) * passed.sum(-1, keepdims=True)
+        logits = of_rest_first(through_logits, passed)
         gathered = b * logits
         """`[2N, design, mode]`: part that came through logits, which follows all modes of the
         gradient."""
         self.passes = diagonal(1 - gathered) + gathered[..., None] * self.total[..., None, :]
         """`[2N, design, mode, mode]`: deviations before a sublayer by those at its sum."""
-        rows = np.zeros_like(through_logits)
-        rows[::2] = by_rows(sums) / sums.gains.n_heads
+        rows = sums.of_attention(by_rows(sums) / sums.gains.n_heads)
         before = self.directions[:-1]
         self.of_logits = (BY_LOGITS / width + rows) / before
         """`[2N, design, mode]`: variance of the gradient through logits."""
@@ -585,8 +588,8 @@ class Gradients:
 
 
 def by_rows(sums: Sums) -> Array:
-    """Relative variance of the square of the gradient through one row of attention, `[N, design,
-    1]`.
+    """Relative variance of the square of the gradient through one row of attention, `[N]` or `[N,
+    design]`.
 
     The square is Σ A_j² (u_j − Σ A u)² over the row's keys, of random u. Its relative variance is
     about 2.5 Y2 where weights A are even, Y2 = ΣA², and grows with the standard deviation s of the
@@ -595,12 +598,10 @@ def by_rows(sums: Sums) -> Array:
     axis, steps = sums.axis, sums.steps
     layers = [step.attention for step in steps if step.attention]
     if not layers:
-        return np.zeros_like(sums.noise[::2])
+        return np.zeros_like(steps.total[::2, 0])
     even = 2.5 * axis.total(axis.weights, stack([layer.overlap[0] for layer in layers]))
     s = stack([layer.logits.s for layer in layers]).reshape(len(layers), -1, *even.shape[1:]).max(1)
-    of_weights = even + 0.7 * s * s / (1 + s)
-    of_lengths = 2 / np.reshape(sums.gains.d_head, (-1, 1))
-    return np.asarray(TIED * (of_weights.reshape(len(s), -1, 1) + of_lengths))
+    return np.asarray(TIED * (even + 0.7 * s * s / (1 + s) + 2 / sums.gains.d_head))
 
 
 def of_rest_first(part: Array, energy: Array) -> Array:
