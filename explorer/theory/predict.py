@@ -201,8 +201,10 @@ def _values(
     lengths = _lengths(config)
     for row in wanted:
         by_head = row.by_head
-        for site in [site for site in lengths if site in row.sites]:
-            shape = (lengths[site], config.n_ctx) if row.by_position else (lengths[site],)
+        for site, length in lengths.items():
+            if site not in row.sites:
+                continue
+            shape = (length, config.n_ctx) if row.by_position else (length,)
             full = np.full((designs, *shape), math.nan)
             column = columns.get((row.name, site))
             if column is not None:

@@ -189,7 +189,7 @@ def spreads(axis: Positions, signals: Sequence[Array]) -> list[Spread]:
     # (E q)² / E q² of the tokens' sizes: uneven ones scatter as fewer do
     evenness = over(square**2, (q**2 @ axis.weights)[..., None])
     tokens = n * np.where(square > 0, evenness, 1.0)
-    columns = square, np.minimum(np.maximum(common, 0.0), square), tokens
+    columns = square, np.clip(common, 0.0, square), tokens
     ends = itertools.accumulate(map(len, signals), initial=0)
     return [
         Spread(*(column[start:end] for column in columns))
@@ -214,7 +214,7 @@ def directions(tokens: Array, batch: Any, alike: Array) -> Array:
 
 def over(x: Array, y: Array) -> Array:
     """x / y, and 0 where both are 0."""
-    return np.asarray(x / np.maximum(y, 1e-300))
+    return x / np.maximum(y, 1e-300)
 
 
 def shares(energy: Array) -> Array:
@@ -230,18 +230,18 @@ def diagonal(numbers: Array) -> Array:
 def dot(parts: Array, matrices: Array) -> Array:
     """pᵀ M, `[…, mode]`. After M the whole energy deviates by p·(M δ), with p the parts of the
     modes; in terms of the deviations δ before M that is (pᵀ M)·δ."""
-    return np.asarray((parts[..., None, :] @ matrices)[..., 0, :])
+    return (parts[..., None, :] @ matrices)[..., 0, :]
 
 
 def variance(covariances: Array, parts: Array) -> Array:
     """pᵀ C p, `[…]`: variance of the logarithm of a whole whose modes have the parts p."""
-    square = (dot(parts, covariances) * parts).sum(-1)
-    return np.asarray(np.maximum(square, 0.0))  # rounding may leave less
+    square = dot(parts, covariances) * parts
+    return np.asarray(square.sum(-1).clip(0.0))  # rounding may leave less
 
 
 def carried(matrices: Array, covariances: Array) -> Array:
     """M C Mᵀ, `[…, mode, mode]`: covariances of deviations after M."""
-    return np.asarray(matrices @ covariances @ np.swapaxes(matrices, -1, -2))
+    return matrices @ covariances @ np.swapaxes(matrices, -1, -2)
 
 
 def accumulated(start: Array, matrices: Array, terms: Array) -> Array:
@@ -296,12 +296,14 @@ class Sums:
         self.skip = self.column(step.skip for step in steps) ** 2
         self.scale = self.column(step.branch for step in steps) ** 2
         """`[2N, design, 1]`: factors s² on the stream and b² on the branch."""
-        self.mlp = np.arange(len(steps))[:, None, None] % 2 == 1
         self.at_input = self.normed("input", "values")
         """`[2N, 1, 1]`, as the next: whether a norm stands at the start of the branch."""
         self.on_output, self.on_sum = self.normed("output"), self.normed("sum")
-        self.degree = np.where(self.mlp, self.column([gains.degree]), 1.0)
+        halves = [index % 2 for index in range(len(steps))]  # 0 of attention, 1 of an MLP
+        self.degree = self.column((1.0, gains.degree)[half] for half in halves)
         """`[2N, design, 1]`: power with which the branch grows with its input."""
+        self.noise = self.column(gains.noise[half] for half in halves)
+        """`[2N, design, 1]`: variance c of a branch's length."""
 
         kernel = self.kernel()
         in_stream, in_branch = self.between(stream, branch, kernel, start)
@@ -359,9 +361,6 @@ class Sums:
             directions: of the embedding, then of the branches, `[1 + 2N, design, mode]`.
         """
         f, of_branches = self.f, directions[1:]
-        of_attention, of_mlp = (self.column([number]) for number in self.gains.noise)
-        self.noise = np.where(self.mlp, of_mlp, of_attention)
-        """`[2N, design, 1]`: variance c of a branch's length."""
         self.of_length = self.noise / of_branches
         """`[2N, design, mode]`: the same by mode, before a norm on the branch."""
         self.of_branch = np.where(self.on_output, 0.0, self.of_length)
@@ -395,8 +394,9 @@ class Sums:
         """Whether a norm stands on one of these signals of a sublayer, `[2N, 1, 1]`; a function in
         a norm's place does not divide."""
         divides = not self.gains.point
-        norms = (step.norms.keys() for step in self.steps)
-        return self.column(divides and not of.isdisjoint(parts) for of in norms)
+        return self.column(
+            divides and not step.norms.keys().isdisjoint(parts) for step in self.steps
+        )
 
     def kernel(self) -> Array:
         """Correlation k(ρ) of the hidden units of two tokens, at the tokens' correlations `NODES`:
@@ -454,14 +454,14 @@ class Sums:
         constant = kernel @ CONSTANT
         free = np.stack([at_nodes(rho[..., 0], constant) for rho in (between, common)], -1)
         # of the first mode, and of the first two: [layer, design, 2, …]
-        size = np.cumsum(output, -1)[..., :2]
-        free = np.minimum(free, size)[..., None]
+        size = np.cumsum(output[..., :2], -1)[..., None]
+        free = np.minimum(free[..., None], size)
         every = energy[..., None, :]
-        of_first = free * every + (size[..., None] - free) * shares(FIRST * every)
+        of_first = free * every + (size - free) * shares(FIRST * every)
         rows = np.concatenate([of_first, every], -2)
         rows[..., 1:, :] -= rows[..., :-1, :]  # of each mode alone
         scale = np.maximum(output, 1e-6)[..., None]
-        return np.asarray(np.where(output[..., None] > 1e-6, rows / scale, IDENTITY))
+        return np.where(output[..., None] > 1e-6, rows / scale, IDENTITY)
 
 
 class Gradients:
@@ -476,7 +476,7 @@ class Gradients:
     def __init__(
         self, sums: Sums, back: Backward, overlap: Any, stream: Spread, at_sum: Spread
     ) -> None:
-        self.sums, width = sums, sums.width
+        self.sums = sums
         overlap = np.reshape(overlap, (-1, 1))
         # over sequences gradients have as much of the common part in common as at the output
         shared = over(overlap, stream.part[-1])
@@ -486,32 +486,40 @@ class Gradients:
         """`[2N + 1, design, mode]` and `[2N, design, mode]`: parts of the modes in the gradient by
         the stream, and by the sums before a norm on them."""
         skipped = sums.skip * total
-        passed = np.maximum(energy[:-1] - skipped, 0.0)
+        passed = np.maximum(energy[:-1] - skipped, 0.0)  # through the branch
+        # parts of a gradient before a sublayer: through the branch, and of that through logits
         b = over(passed, passed + skipped)
-        """`[2N, design, mode]`: part of a gradient before a sublayer that came through the
-        branch."""
+        through_logits = sums.of_attention(back.by_logits) * passed.sum(-1, keepdims=True)
+        logits = of_rest_first(through_logits, passed)
         # tokens of one target have one gradient, and each matrix turns all of them to each other
         turned = np.zeros_like(stream.tokens)
-        turned[:-1] = np.cumsum(b[::-1, :, 2:], 0)[::-1] / width
-        overlap = np.maximum(overlap, 0.0)
+        turned[:-1] = np.cumsum(b[::-1, :, 2:], 0)[::-1] / sums.width
+        overlap = overlap.clip(0.0)
         alike = np.minimum(overlap * (1 - overlap) + turned, 1.0)
         self.directions = directions(stream.tokens, sums.batch, alike)
         """`[2N + 1, design, mode]`: of the gradient in the stream."""
-
-        through_logits = sums.of_attention(back.by_logits) * passed.sum(-1, keepdims=True)
-        logits = of_rest_first(through_logits, passed)
-        gathered = b * logits
-        """`[2N, design, mode]`: part that came through logits, which follows all modes of the
-        gradient."""
+        gathered = b * logits  # a logit's gradient gathers all modes of that at the sum
         self.passes = diagonal(1 - gathered) + gathered[..., None] * self.total[..., None, :]
-        """`[2N, design, mode, mode]`: deviations before a sublayer by those at its sum."""
+        """`[2N, design, mode, mode]`: Q, deviations before a sublayer by those at its sum."""
+        self.lengthens = self.by_own_length(b, gathered)
+        """`[2N, design, mode, mode]`: deviations before a sublayer by those of the stream there,
+        but for norms above."""
+        self._noise(b, logits)
+
+    def _noise(self, b: Array, logits: Array) -> None:
+        """Sets the variances of what each sublayer adds to the gradient.
+
+        Args:
+            b: part of the gradient before a sublayer that came through the branch, `[2N, design,
+                mode]`, and `logits` the part of that which came through logits.
+        """
+        sums, before = self.sums, self.directions[:-1]
         rows = sums.of_attention(by_rows(sums) / sums.gains.n_heads)
-        before = self.directions[:-1]
-        self.of_logits = (BY_LOGITS / width + rows) / before
+        self.of_logits = (BY_LOGITS / sums.width + rows) / before
         """`[2N, design, mode]`: variance of the gradient through logits."""
         self.of_branch = sums.noise / before
         """`[2N, design, mode]`: variance of the gradient through the branch's other matrices."""
-        crossed = 4 * b * (1 - b) / width / before
+        crossed = 4 * b * (1 - b) / sums.width / before
         own = self.of_branch * (1 - logits) + self.of_logits * logits
         self.fresh = diagonal(crossed + own * b**2)
         """`[2N, design, mode, mode]`: covariance of ε."""
@@ -519,9 +527,6 @@ class Gradients:
         lengths = (sums.output**2 * sums.of_length).sum(-1, keepdims=True)
         lengths = np.where(sums.on_output, lengths, 0.0)
         self.fresh += (lengths * b)[..., None] * b[..., None, :]
-        self.lengthens = self.by_own_length(b, gathered)
-        """`[2N, design, mode, mode]`: deviations before a sublayer by those of the stream there,
-        but for norms above."""
 
     def variances(self, stream: Array) -> tuple[Array, Array, Array]:
         """The fields `gradient`, `weights` and `queries` of `Scatter`, `[…, design]`.
@@ -580,11 +585,11 @@ class Gradients:
             by_logits: `[2N, design, mode]`, part that came through the logits.
         """
         sums = self.sums
+        of_units = 2 * (sums.degree - 1) * b
         of_logits = 0.0 if sums.gains.qk_norm else 2 * by_logits
-        power = np.where(sums.mlp, 2 * (sums.degree - 1) * b, of_logits)
-        power = np.where(sums.at_input, -b, power)
+        power = np.where(sums.at_input, -b, of_units + of_logits)
         by_input = power[..., None] * sums.input[..., None, :]
-        return np.asarray(by_input - b[..., None] * sums.divided[..., None, :])
+        return by_input - b[..., None] * sums.divided[..., None, :]
 
 
 def by_rows(sums: Sums) -> Array:
