@@ -68,6 +68,11 @@ class Statistic(NamedTuple):
     by_factors: bool = False
     """Whether draws scatter by factors, as products of many random numbers do: what is predicted is
     a typical draw, and the mean over draws is that of their logarithms."""
+    power: float = 1.0
+    """Of what scatters by factors: the power of a second moment that it is, ½ of a root."""
+    band: bool = False
+    """Whether the scatter over draws is predicted, too. The largest of many numbers scatters by
+    more than their second moment does."""
     by_position: bool = False
     """Whether it has a value of each token position, mean over batch and heads; a chart has those
     of one layer."""
@@ -152,6 +157,7 @@ STATISTICS: dict[str, Statistic] = {
             marks={1.0: "q = 1"},
             reference="input",
             by_factors=True,
+            band=True,
         ),
         Statistic(
             "token_correlation",
@@ -181,6 +187,7 @@ STATISTICS: dict[str, Statistic] = {
             log=True,
             marks={65504.0: "float16 ends"},
             by_factors=True,
+            power=0.5,
         ),
         # He et al. 2024, arXiv 2405.19279: kurtosis of neurons' activation norms, their measure of
         # outlier features
@@ -336,6 +343,7 @@ STATISTICS: dict[str, Statistic] = {
             log=True,
             marks={1.0: "unit logits"},
             by_factors=True,
+            power=0.5,
         ),
         Statistic(
             "output_logit_largest",
@@ -351,6 +359,7 @@ STATISTICS: dict[str, Statistic] = {
             (4.4, "unit normal"),
             log=True,
             by_factors=True,
+            power=0.5,
         ),
         Statistic(
             "activation_gradient",
@@ -372,6 +381,7 @@ STATISTICS: dict[str, Statistic] = {
                 "input",
             ),
             by_factors=True,
+            band=True,
         ),
         Statistic(
             "parameter_gradient",
@@ -389,6 +399,8 @@ STATISTICS: dict[str, Statistic] = {
                 "largest matrix",
             ),
             by_factors=True,
+            power=0.5,
+            band=True,
         ),
     )
 }

@@ -122,8 +122,8 @@ class Descent:
         self.gains, self.axis, self.steps = gains, axis, steps
         placements = [step.placement for step in steps]
         reads = axis.column(placement.scale * placement.reads for placement in placements)
-        skip = axis.column(gains.skip[i] if step.present else 1.0 for i, step in enumerate(steps))
-        scale = axis.column(gains.branch[i] * step.present for i, step in enumerate(steps))
+        skip = axis.column(step.skip for step in steps)
+        scale = axis.column(step.branch for step in steps)
         self.before = isotropic(gains, axis, steps, "input") * reads**2
         """`[sublayer, pair]`, as the next: from a branch's input after the norm to before it."""
         self.skip = isotropic(gains, axis, steps, "skip") * skip**2
@@ -509,12 +509,14 @@ def relative_to_sum(
         lengths: c, see `attention.Paths`; V is its first row.
     """
     f, at_once = shares(axis, steps)
-    scaled = f
     if gains.point:
         return np.zeros_like(lengths), at_once
+    with_gates = f
     if gains.gate:  # beside a stream the product of S and a gate scatters by more than the two
-        scaled = f * (1 + (1 - f) * gains.gate.noise * gains.n_heads)
-    excess: Array = lengths * (-scaled / (1 + f * scaled * lengths[0]))
+        with_gates = f * (1 + (1 - f) * gains.gate.noise * gains.n_heads)
+    # (1 + f² V − f c) / (1 + f² V) − 1
+    of_gradient = 1 + f * with_gates * lengths[0]
+    excess: Array = -with_gates * lengths / of_gradient
     if heads:
         excess = (1 + excess) * heads.branch - 1
         excess[3] = (1 + excess[3]) * heads.own - 1
@@ -569,7 +571,7 @@ def isotropic(gains: Gains, axis: Positions, steps: Sequence[Step], part: Part) 
     """
     norms = {index: step.norms[part] for index, step in enumerate(steps) if part in step.norms}
     if not norms:
-        return axis.column([1.0] * len(steps))
+        return np.ones((len(steps), *[1] * axis.ones.ndim))
     factor, removed = through(gains, axis, list(norms.values()))
     if not gains.point:
         share = axis.column(1 / norm.width for norm in norms.values())

@@ -74,6 +74,10 @@ class Step(NamedTuple):
     """The stream's part of the sum's second moment."""
     followed: float
     """Factor on deviations of overlaps through the sublayer."""
+    skip: Any
+    """Factor on the stream in the sum."""
+    branch: Any
+    """Factor on the branch."""
     present: bool = True
     """Whether the design has the sublayer."""
 
@@ -169,7 +173,7 @@ def run(
         if gains.profiled:
             total = total + step.added.q
         if copies:
-            copies.close(index, float(steps.total[index, 0]), steps.last.mean)
+            copies.close(step, float(steps.total[index, 0]))
         q = step.site.q
         if not (1 / FINITE < q < FINITE if isinstance(q, float) else (q < FINITE).any()):
             break
@@ -181,7 +185,7 @@ def _absent(steps: Steps) -> tuple[State, Step]:
     """As `sublayer`, for an attention that the design does not have: the stream goes on."""
     x = steps.last
     nothing = State(x.axis, np.zeros_like(x.y))
-    step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, present=False)
+    step = Step(Placement(), None, {}, nothing.mean, x.mean, 1.0, 1.0, 1.0, 0.0, present=False)
     steps.note(step, x, nothing, nothing, x.q, x)
     return x, step
 
@@ -250,7 +254,8 @@ def sublayer(
     if "sum" in placement.norms:
         width = gains.norm_widths[index % 2]["sum"]
         site, norms["sum"] = _norm_on_sum(gains, branch, stream, term, site, width, bool(copies))
-    step = Step(placement, branch.softmax, norms, added.mean, site.mean, kept, followed)
+    tokens = added.mean, site.mean
+    step = Step(placement, branch.softmax, norms, *tokens, kept, followed, skip, scale)
     steps.note(step, branch.inside, branch.final_input, added, total, site)
     return branch.inside, step
 
@@ -312,14 +317,14 @@ def _norm_on_sum(
         copied: whether stream and branch are not independent.
     """
     gated = 0.0  # scatter of lengths by gates, that two tokens do not share
-    if branch.added is branch.output:
+    if branch.added is branch.output:  # no norm has divided it out
         gated = branch.output.u - branch.ungated.u
-    lower = None
+    lower = None  # where stream and branch are not two independent signals
     if not (copied or gains.point or site.regained is not None):
         lower = correlation_of_sum(stream, term, site, gains.d_model, gated)
     out, norm = normalize(site, gains, width, lower=lower)
     if site.regained is None and branch.added is branch.output is not branch.ungated:
-        # `backward.of_heads` has the gates' part in the lengths
+        # on the way back `backward.of_heads` has the gates' part in the lengths, and not the norm
         share = (term.mean.q / site.mean.q) ** 2
         w = norm.w - share * (branch.output.w - branch.ungated.w)
         norm = norm._replace(w=w, u=norm.u - share * gated)
@@ -441,11 +446,13 @@ class Copies:
         self.output_factor[index] = math.sqrt(added.q / branch.q) if branch.q > 0 else 0.0
         if index % 2:
             self.bend = overlap_response(self.gains, inside)[1] * inside.v
+        # branches of the same weights below, and the overlaps F·F_k with their terms
         earlier = np.arange(index % self.gains.period, index, self.gains.period)
         with_branches = np.zeros((2, index))
         if len(earlier):
             factor = self.output_factor[index] * self.output_factor[earlier]
             with_branches[:, earlier] = factor * self.of_copies(index, earlier)
+        # the overlaps with the streams below, X_(k+1) = a_k X_k + b_k F·F_k, see the class
         a, b = self.factors[:, :index]
         self.cross = np.array([recurrence(a, b, row) for row in with_branches])
         return self.cross[:, index]
@@ -471,21 +478,36 @@ class Copies:
         mixed = self.gains.v * q * (c + (r - c) * y11) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
 
-    def close(self, index: int, total: float, site: Tokens) -> None:
+    def close(self, step: Step, total: float) -> None:
         """Notes the stream after a sublayer, of second moment `total` before a norm on the sum."""
-        skip, branch = self.gains.skip[index], self.gains.branch[index]
-        if not (self.gains.attends or index % 2):  # there is no such sublayer
-            skip, branch = 1.0, 0.0
-            self.cross = np.zeros((2, index + 1))
-        shrink = math.sqrt(site.q / total)
-        self.factors[:, index] = shrink * skip, shrink * branch
-        with_below = shrink * (skip * self.stream + branch * self.cross)
+        if not step.present:
+            self.cross = np.zeros_like(self.stream)
+        shrink, site = math.sqrt(step.site.q / total), step.site
+        self.factors[:, self.stream.shape[1] - 1] = shrink * step.skip, shrink * step.branch
+        with_below = shrink * (step.skip * self.stream + step.branch * self.cross)
         self.stream = np.append(with_below, [[site.q], [site.p]], axis=1)
 
 
 def recurrence(a: Array, b: Array, terms: Array) -> Array:
-    """All X_k of X_0 = 0 and X_(k+1) = a_k X_k + b_k terms_k, one more than there are terms.
+    """All X_k of X_0 = 0 and X_(k+1) = a_k X_k + b_k terms_k, one more than there are terms."""
+    return chain(a[:, None, None], np.append(0.0, b * terms)[:, None])[:, 0]
 
-    The X solve a triangular system of two diagonals, 1 and −a below it."""
-    diagonals = np.array([np.ones(len(terms) + 1), np.append(-a, 0.0)])
-    return dtbsv(1, diagonals, np.append(0.0, b * terms), lower=1, diag=1)
+
+def chain(matrices: Array, terms: Array) -> Array:
+    """All X of X_0 = terms_0 and X_(k+1) = M_k X_k + terms_(k+1): `[step + 1, number]`.
+
+    They solve one triangular system, with 1 on its diagonal and −M_k below: a band of it.
+
+    Args:
+        matrices: M, `[step, number, number]`.
+        terms: `[step + 1, number]`.
+    """
+    size = terms.shape[1]
+    # by column of the system, the numbers on its diagonal and below
+    band = np.zeros((*terms.shape, 2 * size))
+    for column in range(size):
+        band[:-1, column, size - column : 2 * size - column] = -matrices[..., column]
+    solved: Array = dtbsv(
+        2 * size - 1, band.reshape(-1, 2 * size).T, terms.ravel(), lower=1, diag=1
+    )
+    return solved.reshape(terms.shape)

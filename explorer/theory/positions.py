@@ -219,7 +219,7 @@ class Positions(NamedTuple):
         """Product x_i x_j of a quantity at two positions, with the axes of `lift`."""
         if x.ndim > -self.last:
             return x.take(self.first, self.last) * x.take(self.second, self.last)
-        # numpy is slower where it must ask which axis, or repeat rows; and at indices
+        # of few numbers: quicker than `take` along an axis
         if self.unmasked:
             return (x * x).repeat(2, 0)[:, None]
         return np.asarray(x[self.first] * x[self.second])
@@ -241,6 +241,9 @@ class Positions(NamedTuple):
         Returns:
             `[pair]` of keys.
         """
+        if self.unmasked:  # of one position both sums are the same
+            sums = self.collect_same[0].dot(given.reshape(2, 2, -1))
+            return np.asarray(sums.reshape(given.shape[1:]))
         to_same, to_pair = given[0], given[1]
         out: Array = np.empty_like(to_same)
         out[0] = self.collect_same.dot(self.flat(to_same))
@@ -360,11 +363,13 @@ def _turns(n: int, causal: bool, angles: tuple[float, ...], turned: float) -> Tu
     """
     axis = positions(n, causal)
     reading, t = axis.reading, np.arange(1.0, n + 1)[:, None]
-    phase = np.exp(1j * np.outer(np.arange(n), angles))  # [token, angle]
+    phase = np.exp(1j * np.outer(np.arange(n), angles))  # e^(iθs), [token, angle]
+    # of a row's keys: |Σ_s e^(iθs)|², and with it the mean over its pairs
     energy = np.abs(np.cumsum(phase, 0)) ** 2
     by_token = np.where(t > 1, (energy - t) / np.maximum(t * (t - 1), 1), 1.0)
     keys = by_token[axis.visible.astype(int) - 1]  # [position, angle]
 
+    # of two rows: sums over the tokens that each position stands for
     phase_sum, same, count = reading.T @ phase, reading.T @ reading, reading.sum(0)
     pairs = np.outer(count, count) - same  # without each token with itself
     total = (phase_sum[:, None] * phase_sum.conj()).real - same[..., None]

@@ -36,18 +36,8 @@ from explorer.theory.tables import Sloped, Tables, sloped, tables
 from explorer.theory.tokens import Norm, State, Tokens, normalize, ratio
 from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
-OF_LENGTH = ("second_moment", "second_moment_by_position", "max_abs")
-"""Statistics that follow the length of what they are of."""
-OF_LOGITS = ("output_logit_rms", "output_logit_largest")
-"""Statistics that follow the length of the last stream, where no norm divides by it."""
-ROOTS = ("max_abs", "parameter_gradient", *OF_LOGITS)
-"""Statistics whose square scatters as a second moment does."""
-BANDS = ("second_moment", "activation_gradient", "parameter_gradient")
-"""Statistics with a predicted band. The largest of many numbers scatters by more than the length
-does."""
 WIDEST = 100.0
 """Variance of the logarithm beyond which a typical draw says nothing of another one."""
-OF_ATTENTION = ("W_Q", "W_K", "W_V", "W_G", "W_O")
 
 
 def predict(config: Config, backward: bool = True, spectra: bool = False) -> Profile:
@@ -172,16 +162,19 @@ def _side_by_side(
         recursion = Recursion(*configs)
         back = recursion.back() if backward else None
         values, variances = _values(recursion, back, wanted), recursion.variances(back)
+        # the time of what was done for all, then of each design
         in_common = (time.perf_counter() - start) / len(configs)
         for index, config in enumerate(configs):
             start = time.perf_counter()
             covered = recursion.covered[index]
-            if len(configs) > 1 and covered < 2 * config.n_layers:  # its arrays are shorter
+            # what is covered in part has shorter arrays, which the others would not fit
+            if len(configs) > 1 and covered < 2 * config.n_layers:
                 profiles.append(predict(config, backward))
                 continue
             own = {key: array[index : index + 1] for key, array in values.items()}
             own, notes = coverage.apply(config, own, recursion.rows_of(index), covered)
-            spread = _typical(config, own, notes, recursion.of_design(variances, index))
+            of_design = {key: column[:, index] for key, column in variances.items()}
+            spread = _typical(config, own, notes, of_design)
             notes |= unpredicted
             notes = {row.name: notes[row.name] for row in wanted if row.name in notes}
             if spectra:
@@ -208,6 +201,7 @@ def _values(
     config, designs = recursion.configs[0], len(recursion.configs)
     lengths = _lengths(config)
     for row in wanted:
+        by_head = row.by_head
         for site, length in lengths.items():
             if site not in row.sites:
                 continue
@@ -216,7 +210,7 @@ def _values(
             column = columns.get((row.name, site))
             if column is not None:
                 full[:, : len(column)] = np.moveaxis(column, -1, 0) if designs > 1 else column
-            values[row.name, site] = full[..., None] if row.by_head else full
+            values[row.name, site] = full[..., None] if by_head else full
     return values
 
 
@@ -239,25 +233,24 @@ def _typical(
     Returns:
         `Profile.scatter`.
     """
-    known = set(BANDS)
-    if config.design.predicts_text:  # windows of text have more scatter, which is not known
-        known -= {"parameter_gradient"}
     spread = {}
     for key, variance in variances.items():
         if key not in values:
             continue
-        power = 0.5 if key[0] in ROOTS else 1.0
-        value = values[key]
-        missing = value.shape[1] - len(variance)  # where the recursion did not come
-        covered = np.append(variance, np.full(missing, math.nan)) if missing else variance
-        wide = covered > WIDEST
+        value, row = values[key], STATISTICS[key[0]]
+        wide = variance > WIDEST
         if wide.any():
-            covered = np.where(wide, math.nan, covered)
-            notes.setdefault(key[0], f"not covered: draws scatter by more than e^{WIDEST**0.5:.0f}")
-        factor = np.exp(-power / 2 * covered)
+            reason = f"not covered: draws scatter by more than e^{WIDEST**0.5:.0f}"
+            said = notes.get(row.name, "")
+            if "not covered" not in said:
+                notes[row.name] = "; ".join([reason, said] if said else [reason])
+        covered = np.full(value.shape[1], math.nan)  # also where the recursion did not come
+        covered[: len(variance)] = np.where(wide, math.nan, variance)
+        factor = np.exp(-row.power / 2 * covered)
         values[key] = value * (factor[:, None] if value.ndim > 2 else factor)
-        if key[0] in known:
-            spread[key] = power * np.sqrt(covered)[None]
+        # windows of text have more scatter of matrices' gradients, which is not known
+        if row.band and not (key[1] in MATRICES and config.design.predicts_text):
+            spread[key] = row.power * np.sqrt(covered)[None]
     for name, count in _few_numbers(config).items():
         key = "parameter_gradient", name
         if key in values:
@@ -346,12 +339,6 @@ class Recursion:
     def rows_of(self, index: int) -> Rows:
         """Softmax statistics of one design."""
         return Rows(*(x[..., index] for x in self.rows)) if len(self.configs) > 1 else self.rows
-
-    def of_design(self, columns: Mapping[Key, Array], index: int) -> Mapping[Key, Array]:
-        """The columns of one design, `[layer]`."""
-        if len(self.configs) == 1:
-            return columns
-        return {key: column[..., index] for key, column in columns.items()}
 
     def columns(self, back: Back | None) -> dict[Key, Array]:
         """Statistics of all designs, of the layers that are covered in any: `[layer]` or `[layer,
@@ -510,25 +497,28 @@ class Recursion:
         config = self.configs[0]
         if not self.steps or config.design.copied:
             return {}
-        recursion = config, self.gains, self.axis, self.steps, self.first
-        if back:
-            scattered = scatter(*recursion, back.gradients, back.overlap)
-        else:
-            scattered = scatter(*recursion, None)
-        sites = by_site(scattered.stream)
-        sites |= {"attn_out": scattered.branch[::2], "mlp_out": scattered.branch[1::2]}
-        out = {(name, at): column for name in OF_LENGTH for at, column in sites.items()}
+        gradients, overlap = (back.gradients, back.overlap) if back else (None, 0.0)
+        scattered = scatter(
+            config, self.gains, self.axis, self.steps, self.first, gradients, overlap
+        )
+        forward = by_site(scattered.stream)
         if not self.gains.final:  # which divides by the length
-            out |= {(name, "logits"): sites["resid_post"] for name in OF_LOGITS}
+            forward["logits"] = forward["resid_post"]
+        forward |= {"attn_out": scattered.branch[::2], "mlp_out": scattered.branch[1::2]}
+        backward = {}
         if back:
-            of_stream = by_site(scattered.gradient)
-            out |= {("activation_gradient", at): column for at, column in of_stream.items()}
-            of_matrix = {"W_Q": scattered.queries, "W_K": scattered.queries}
-            for name in MATRICES:
-                half = name not in OF_ATTENTION  # 1 of an MLP
-                column = of_matrix.get(name, scattered.weights[half::2])
-                out["parameter_gradient", name] = column
-        return out
+            backward = by_site(scattered.gradient)
+            for tap in TAPS.values():
+                half = int(not tap.before_mlp)  # 1 of an MLP
+                backward |= dict.fromkeys(tap.matrices, scattered.weights[half::2])
+            backward |= dict.fromkeys(("W_Q", "W_K"), scattered.queries)
+        return {
+            (row.name, site): column
+            for row in STATISTICS.values()
+            if row.by_factors
+            for site, column in (backward if row.backward else forward).items()
+            if site in row.sites
+        }
 
     def _moments(self, y: Array, tokens: Sequence[Tokens]) -> Moments:
         """The tokens at some sites, in law.
