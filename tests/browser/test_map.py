@@ -204,13 +204,3 @@ def test_a_button_beside_a_slider_opens_a_map_of_one_axis(browser: Browser, voil
     expect(select).to_be_focused()
     visit.must_be_clean()
     page.close()
-
-
-def test_a_page_without_a_map_has_no_buttons_for_it(browser: Browser, voila: str) -> None:
-    page = browser.new_page()
-    visit = Dashboard(page, "voila")
-    page.goto(f"{voila}/{EXPLORE}&panels=explore")
-    visit.wait_until_drawn()
-    expect(page.locator(".ex-to-map")).to_have_count(0)
-    visit.must_be_clean()
-    page.close()
