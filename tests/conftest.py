@@ -58,12 +58,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leaves out files that cannot be imported without plug-ins, where these are absent."""
-    if core.part() != "absent":
+    """Leaves out files without a test to run: those that cannot be imported without plug-ins, where
+    these are absent; where they are present, those that need none."""
+    if not core.part() or (collection_path.is_dir() and core.part() == "present"):
         return None
     if collection_path.is_dir():
         return collection_path.parent == core.TESTS and collection_path.name in core.OTHERS
     is_test = collection_path.name.startswith("test_") or collection_path.suffix == ".ipynb"
+    if core.part() == "present":
+        return is_test and core.is_core(collection_path) and not core.has_marks(collection_path)
     return is_test and not core.is_core(collection_path)
 
 

@@ -1,6 +1,6 @@
 """The tests of the package alone: those that run where no plug-in can be imported.
 
-`EXPLORER_PLUGINS=absent` runs them alone, and expects `tests/alone` on PYTHONPATH; `present` runs
+`EXPLORER_PLUGINS=absent` runs them alone, and expects `tests/early` on PYTHONPATH; `present` runs
 all others. Without it, and where plug-ins are, all tests run.
 
 A test file is the package's if it is in none of the folders `OTHERS`, and names no plug-in, nothing
@@ -45,6 +45,12 @@ def is_core(path: Path) -> bool:
     if path.relative_to(TESTS).parts[0] in OTHERS:
         return False
     return not PLUGIN.search(path.read_text(encoding="utf-8"))
+
+
+@cache
+def has_marks(path: Path) -> bool:
+    """Whether some tests of a file need plug-ins."""
+    return "mark.plugins" in path.read_text(encoding="utf-8")
 
 
 def is_left_out(item: pytest.Item) -> bool:

@@ -26,10 +26,24 @@ def test_a_file_has_a_mirror(file: str, mirror: str) -> None:
     assert Path(mirror) in mirrors(Path(file), TESTS)
 
 
-def test_a_module_that_has_a_mirror_runs_no_other() -> None:
-    assert mirrors(Path("explorer/theory/softmax.py"), TESTS) == [
-        Path("tests/theory/test_softmax.py")
-    ]
+@pytest.mark.parametrize(
+    ("file", "mirrored"),
+    [
+        ("explorer/theory/softmax.py", "tests/theory/test_softmax.py"),
+        ("explorer/app/map/panel.py", "tests/app/test_map_panel.py"),
+        ("plugins/race/explorer_race/page/panel.py", "tests/race/test_race_panel.py"),
+        ("explorer/tasks/frames.py", "tests/tasks/test_frames.py"),
+    ],
+)
+def test_a_module_that_has_a_mirror_runs_no_other(file: str, mirrored: str) -> None:
+    assert mirrors(Path(file), TESTS) == [Path(mirrored)]
+
+
+def test_a_namesake_of_another_room_is_no_mirror() -> None:
+    of_tasks = mirrors(Path("explorer/tasks/worker.py"), TESTS)
+    assert {test.parent.name for test in of_tasks} == {"tasks"}
+    of_page = mirrors(Path("plugins/serve/explorer_serve/jupyter/page.js"), TESTS)
+    assert Path("tests/app/test_page.py") not in of_page
 
 
 def test_what_is_always_run_is_there_and_quick() -> None:

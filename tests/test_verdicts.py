@@ -61,7 +61,9 @@ def test_the_bounds_are_those_that_the_table_asks_for(rows: list[Seen], later: b
 def test_no_design_is_bad_that_trained_with_warm_up(rows: list[Seen]) -> None:
     """As it was trained, and by theory's numbers at the page's own sizes, where Gemma 4's heads are
     wider than any that were trained."""
-    trained = [(row.design, row.n_layers) for row in rows if not row.stalls(WARMUP)]
+    trained = [
+        (row.design, row.n_layers) for row in rows if row.n_layers <= 24 and not row.stalls(WARMUP)
+    ]
     assert {("mix_ln", 12), ("admin", 24), ("gemma2", 12)} < set(trained)
     assert not [row for row in rows if row.severity == "bad" and not row.stalls(WARMUP)]
     found = {

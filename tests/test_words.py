@@ -11,6 +11,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import explorer
@@ -100,6 +101,7 @@ def sources(suffix: str) -> Iterator[Path]:
         yield from house.rglob(f"*{suffix}")
 
 
+@cache
 def counted() -> dict[str, int]:
     """How often each stands in the package."""
     counts: Counter[str] = Counter()

@@ -2,13 +2,16 @@
 
 Changed is what `git` finds different from the last commit, or does not know yet; where there is no
 such file, what the last commit changed. A test file mirrors a module if it has the module's name.
-Where no test file has it, those that import the module do; and where none does, those of the
-module's room."""
+Where no test file has it, those that import the module do; where none does, those that mirror the
+modules which import it, or have its folder's name; and where none does, those of its room."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +42,86 @@ def changed() -> list[Path]:
     return git("diff", "--name-only", "HEAD~1", "HEAD")
 
 
+@cache
+def imported(file: Path) -> frozenset[str]:
+    """Modules that a file imports, wherever it does; also names that may be modules of packages."""
+    names = set[str]()
+    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
+
+
+@cache
+def modules() -> dict[Path, str]:
+    """Modules of all packages: the file of each, and the name under which it is imported."""
+    names = {}
+    for folder in (ROOT, *(ROOT / "plugins").iterdir()):
+        for path in folder.glob("explorer*/**/*.py"):
+            name = ".".join(path.relative_to(folder).with_suffix("").parts)
+            names[path.relative_to(ROOT)] = name.removesuffix(".__init__")
+    return names
+
+
+def importing(file: Path, files: Iterable[Path]) -> list[Path]:
+    """Those of some files that import a module."""
+    module = modules().get(file)
+    return [other for other in files if module in imported(other)]
+
+
+def reads(module: Path, file: Path) -> bool:
+    """Whether a module beside a file that is no module has its name, or reads it."""
+    if module.parent != file.parent:
+        return False
+    return module.stem == file.stem or file.name in (ROOT / module).read_text(encoding="utf-8")
+
+
+def in_room(file: Path, tests: list[Path]) -> list[Path]:
+    """Those of some tests that are in the folder of a file's room, or in none where it has none."""
+    room = (*file.parts[1:-1], "tests")[0]
+    return [test for test in tests if test.parent.name == room]
+
+
+def named(stems: Iterable[str], tests: list[Path]) -> list[Path]:
+    """Those of some tests that have the name of a module or folder."""
+    names = {f"test_{stem}" for stem in stems}
+    return [test for test in tests if test.stem in names]
+
+
+def namesakes(file: Path, tests: list[Path]) -> list[Path]:
+    """Tests with a file's name, or with that of its folder before it.
+
+    Other rooms have modules of the same name: a test of another room is meant for this module only
+    if it imports it. Tests that are in no room's folder may be of any room."""
+    stems = [file.stem, *(f"{folder}_{file.stem}" for folder in file.parts[:-1])]
+    same = named(stems, tests)
+    if file.suffix == ".py":
+        own = importing(file, same)
+        return own or in_room(file, same)
+    return in_room(file, same) or [test for test in same if test.parent.name == "tests"]
+
+
+def of_users(file: Path, tests: list[Path]) -> list[Path]:
+    """Tests with the names of the modules that import one; or else those that import these."""
+    users = importing(file, modules())
+    for chosen in (namesakes, importing):
+        those = {test for user in users for test in chosen(user, tests)}
+        if those:
+            return sorted(those)
+    return []
+
+
+def of_folders(file: Path, tests: list[Path]) -> list[Path]:
+    """Tests of a file's room that have the name of a folder in which the file is; or the test that
+    has the name of its room."""
+    return in_room(file, named(file.parts[2:-1], tests)) or [
+        test for test in named(file.parts[1:2], tests) if test.parent.name == "tests"
+    ]
+
+
 def mirrors(file: Path, tests: list[Path]) -> list[Path]:
     """Test files that a person would run for a file.
 
@@ -46,26 +129,19 @@ def mirrors(file: Path, tests: list[Path]) -> list[Path]:
     Path("tests/test_config.py")]) [PosixPath('tests/theory/test_sink.py')]"""
     if file in tests:
         return [file]
-    parts = file.parts
-    if parts[0] == "plugins":
-        parts = parts[2:]  # plugins/race/explorer_race/race.py is explorer_race.race
-    elif parts[0] != "explorer":
+    if file.parts[0] not in ("explorer", "plugins"):
         return []
-    named = [test for test in tests if test.stem == f"test_{file.stem}"]
-    if named:
-        return named
-    module = ".".join(Path(*parts).with_suffix("").parts)
-    package, _, name = module.rpartition(".")
-    statements = (f"from {module} import", f"from {package} import {name}\n", f"import {module}")
-    importing = []
-    for test in tests:
-        code = (ROOT / test).read_text(encoding="utf-8")
-        if any(statement in code for statement in statements):
-            importing.append(test)
-    if importing:
-        return importing
-    room = file.parts[1]  # of a plug-in, its folder
-    return [test for test in tests if test.parent.name == room]
+    if own := namesakes(file, tests):
+        return own
+    if file.suffix != ".py":
+        readers = [path for path in modules() if reads(path, file)]
+        return mirrors(readers[0], tests) if readers else of_folders(file, tests)
+    if direct := importing(file, tests):
+        return in_room(file, direct) or direct
+    users = of_users(file, tests)
+    if indirect := in_room(file, users) or of_folders(file, tests) or users:
+        return indirect
+    return in_room(file, tests) if len(file.parts) > 2 else []
 
 
 def is_quick(test: Path) -> bool:

@@ -4,7 +4,6 @@ real worker."""
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -243,19 +242,6 @@ def test_an_exception_of_the_prediction_is_shown_beside_the_measurement(open_pan
     assert "predicted" not in {trace["name"] for trace in traces}
     page.choose("Measured 4 layers", n_layers=4)
     assert "no prediction" not in page.status.detail
-
-
-def test_forty_fast_moves_end_on_the_last_with_few_computations(open_panel: Open) -> None:
-    def unhurried(*asked: Any) -> Profile:
-        time.sleep(0.02)  # a model of the usual size; the small one is done before the next move
-        return measure(*asked)
-
-    page = open_panel(measure=unhurried)
-    for step in range(1, 41):
-        page.set(init_variance=1.0 + step / 10)
-    page.until("idle")
-    assert_allclose(page.drawn(), expected(SMALL.replace(init_variance=5.0)))
-    assert page.worker.computations < 40
 
 
 def test_moves_while_the_worker_is_busy_cost_one_computation(open_panel: Open) -> None:

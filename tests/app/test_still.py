@@ -57,15 +57,15 @@ def test_a_page_that_a_link_opens_is_saved_with_the_design_of_the_link(executed)
     assert "ReZero: 5 layers of width 256" in executed[-1][1].data["text/html"]
 
 
-@pytest.mark.parametrize("name", [*ex.PRESETS, "gone"])
-def test_a_still_of_every_design_is_small_and_the_same_each_time(name: str) -> None:
-    config = (
-        ex.preset(name)
-        if name in ex.PRESETS
-        else ex.Config(norm_placement="none", init_variance=1000.0)
-    )
-    assert still.page(config) == still.page(config)
-    assert len(still.page(config)) < 20_000
+GONE = ex.Config(norm_placement="none", init_variance=1000.0)
+"""Its signal is not finite."""
+
+
+@pytest.mark.parametrize("config", [*map(ex.preset, list(ex.PRESETS)[::9]), GONE], ids=repr)
+def test_a_still_is_small_and_the_same_each_time(config: ex.Config) -> None:
+    once = still.page(config)
+    assert still.page(config) == once
+    assert len(once) < 20_000
 
 
 def test_a_still_has_pictures_that_need_neither_style_nor_script() -> None:

@@ -19,7 +19,7 @@ from .conftest import STARTUP, free_port
 from .dashboard import PATIENCE, Dashboard
 
 ROOT = Path(__file__).parents[2]
-ALONE = ROOT / "tests" / "alone"
+EARLY = ROOT / "tests" / "early"
 TABS = ["Explore", "Map", "Learn"]
 
 
@@ -29,12 +29,13 @@ def started(folder: Path, notebook: Path) -> Iterator[str]:
     address."""
     port = free_port()
     command = [sys.executable, "-m", "voila", f"--port={port}", "--no-browser", str(notebook)]
-    paths = [str(ALONE), os.environ.get("PYTHONPATH", "")]
+    paths = [str(EARLY), os.environ.get("PYTHONPATH", "")]
     homes = {
         name: str(folder)
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_WORKSPACES_DIR")
     }
-    environment = os.environ | homes | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = os.environ | homes | {"EXPLORER_PLUGINS": "absent"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT

@@ -17,7 +17,6 @@ from websockets.sync.client import ClientConnection, connect
 from explorer_serve.kernels import GRACE
 
 from .dashboard import BEFORE, CHARTS, SETTLED
-from .test_silence import FRESH, MOVED, SHOWN_STALE, stopped
 from .test_stories import COVERED, IN_VIEW
 from .visitor import processes, seconds_until_gone
 
@@ -25,8 +24,6 @@ PROGRAMS = ("firefox-esr", "firefox")
 PATIENCE = 60.0
 """Seconds for anything to happen."""
 KERNEL = r"""() => document.documentElement.outerHTML.match(/"kernelId": "([\w-]+)"/)[1]"""
-SAID = "(words) => document.querySelector('.ex-status-text').textContent === words"
-DEPTH = "() => document.querySelector('[data-field=n_layers] input.ex-entry').value"
 EXPLAINS = """([title, words]) => [...document.querySelectorAll('.ex-chart')].find(
   (chart) => chart.querySelector('.ex-chart-title').textContent === title
 ).querySelector('.ex-chart-why').textContent.includes(words)"""
@@ -140,18 +137,6 @@ def page(firefox: Firefox, voila: str) -> Iterator[Firefox]:
     firefox.until(SETTLED, [0] * len(CHARTS))
     yield firefox
     assert firefox.complaints == []
-
-
-def test_a_stopped_kernel_leaves_nothing_that_looks_measured(page: Firefox) -> None:
-    with stopped(page.evaluate(KERNEL)):
-        state, said, after = page.evaluate(MOVED, "n_layers")
-        assert (state, said) == ("stale", "Waiting for Python")
-        assert 250 < after < 2000
-        page.until(SHOWN_STALE)
-        page.until(SAID, "Python does not answer")
-        assert page.evaluate(SHOWN_STALE)
-    page.until(SAID, f"Measured {page.evaluate(DEPTH)} layers of width 256")
-    page.until(FRESH)
 
 
 def test_a_page_that_is_left_gives_its_kernel_back(firefox: Firefox, voila: str) -> None:

@@ -4,7 +4,6 @@ itself."""
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from playwright.sync_api import expect
 
 import explorer as ex
@@ -51,32 +50,6 @@ def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_flo
         assert 10**low < min(values) < max(values) < 10**high, (
             "the zoom of another statistic is not kept"
         )
-
-
-@in_voila
-def test_depth_lengthens_every_curve_and_lets_the_signal_grow(dashboard: Dashboard) -> None:
-    before = dashboard.dots("Second moment")
-    with dashboard.redrawn():
-        dashboard.press("n_layers", "ArrowRight", times=2)
-    depth = int(dashboard.entry("n_layers").input_value())
-    assert depth > 12
-    after = dashboard.dots("Second moment")
-    assert after["x"][-1] == depth
-    assert after["y"][-1] > before["y"][-1]
-    assert dashboard.dots("Attention entropy")["x"][-1] == depth
-    assert dashboard.said == f"Measured {depth} layers of width 256"
-
-
-@in_voila
-def test_norm_placement_pins_the_signal_and_bends_the_gradient(dashboard: Dashboard) -> None:
-    with dashboard.redrawn():
-        dashboard.choose("norm_placement", "post")
-    np.testing.assert_allclose(dashboard.dots("Second moment")["y"][1:], 1, atol=1e-3)
-    gradient = dashboard.dots("Gradient by layer")["y"]
-    assert gradient[0] < 0.5, "after Post-LN the gradient shrinks towards the input"
-    with dashboard.redrawn():
-        dashboard.choose("norm_placement", "peri")
-    assert dashboard.dots("Second moment")["y"][-1] == pytest.approx(25, rel=0.1)
 
 
 @in_voila

@@ -261,13 +261,6 @@ def test_a_race_that_has_ended_can_be_saved_and_is_no_wider_than_the_window(
     track.page.set_viewport_size({"width": 1440, "height": 1000})
 
 
-def test_a_bad_value_is_refused_and_undone(track: Track) -> None:
-    track.write("n_heads", "5")
-    expect(track.said).to_have_text("Refused: Width must be divisible by Heads; got 32 and 5.")
-    track.panel.locator(".ex-status").get_by_role("button", name="Undo").click()
-    expect(track.said).to_have_text("Ready")
-
-
 def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     file = track.panel.get_by_label("Text file of your own, UTF-8")
     file.set_input_files(
@@ -277,18 +270,6 @@ def test_a_text_file_is_taken_or_refused(track: Track) -> None:
     expect(said).to_contain_text(
         "Refused: short.txt: text must have at least 2,000 characters; got 20"
     )
-    file.set_input_files(
-        {"name": "again.txt", "mimeType": "text/plain", "buffer": b"To be, or not to be. " * 500}
-    )
-    expect(said).to_contain_text("Refused: again.txt: text must not repeat itself")
-    file.set_input_files(
-        {
-            "name": "gbk.txt",
-            "mimeType": "text/plain",
-            "buffer": ("生存还是毁灭" * 500).encode("gbk"),
-        }
-    )
-    expect(said).to_contain_text("Refused: gbk.txt: text must be encoded in UTF-8")
     prose = "".join(topics.values())[:10_500]
     file.set_input_files({"name": "long.txt", "mimeType": "text/plain", "buffer": prose.encode()})
     expect(said).to_contain_text("The next race learns long.txt, 10,500 characters")

@@ -129,7 +129,7 @@ def test_kernel_that_waits_for_a_visitor_outlives_the_grace(address: str) -> Non
     end = time.monotonic() + SOON
     while not (waiting := kernels(address)) and time.monotonic() < end:
         time.sleep(0.2)
-    time.sleep(GRACE + 4)
+    time.sleep(GRACE + 2)
     assert processes(arrive(address))[0].pid in waiting
 
 
@@ -559,7 +559,7 @@ def test_kernel_waits_for_a_page_whose_network_failed(address: str) -> None:
             pass
     with enter(address, kernel) as visit:
         assert answers(visit)
-        time.sleep(GRACE + 3)
+        time.sleep(GRACE + 2)
         assert answers(visit), "the kernel of an open page has ended"
     assert seconds_until_gone(kernel) < SOON
 
@@ -651,7 +651,7 @@ def test_reload_ends_the_old_kernel_and_staying_does_not(visit_after: Dashboard,
 
     page.once("dialog", stay)
     page.evaluate("() => { setTimeout(() => location.reload()); }")
-    page.wait_for_timeout(1000 * (GRACE + 3))
+    page.wait_for_timeout(1000 * (GRACE + 2))
     assert asked == ["beforeunload"]
     assert len(processes(kernel)) == 1
     visit.reset()

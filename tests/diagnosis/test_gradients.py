@@ -90,16 +90,12 @@ CUTS = [
 ]
 
 
-PLACES = [0, 3, LAYERS - 1]
+ENDS = [(*CUTS[0], 0, True), (*CUTS[0], LAYERS - 1, True)]
 
 
 @pytest.mark.parametrize(
     ("cut", "names", "layer", "post"),
-    [
-        (*cut, layer, bool((i + j) % 2))
-        for i, cut in enumerate(CUTS)
-        for j, layer in enumerate(PLACES)
-    ],
+    [*((*cut, 3, bool(number % 2)) for number, cut in enumerate(CUTS)), *ENDS],
 )
 def test_matrices_that_no_gradient_reaches_are_named(
     cut: str, names: str, layer: int, post: bool

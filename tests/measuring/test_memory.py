@@ -26,7 +26,7 @@ def resident(config):
     thread.join()
     return psutil.Process().memory_info().rss
 
-large = Config(n_layers=144, d_model=64, n_ctx=512, n_seeds=1, residual_attention="scores")
+large = Config(n_layers=96, d_model=64, n_ctx=512, n_seeds=1, residual_attention="scores")
 told = [resident(Config()), resident(large), resident(Config(n_layers=11))]
 print(json.dumps([*told, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """

@@ -37,7 +37,7 @@ def tensors() -> set[int]:
 def test_what_is_stopped_leaves_no_tensor_to_the_garbage_collector(name: str) -> None:
     WORK[name](lambda: False)  # what is kept between two of them is there
     before = tensors()
-    for at in (1, 9, 20, 30):
+    for at in (1, 20):
         asked = iter(range(1000))
         with pytest.raises(Stopped):
             WORK[name](lambda at=at, asked=asked: next(asked) >= at)

@@ -37,9 +37,9 @@ from explorer.tasks.pool import (
 )
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=2, n_seeds=1)
-DEEP = SMALL.replace(n_layers=1000, d_model=64)
+DEEP = SMALL.replace(n_layers=500, d_model=64)
 """Takes a worker seconds."""
-LARGE = DEEP.replace(batch_size=16)
+LARGE = DEEP.replace(n_layers=1000, batch_size=16)
 """Takes it several times as long."""
 SOON = 60.0
 

@@ -34,7 +34,11 @@ function keepInView(model, el) {
   });
   if (left) observer.observe(el);
   const stopListening = listen(window, "pointerdown keydown wheel touchstart", () => stop(), { capture: true });
-  const stop = callAll([() => observer.disconnect(), stopListening]);
+  // a screen reader moves the focus without any of these
+  const stopFollowing = listen(window, "focusin", ({ target }) => {
+    if (el.closest(".ex-root")?.contains(target)) stop();
+  });
+  const stop = callAll([() => observer.disconnect(), stopListening, stopFollowing]);
   return stop;
 }
 
