@@ -127,12 +127,20 @@ def test_your_own_row_is_the_mean_of_the_last_steps() -> None:
     shown = ex.ledger(6, [9.0] * 180 + [2.0] * 20)
     assert shown.loss == 2.0
     assert [trace.name for trace in shown.figure().data][-1] == "yours"
+    curve = shown.curve().data
+    assert [len(trace.y) for trace in curve] == [200, 200]
+    assert curve[1].y[0] == shown.rows[-1].mean
     html = shown._repr_html_()
     assert "yours" in html
     assert "2.000" in html
     assert f'width="{WIDTH}"' not in html, "the image is an address"
     assert "yours" not in ex.ledger(6)._repr_html_()
-    assert "<img" not in ex.ledger(1)._repr_html_()
+    counts = [
+        shown._repr_html_().count("<img")
+        for shown in (ex.ledger(1), ex.ledger(1, [3.0, 2.0]), ex.ledger(6), ex.ledger(6, 2.5))
+    ]
+    assert counts == [0, 1, 1, 1]
+    assert html.count("<img") == 2
     assert len(repr(ex.ledger(3)).splitlines()) == 3
 
 

@@ -63,12 +63,17 @@ class Ledger:
 
     Args:
         lesson: the last lesson that is shown.
-        loss: the student's own loss of that lesson.
+        losses: `[step]` the student's own losses, or the last of them alone; empty for none.
     """
 
-    def __init__(self, lesson: int, loss: float | None) -> None:
+    def __init__(self, lesson: int, losses: list[float]) -> None:
         self.rows = [row for row in rows() if row.lesson <= lesson]
-        self.loss = loss
+        self.losses = losses
+
+    @property
+    def loss(self) -> float | None:
+        """The student's own loss, a mean over the last steps."""
+        return float(np.mean(self.losses[-LAST:])) if self.losses else None
 
     def figure(self) -> go.Figure:
         """Mean loss by lesson, with two standard errors on each side; from `FIRST_DRAWN` on."""
@@ -87,6 +92,14 @@ class Ledger:
             figure.add_scatter(x=lessons[-1:], y=[self.loss], mode="markers", name="yours")
         figure.update_layout(xaxis_title="lesson", yaxis_title="loss (nats)")
         return figure.update_layout(title_text=f"Loss after {STEPS} steps")
+
+    def curve(self) -> go.Figure:
+        """The student's own losses by step, and the row's mean as a level."""
+        figure = go.Figure().add_scatter(y=self.losses, name="your losses")
+        level = [self.rows[-1].mean] * len(self.losses)
+        figure.add_scatter(y=level, name="stored mean of the last steps", line_dash="dot")
+        figure.update_layout(xaxis_title="step", yaxis_title="loss (nats)", yaxis_type="log")
+        return figure.update_layout(title_text=f"Lesson {self.rows[-1].lesson}: loss by step")
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
         lines = [
@@ -109,10 +122,13 @@ class Ledger:
         seeds = len(self.rows[0].losses)
         header = ("lesson", "repair", "first step", f"after {STEPS} steps")
         caption = f"Loss in nats a letter: mean over {seeds} seeds ± standard error"
-        cells = table(caption, header, self._cells())
-        if self.rows[-1].lesson <= FIRST_DRAWN:  # a single dot is no picture
-            return cells
-        return Picture(self.figure())._repr_html_() + cells
+        figures = []
+        if len(self.losses) > 1:
+            figures.append(self.curve())
+        if self.rows[-1].lesson > FIRST_DRAWN:  # a single dot is no picture
+            figures.append(self.figure())
+        images = "".join(Picture(figure)._repr_html_() for figure in figures)
+        return images + table(caption, header, self._cells())
 
 
 def ledger(lesson: int, loss: float | Sequence[float] | None = None) -> Ledger:
@@ -120,8 +136,8 @@ def ledger(lesson: int, loss: float | Sequence[float] | None = None) -> Ledger:
 
     Args:
         lesson: the last lesson to show.
-        loss: your own, in nats a letter: the losses of all steps, of which the last 20 are
-            averaged, or one number.
+        loss: your own, in nats a letter: the losses of all steps, which are drawn, and of which
+            the last 20 are averaged; or one number.
     Raises:
         ConfigError: the ledger has no such lesson.
 
@@ -132,6 +148,5 @@ def ledger(lesson: int, loss: float | Sequence[float] | None = None) -> Ledger:
     if lesson not in [row.lesson for row in rows()]:
         last = rows()[-1].lesson
         raise ConfigError(f"lesson must be a whole number from 1 to {last}; got {shown(lesson)}")
-    if loss is None:
-        return Ledger(lesson, None)
-    return Ledger(lesson, float(np.mean(np.atleast_1d(loss)[-LAST:])))
+    losses = [] if loss is None else [float(value) for value in np.atleast_1d(loss)]
+    return Ledger(lesson, losses)
