@@ -98,7 +98,7 @@ class Ledger:
         figure = go.Figure().add_scatter(y=self.losses, name="your losses")
         level = [self.rows[-1].mean] * len(self.losses)
         figure.add_scatter(y=level, name="stored mean of the last steps", line_dash="dot")
-        figure.update_layout(xaxis_title="step", yaxis_title="loss (nats)", yaxis_type="log")
+        figure.update_layout(xaxis_title="step", yaxis_title="loss (nats)")
         return figure.update_layout(title_text=f"Lesson {self.rows[-1].lesson}: loss by step")
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
