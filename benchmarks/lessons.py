@@ -4,6 +4,7 @@ and translates.
     python -m benchmarks.lessons [01_drawing_weights …]  # all of them where none is named
     python -m benchmarks.lessons --translate
         # heads and feet, catalogues and translated notebooks alone
+    python -m benchmarks.lessons --ledger  # losses of the course's model after each repair
 
 `make test` compares every stored number with what comes out; a live figure is stored as its still,
 without the widget. A catalogue in `docs/locale` has each paragraph of a lesson and its translation.
@@ -12,6 +13,7 @@ the same."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 
 import nbformat
+import torch
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from nbclient import NotebookClient
@@ -27,6 +30,8 @@ from sphinx_intl.basic import update
 from sphinx_intl.catalog import dump_po
 
 from explorer.glossary import ROWS, Lesson
+from explorer.lessons.ledger import FILE, LAST, STEPS
+from explorer.lessons.running import MODELS, train
 from explorer.numbers import listed
 from explorer_serve.server import TRAIN
 from explorer_serve.start import notebooks
@@ -124,7 +129,7 @@ def furnish(notebook: nbformat.NotebookNode, row: Lesson) -> None:
     texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     title, under, *rest = texts[0].source.split("\n\n")
     source = under.partition(" · ")[2].partition(" · ")[2]
-    rest = [part for part in rest if not part.startswith("Lesson ") and part != how]
+    rest = [part for part in rest if not part.startswith(("Lesson ", how.partition(".")[0]))]
     heading = f"# Lesson {row.number} · {title.partition(' · ')[2]}"
     texts[0].source = "\n\n".join([heading, first(row, "en", source), line, *rest, how])
     parts = [
@@ -254,7 +259,29 @@ def translate() -> None:
         nbformat.write(translated(lesson), lesson.parent / FOLDER / lesson.name)
 
 
+def train_ledger(seeds: int = 8) -> None:
+    """Trains the course's model after each lesson's repair, and stores its losses."""
+    torch.set_num_threads(1)
+    lines = ["# Losses of the course's character model in nats a letter, a list over seeds 0, 1, …"]
+    lines += ["# written by `python -m benchmarks.lessons --ledger`", ""]
+    for lesson, model in MODELS.items():
+        runs = [train(model(seed), STEPS) for seed in range(seeds)]
+        repair = (inspect.getdoc(model) or "").rstrip(".")
+        if lesson == 1:
+            repair = "nothing yet: every choice is wrong on purpose"
+        start = ", ".join(f"{run[0]:.4f}" for run in runs)
+        losses = ", ".join(f"{sum(run[-LAST:]) / LAST:.4f}" for run in runs)
+        lines += ["[[row]]", f"lesson = {lesson}", f'repair = "{repair}"']
+        lines += [f"start = [{start}]", f"losses = [{losses}]", ""]
+        sys.stdout.write(f"{lesson}: {losses}\n")
+        sys.stdout.flush()
+        FILE.write_text("\n".join(lines), encoding="utf-8")
+
+
 if __name__ == "__main__":
+    if "--ledger" in sys.argv:
+        train_ledger()
+        sys.exit()
     for lesson in LESSONS:
         if lesson.stem in sys.argv[1:] or len(sys.argv) == 1:
             store(lesson)

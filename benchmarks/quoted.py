@@ -1,6 +1,8 @@
 """Numbers that a lesson quotes and does not compute, as they take too long: by the lesson's code,
 in more draws.
 
+    python -m benchmarks.quoted 01
+        # loss of the course's model in 8 seeds, by the distribution of its weights
     python -m benchmarks.quoted 04
         # gap between LayerNorm and RMSNorm over theory's, in 8 seeds, by steps
     python -m benchmarks.quoted 12  # what becomes of each rule for α, in 8 seeds
@@ -20,9 +22,12 @@ from typing import Any
 
 import nbformat
 import numpy as np
+import torch
 
 from benchmarks.lessons import LESSONS
 from explorer import measure, predict
+from explorer.lessons.ledger import LAST
+from explorer.lessons.running import Lesson9, train
 
 
 def definitions(number: str, *wanted: str) -> dict[str, Any]:
@@ -69,6 +74,28 @@ def shown(values: Any) -> str:
     return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f}"
 
 
+def distributions() -> None:
+    """Lesson 1: loss of lesson 9's model, whose weights have one variance and three
+    distributions."""
+    torch.set_num_threads(1)
+    heavy = torch.distributions.StudentT(torch.tensor(5.0))
+    draws = {
+        "normal": torch.randn,
+        "cut at 2": lambda *shape: torch.nn.init.trunc_normal_(torch.empty(shape)) / 0.7737413**0.5,
+        "Student t": lambda *shape: heavy.sample(shape) * (3 / 5) ** 0.5,
+    }
+    for name, draw in draws.items():
+
+        class Drawn(Lesson9):
+            """Lesson 9's model with weights of that distribution."""
+
+            def weight(self, fan_in: int, *shape: int) -> Any:
+                return draw(*shape) * fan_in**-0.5  # noqa: B023 - used at once
+
+        losses = [np.mean(train(Drawn(seed))[-LAST:]) for seed in range(8)]
+        print(f"{name:9}: loss {np.mean(losses):.3f} ± {np.std(losses, ddof=1) / 8**0.5:.3f}")
+
+
 def norms() -> None:
     """Lesson 4: LayerNorm's loss minus RMSNorm's, over 1.5/n."""
     space = definitions("04", "train", "F")
@@ -112,7 +139,7 @@ def queries() -> None:
 
 
 QUOTED: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {"04": norms, "12": rules, "13": queries}
+    {"01": distributions, "04": norms, "12": rules, "13": queries}
 )
 
 if __name__ == "__main__":

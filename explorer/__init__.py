@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from explorer.diagnosis.comparing import Comparison, compare
     from explorer.export.module import torch_code
     from explorer.lessons.checking import check, hint, solution
+    from explorer.lessons.ledger import ledger
     from explorer.lessons.live import live
+    from explorer.lessons.picture import picture
     from explorer.lessons.settings import slider
     from explorer.measuring import measure
     from explorer.profile import Profile
@@ -60,8 +62,10 @@ __all__ = [
     "dashboard",
     "diagnose",
     "hint",
+    "ledger",
     "live",
     "measure",
+    "picture",
     "predict",
     "preset",
     "slider",
@@ -78,7 +82,9 @@ _MODULES = {
     "diagnosis.comparing": ("Comparison", "compare"),
     "export.module": ("torch_code",),
     "lessons.checking": ("check", "hint", "solution"),
+    "lessons.ledger": ("ledger",),
     "lessons.live": ("live",),
+    "lessons.picture": ("picture",),
     "lessons.settings": ("slider",),
     "measuring": ("measure",),
     "profile": ("Profile",),
