@@ -45,7 +45,7 @@ DRAWS = {11: 776, 13: 200}
 """Designs by seed of their draw."""
 CHECK_DRAW, CHECK_DESIGNS = 12, 400
 FIXED = {13: {"input": "text", "loss": "next_token"}}
-"""What designs of a seed have in common: few random ones predict text."""
+"""Fields that all designs of a seed have: few random ones predict text."""
 SEEDS = 24
 NARROW, DEEP = (16, 32), (16, 24, 48)
 LONGEST = 15.0
@@ -64,9 +64,9 @@ STATED = {
     "token_correlation": 0.05,
 }
 """Errors that need no note; of a statistic that is not named see `stated`."""
-FEWEST, SUREST = 3, 0.3
+FEWEST, SUREST = 5, 0.35
 """Designs that are off, and their share of all that a rule notes, for it to be one."""
-PRICE = 3.0
+PRICE = 10.0
 """Designs that each feature of a rule counts for, so that few features are preferred."""
 
 Of = tuple[str, str]
@@ -77,7 +77,7 @@ OF: tuple[Of, ...] = (
     *((name, "") for name in STATISTICS if name not in BY_POSITION),
     *dict.fromkeys(("parameter_gradient", group) for group in GROUPS.values()),
 )
-"""What has rules of its own."""
+"""All that has rules of its own."""
 
 
 class Measured(NamedTuple):
@@ -220,7 +220,7 @@ def _rules(
 
 
 def share(trials: Sequence[Trial], rules: Sequence[Rule]) -> dict[str, float]:
-    """What the rules do: share of designs with a note, of designs that are off, and of pairs of
+    """The use of rules: share of designs with a note, of designs that are off, and of pairs of
     design and statistic that are off without a note."""
     noted = off = bare = compared = 0
     for one in trials:

@@ -79,11 +79,11 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
     if design.point and any(placement.has("output") for placement in design.kinds):
         notes["max_abs"] = "not covered at branches, which a function bounds"
         _withdraw({key: value for key, value in out.items() if key[1] in BRANCHES}, ("max_abs",))
+    _cancelled(out, notes)
     if design.slopes:
         _sloped(config, out, notes)
     if config.output_cap and design.predicts_text:
         _softened(config, out, notes)
-    _cancelled(out, notes)
     _collapse(out, notes, rows)
     _favored(out, notes, rows)
     _runaway(config, out, notes, rows)

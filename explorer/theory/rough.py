@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
     @property
     def design(self) -> Design:
-        """What the config resolves to."""
+        """The resolved config."""
         return self.config.design
 
 
@@ -48,59 +48,36 @@ class Feature(NamedTuple):
     """Something of a design on which the size of theory's error hangs."""
 
     name: str
-    words: str
-    """As a reason, where {value} is its number."""
     value: Callable[[Case], float]
     """A number; of what a design has or has not, 1 or 0."""
     limits: tuple[float, ...] = (0.5,)
     """Values from which on a rule may hold."""
     below: bool = False
     """Whether it is below a limit that errors are larger."""
-    of_attention: bool = False
-    """Whether a design without attention does not have it."""
+    words: str = ""
+    """In a note, where {value} is its number; else its name."""
 
 
-def _any_has(part: Part) -> Callable[[Case], float]:
+def _has_norms(part: Part) -> Callable[[Case], float]:
     """Whether a norm stands at this place of any sublayer."""
     return lambda case: any(placement.has(part) for placement in case.design.kinds)
 
 
-def _highest(column: Array) -> float:
-    """The largest number; 0 of none."""
-    return float(np.nanmax(column, initial=0.0))
+def _no_norms(case: Case) -> float:
+    """Whether neither norms nor functions in their place stand before or after any branch."""
+    design = case.design
+    return not design.point and not any(placement.norms for placement in design.kinds)
 
 
-def _beyond_cap(case: Case) -> float:
-    """The logits' standard deviation in a row before their cap, over the cap; 0 without one."""
-    cap = case.config.logit_cap
-    return _highest(case.rows.uncapped) / cap if cap else 0.0
+def _norms_within(case: Case) -> float:
+    """Whether attention has a norm on its values, or on what W_O reads."""
+    return any(placement.within for placement in case.design.sublayers[::2])
 
 
-def _whole_rows(case: Case) -> float:
-    """The logits' size, with what a row's logits share, over their cap; 0 without one."""
-    cap = case.config.logit_cap
-    return _highest(case.rows.total) / cap if cap else 0.0
-
-
-def _below_cap(case: Case) -> float:
-    """About how many logits of a sequence are below the cap; infinite without one."""
-    config, largest = case.config, _highest(case.rows.total)
-    if not config.logit_cap or not largest:
-        return np.inf
-    return config.n_heads * config.n_ctx**2 * config.logit_cap / largest
-
-
-def _outgrown(case: Case) -> float:
+def _growth(case: Case) -> float:
     """Second moment of the stream after the first sum, over that of the input."""
-    before, after = (
-        float(case.values["second_moment", site][0, 0]) for site in ("embed", STREAM[1])
-    )
-    return after / before
-
-
-def _closest(case: Case) -> float:
-    """Smallest 1 − ρ of the keys of any layer."""
-    return float(np.nanmin(case.rows.own, initial=1.0))
+    before, after = (case.values["second_moment", site][0, 0] for site in STREAM[:2])
+    return float(after / before)
 
 
 def _equal_characters(case: Case) -> float:
@@ -108,177 +85,110 @@ def _equal_characters(case: Case) -> float:
     return bool(case.design.sentence) and 0 < repeated(case.design.sentence) < 1
 
 
-FEATURES = {
-    row.name: row
-    for row in (
-        Feature(
-            "width",
-            "as few as {value:.0f} coordinates",
-            lambda case: case.config.d_model,
-            (24, 48, 96),
-            below=True,
-        ),
-        Feature(
-            "head size",
-            "heads of {value:.0f} coordinates",
-            lambda case: case.config.d_head,
-            (6, 12, 24),
-            below=True,
-            of_attention=True,
-        ),
-        Feature("depth", "{value:.0f} layers", lambda case: case.config.n_layers, (12.5, 20, 40)),
-        Feature(
-            "tokens",
-            "as few as {value:.0f} tokens in a batch",
-            lambda case: case.config.batch_size * case.config.n_ctx,
-            (10, 24, 60),
-            below=True,
-        ),
-        Feature(
-            "logit spread",
-            "logits far apart (spread {value:.2g})",
-            lambda case: _highest(case.rows.s),
-            (1, 2, 3, 6, 20),
-            of_attention=True,
-        ),
-        Feature(
-            "1 − ρ",
-            "tokens alike (1 − ρ down to {value:.1g})",
-            _closest,
-            (0.003, 0.01, 0.03, 0.1),
-            below=True,
-            of_attention=True,
-        ),
-        Feature(
-            "logits / cap",
-            "logits {value:.2g} × their cap",
-            _beyond_cap,
-            (0.3, 1, 3, 30),
-            of_attention=True,
-        ),
-        Feature(
-            "rows / cap",
-            "rows of logits {value:.2g} × their cap",
-            _whole_rows,
-            (0.3, 1, 3, 30),
-            of_attention=True,
-        ),
-        Feature(
-            "logits under the cap",
-            "about {value:.2g} logits of a sequence below their cap",
-            _below_cap,
-            (3, 10, 100),
-            below=True,
-            of_attention=True,
-        ),
-        Feature(
-            "growth in the first attention",
-            "attention's first output {value:.2g} × the input",
-            _outgrown,
-            (3, 30, 1e3),
-        ),
-        Feature(
-            "slow turns",
-            "tokens told apart by slow turns",
-            lambda case: _highest(case.rows.spread * case.rows.turned**2),
-            (0.35,),
-            of_attention=True,
-        ),
-        Feature("causal mask", "a causal mask", lambda case: case.config.causal, of_attention=True),
-        Feature("gates", "gates", lambda case: case.design.gates > 0, of_attention=True),
-        Feature(
-            "sink", "a sink", lambda case: case.design.sink.logit is not None, of_attention=True
-        ),
-        Feature(
-            "value residual",
-            "values of the first layer in others",
-            lambda case: case.config.value_residual,
-            of_attention=True,
-        ),
-        Feature(
-            "residual attention",
-            "logits of the layers below",
-            lambda case: bool(case.design.inherits),
-            of_attention=True,
-        ),
-        Feature("parallel branches", "parallel branches", lambda case: case.design.stream.parallel),
-        Feature("mixed streams", "several streams", lambda case: bool(case.design.mix_shapes)),
-        Feature(
-            "rotary positions",
-            "rotary positions",
-            lambda case: case.design.rotates,
-            of_attention=True,
-        ),
-        Feature(
-            "slopes",
-            "logits that fall with distance",
-            lambda case: bool(case.design.slopes),
-            of_attention=True,
-        ),
-        Feature(
-            "normed heads",
-            "queries and keys of one length",
-            lambda case: case.design.normalizes_heads,
-            of_attention=True,
-        ),
-        Feature(
-            "few heads of keys",
-            "few heads of keys",
-            lambda case: case.config.kv_heads < case.config.n_heads,
-            of_attention=True,
-        ),
-        Feature("text", "characters that repeat", lambda case: case.design.reads_text),
-        Feature("next-token loss", "the next-token loss", lambda case: case.design.predicts_text),
-        Feature("tied readout", "a tied readout", lambda case: bool(case.design.tied)),
-        Feature(
-            "sentence", "one sentence in every sequence", lambda case: bool(case.design.sentence)
-        ),
-        Feature("equal characters", "equal characters in the sentence", _equal_characters),
-        Feature(
-            "no positions",
-            "equal characters as equal tokens",
-            lambda case: case.design.reads_text and not case.design.embeds_positions,
-            of_attention=True,
-        ),
-        Feature(
-            "biases",
-            "biases that all sequences share",
-            lambda case: bool(case.design.biases),
-        ),
-        Feature(
-            "attention biases",
-            "biases of attention",
-            lambda case: "W_O" in case.design.biases,
-            of_attention=True,
-        ),
-        Feature(
-            "MLP of degree above 1", "an MLP of degree above 1", lambda case: case.design.degree > 1
-        ),
-        Feature(
-            "no norms",
-            "no norms",
-            lambda case: not case.design.point and not any(one.norms for one in case.design.kinds),
-        ),
-        Feature("norms on sums", "norms on sums", _any_has("sum")),
-        Feature("norms on outputs", "norms on branches' outputs", _any_has("output")),
-        Feature(
-            "functions as norms",
-            "a function in the norms' place",
-            lambda case: bool(case.design.point),
-        ),
-        Feature(
-            "norms within attention",
-            "norms within attention",
-            lambda case: any(one.within for one in case.design.sublayers[::2]),
-        ),
-        Feature(
-            "no residual stream", "no residual stream", lambda case: max(case.design.skips) == 0
-        ),
-        Feature("copied layers", "layers of the same weights", lambda case: case.design.copied),
-    )
-}
+def _without_positions(case: Case) -> float:
+    """Whether no vector for its position is added to a character."""
+    return case.design.reads_text and not case.design.embeds_positions
 
 
+def _highest(column: Array) -> float:
+    """The largest number; 0 of none."""
+    return float(np.nanmax(column, initial=0.0))
+
+
+def _closest(case: Case) -> float:
+    """Smallest 1 − ρ of the keys of any layer."""
+    return float(np.nanmin(case.rows.own, initial=1.0))
+
+
+def _over_cap(column: Array, case: Case) -> float:
+    """The largest of some logits' sizes, over their cap; 0 without one."""
+    return _highest(column) / case.config.logit_cap if case.config.logit_cap else 0.0
+
+
+def _under_cap(case: Case) -> float:
+    """About how many logits of a sequence are below the cap; infinite without one."""
+    beyond = _over_cap(case.rows.total, case)
+    return case.config.n_heads * case.config.n_ctx**2 / beyond if beyond else np.inf
+
+
+OF_STACK = (
+    Feature("width", lambda case: case.config.d_model, (24, 48, 96), True, "width {value:.0f}"),
+    Feature("depth", lambda case: case.config.n_layers, (12.5, 20, 40), words="{value:.0f} layers"),
+    Feature(
+        "tokens",
+        lambda case: case.config.batch_size * case.config.n_ctx,
+        (10, 24, 60),
+        True,
+        "{value:.0f} tokens in a batch",
+    ),
+    Feature(
+        "growth in the first attention",
+        _growth,
+        (3, 30, 1e3),
+        words="{value:.2g} × the second moment after the first attention",
+    ),
+    Feature("text", lambda case: case.design.reads_text),
+    Feature("next-token loss", lambda case: case.design.predicts_text),
+    Feature("tied readout", lambda case: bool(case.design.tied)),
+    Feature("one sentence in every sequence", lambda case: bool(case.design.sentence)),
+    Feature("equal characters in a sentence", _equal_characters),
+    Feature("biases", lambda case: bool(case.design.biases)),
+    Feature("MLP of degree above 1", lambda case: case.design.degree > 1),
+    Feature("parallel branches", lambda case: case.design.stream.parallel),
+    Feature("mixed streams", lambda case: bool(case.design.mix_shapes)),
+    Feature("no norms", _no_norms),
+    Feature("norms on sums", _has_norms("sum")),
+    Feature("norms on branches", _has_norms("output")),
+    Feature("norms within attention", _norms_within),
+    Feature("functions as norms", lambda case: bool(case.design.point)),
+    Feature("no residual stream", lambda case: max(case.design.skips) == 0),
+    Feature("copied layers", lambda case: case.design.copied),
+)
+OF_ATTENTION = (
+    Feature(
+        "head size", lambda case: case.config.d_head, (6, 12, 24), True, "heads of {value:.0f}"
+    ),
+    Feature(
+        "logit spread",
+        lambda case: _highest(case.rows.s),
+        (1, 2, 3, 6, 20),
+        words="a spread of {value:.2g} of logits",
+    ),
+    Feature("1 − ρ", _closest, (0.003, 0.01, 0.03, 0.1), True, "1 − ρ down to {value:.1g}"),
+    Feature(
+        "logits / cap",
+        lambda case: _over_cap(case.rows.uncapped, case),
+        (0.3, 1, 3, 30),
+        words="logits {value:.2g} × their cap",
+    ),
+    Feature(
+        "rows / cap",
+        lambda case: _over_cap(case.rows.total, case),
+        (0.3, 1, 3, 30),
+        words="rows of logits {value:.2g} × their cap",
+    ),
+    Feature(
+        "logits under the cap",
+        _under_cap,
+        (3, 10, 100),
+        True,
+        "{value:.2g} logits of a sequence under their cap",
+    ),
+    Feature("slow turns", lambda case: _highest(case.rows.spread * case.rows.turned**2), (0.35,)),
+    Feature("causal mask", lambda case: case.config.causal),
+    Feature("gates", lambda case: case.design.gates > 0),
+    Feature("sink", lambda case: case.design.sink.logit is not None),
+    Feature("value residual", lambda case: case.config.value_residual),
+    Feature("residual attention", lambda case: bool(case.design.inherits)),
+    Feature("rotary positions", lambda case: case.design.rotates),
+    Feature("equal characters as equal tokens", _without_positions),
+    Feature("slopes", lambda case: bool(case.design.slopes)),
+    Feature("normalized queries and keys", lambda case: case.design.normalizes_heads),
+    Feature("few heads of keys", lambda case: case.config.kv_heads < case.config.n_heads),
+    Feature("biases of attention", lambda case: "W_O" in case.design.biases),
+)
+"""Features that a design without attention does not have."""
+FEATURES = {row.name: row for row in (*OF_STACK, *OF_ATTENTION)}
 GROUPS = {"W_Q": "W_Q and W_K", "W_K": "W_Q and W_K", "sink": "sink"}
 """Sites whose errors have rules of their own, beside those of the statistic's other sites."""
 BY_POSITION = {
@@ -317,7 +227,10 @@ class Rule(NamedTuple):
 
     def note(self, numbers: Mapping[str, float]) -> str:
         """The error and its features, in words."""
-        features = [FEATURES[name].words.format(value=numbers[name]) for name in self.limits]
+        words = [FEATURES[name].words or name for name in self.limits]
+        features = [
+            text.format(value=numbers[name]) for name, text in zip(self.limits, words, strict=True)
+        ]
         measured_on = f"{self.designs} designs with {' and '.join(features)}"
         where = f"{self.of} " if self.of else ""
         error = size(self.error, self.statistic)
@@ -335,8 +248,8 @@ def size(error: float, statistic: str) -> str:
 
 @cache
 def table() -> dict[str, Any]:
-    """What `TABLE` holds: "stated", the error of designs without a rule by statistic, and "rules",
-    a dict of each."""
+    """The content of `TABLE`: "stated", the error of designs without a rule by statistic, and
+    "rules", a dict of each."""
     loaded: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
     return loaded
 
@@ -350,14 +263,9 @@ def rules() -> tuple[Rule, ...]:
 
 def measured(case: Case) -> dict[str, float]:
     """The numbers of all features."""
-    attends = case.design.attends
-    numbers = {}
-    for row in FEATURES.values():
-        if row.of_attention and not attends:
-            numbers[row.name] = np.inf if row.below else 0.0
-        else:
-            numbers[row.name] = float(row.value(case))
-    return numbers
+    numbers = {row.name: np.inf if row.below else 0.0 for row in OF_ATTENTION}
+    there = FEATURES.values() if case.design.attends else OF_STACK
+    return numbers | {row.name: float(row.value(case)) for row in there}
 
 
 def roughness(case: Case) -> dict[str, str]:
