@@ -36,7 +36,7 @@ from explorer.profile import Profile
 from explorer.sites import BRANCHES
 from explorer.theory import predict, rough
 from explorer.theory.predict import Recursion
-from explorer.theory.rough import BY_POSITION, FEATURES, GROUPS, TABLE, Case, Feature, Rule
+from explorer.theory.rough import BY_POSITION, FEATURES, GROUPS, TABLE, YES, Case, Rule
 from explorer.vocabulary import STATISTICS, Array, Key
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -70,7 +70,8 @@ PRICE = 10.0
 """Designs that each feature of a rule counts for, so that few features are preferred."""
 
 Of = tuple[str, str]
-"""A statistic, and a group of its sites or nothing: see `rough.GROUPS`."""
+"""What an error is of: a statistic, and a group of its matrices, see `rough.GROUPS`; empty of all
+others."""
 
 
 OF: tuple[Of, ...] = (
@@ -235,10 +236,12 @@ def share(trials: Sequence[Trial], rules: Sequence[Rule]) -> dict[str, float]:
 
 
 def written(cases: Sequence[Measured]) -> None:
-    """Writes `OUTPUT`: a row for each design."""
+    """Writes `OUTPUT`: for each design its largest errors beyond chance, 0 of none; a cell is empty
+    where theory has nothing."""
+    heads = [f"{statistic} of {group}" if group else statistic for statistic, group in OF]
     with OUTPUT.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["seed", "number", *(" of ".join(of).removesuffix(" of ") for of in OF)])
+        writer.writerow(["seed", "number", *heads])
         for one in cases:
             error = errors(one, predict(one.config))
             writer.writerow(
@@ -331,9 +334,9 @@ def _label(statistic: str) -> str:
 
 
 def _condition(name: str, limit: float) -> str:
-    """A feature, and its limit where it is a number."""
+    """A feature such as "gates", or one that is a number, such as "depth above 20"."""
     row = FEATURES[name]
-    if row.limits == Feature._field_defaults["limits"]:
+    if row.limits == YES:
         return name
     return f"{name} {'below' if row.below else 'above'} {number(limit, 2)}"
 

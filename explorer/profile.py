@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +23,7 @@ from explorer import stored
 from explorer.config import Config
 from explorer.display import Copied, draw, glance, shown, table
 from explorer.foreign import NOT_READ, Fault, Learning
-from explorer.sites import FORWARD, SITE_WORDS, STREAM, TAPS
+from explorer.sites import FORWARD, MATRICES, SITE_WORDS, STREAM, TAPS, VECTORS
 from explorer.vocabulary import VOCABULARY, Array, Key
 
 if TYPE_CHECKING:
@@ -296,6 +297,16 @@ class Profile(Copied):
             raise KeyError(f"this profile has no {statistic} on the residual stream")
         return self._along(self.values, statistic)
 
+    def note(self, statistic: str, site: str = "") -> str:
+        """The note on a statistic, without the parts that begin with the names of other sites, as
+        "W_Q and W_K rough: …" does.
+
+        Args:
+            site: such as "W_V"; empty for all parts.
+        """
+        parts = self.notes.get(statistic, "").split("; ")
+        return "; ".join(part for part in parts if not site or _concerns(part, site))
+
     def mean_over_draws(self, key: Key) -> Array:
         """Mean over draws, `[1, layer]`, of a statistic that is predicted for a typical one; the
         values where theory has no scatter.
@@ -392,6 +403,13 @@ class Profile(Copied):
         """A profile, and the other stacks beside it, of their fields."""
         others = tuple(cls._of(other) for other in fields["others"])
         return cls(**{**fields, "others": others})
+
+
+def _concerns(note: str, site: str) -> bool:
+    """Whether a part of a note is about a site: it names it, or begins with none."""
+    subject = re.split(" rough| not covered", note)[0]
+    names = subject.replace(",", "").split(" ")
+    return names[0] not in (*MATRICES, *VECTORS) or site in names
 
 
 def index_of(layer: int, count: int) -> int:

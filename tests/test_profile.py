@@ -30,6 +30,24 @@ def profile(**changes: np.ndarray) -> Profile:
     return Profile("measured", values, Config(n_layers=3), seeds=(5, 6), seconds=0.25)
 
 
+def test_a_note_on_some_matrices_is_not_one_on_others() -> None:
+    notes = {
+        "parameter_gradient": "W_Q and W_K rough: one in ten of 9 designs; sink not covered: a "
+        "norm; not covered: streams",
+        "second_moment": "rough: one in ten",
+    }
+    noted = Profile("predicted", dict(profile().values), notes=notes)
+    for site, said in {
+        "W_K": "W_Q and W_K rough: one in ten of 9 designs; not covered: streams",
+        "sink": "sink not covered: a norm; not covered: streams",
+        "W_V": "not covered: streams",
+        "": notes["parameter_gradient"],
+    }.items():
+        assert noted.note("parameter_gradient", site) == said
+    assert noted.note("second_moment", "resid_post") == notes["second_moment"]
+    assert noted.note("kurtosis", "embed") == ""
+
+
 def test_the_stream_is_in_the_order_of_the_forward_pass() -> None:
     depth, values = profile().stream("second_moment")
     assert depth.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]

@@ -154,14 +154,14 @@ def most_errors(seeds: int, count: int, chance: float = CHANCE) -> float:
 def _judged(
     known: _Compared, limit: float, row: Statistic
 ) -> tuple[str, Literal["good", "warn", ""]]:
-    """Words and tone: of the worst value that is off, else of the worst that may be, else of the
-    worst.
+    """Words and tone: of the worst value that is off, else of the worst that may be off, else of
+    the worst that is far but within errors, else of the worst.
 
     Args:
         limit: standard errors from which on a value is off.
     """
     error, standard, least, depth, *_ = known
-    far = ~(error <= CLOSE[row.bounded])
+    far = ~(error <= CLOSE[row.bounded])  # of what is not a number, too
     off, unclear = far & ((least > limit) | np.isnan(error)), far & ~(standard <= ERRORS)
     among = next(mask for mask in (off, unclear, far, ~far) if mask.any())
     worst = int(np.argmax(np.where(among, np.nan_to_num(error, nan=math.inf), -1.0)))
@@ -177,7 +177,7 @@ def _judged(
     phrase = "at_layer" if depth[worst] else "at_input"
     if row.by_position:
         phrase = "at_token"
-    place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))
+    place = text("phrase", phrase, layer=int(np.ceil(depth[worst])))  # ½ is within layer 1
     errors = text(
         "agreement",
         "errors" if standard[worst] < 100 else "many_errors",
@@ -193,7 +193,13 @@ def _judged(
 
 
 def _rule(bounded: bool, seeds: int, count: int, limit: float) -> str:
-    """The tone's rule, in one sentence."""
+    """When a statistic is called near theory, and when off, in one sentence.
+
+    Args:
+        bounded: whether its values are compared by differences, else by ratios.
+        count: values that are compared.
+        limit: standard errors from which on one of them is off.
+    """
     close = f"{CLOSE[True]:g}" if bounded else f"{100 * CLOSE[False]:g} %"
     return text(
         "agreement",

@@ -107,7 +107,7 @@ def by_depth(
         else:
             depth, values = profile.stream(statistic)
             scatter = profile.stream_scatter(statistic)
-        curve = spread(row, design, profile, depth, values, profile.notes.get(statistic, ""))
+        curve = spread(row, design, profile, depth, values, profile.note(statistic, site))
         if not curve.measured:
             factor = 1.0 if scatter is None else np.exp(scatter[0])
             curve = replace(curve, low=curve.middle / factor, high=curve.middle * factor)

@@ -115,7 +115,7 @@ def _out_of_range(covered: int) -> dict[str, str]:
 
 
 def _beyond_range(out: Mapping[Key, Array], notes: dict[str, str]) -> None:
-    """Gradients along the stream that leave float32's range."""
+    """Withdraws gradients along the stream that leave float32's range."""
     for (statistic, _), value in out.items():
         if statistic != GRADIENTS[0]:
             continue
@@ -143,8 +143,9 @@ def _put_first(notes: dict[str, str], reason: str) -> None:
 
 
 def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
-    """Withdraws what has no law where layers are copies, that is have the same weights; returns the
-    notes."""
+    """Withdraws gradients where all layers have the same weights, and with some parts of attention,
+    norms or stream everything: there is no law of how these correlate from copy to copy. Returns
+    the notes."""
     design = config.design
     attention = design.attends and (
         config.causal
@@ -156,10 +157,10 @@ def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
     )
     norms = design.point or any(placement.within for placement in design.kinds)
     stream = design.stream.parallel or design.stream.mixes
-    every = attention or norms or stream
-    lost = tuple(STATISTICS) if every else GRADIENTS
+    forward_too = attention or norms or stream
+    lost = tuple(STATISTICS) if forward_too else GRADIENTS
     _withdraw(values, lost)
-    parts = "this attention, these norms or this stream" if every else "gradients"
+    parts = "this attention, these norms or this stream" if forward_too else "gradients"
     return dict.fromkeys(
         lost, f"not covered: layers of the same weights have no law for {parts} yet"
     )
@@ -168,9 +169,11 @@ def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
 def _on_sentence(
     config: Config, out: Mapping[Key, Array], notes: dict[str, str], rows: Rows
 ) -> None:
-    """A sentence in every sequence: what hangs on which of its characters are equal."""
+    """Withdraws, where every sequence is the same sentence, what depends on which of its characters
+    are equal, and everything where attention is uneven."""
     design = config.design
     lost = ["parameter_gradient", *BY_POSITION]
+    # equal characters have equal keys, unless a vector for the position tells them apart
     if 0 < repeated(design.sentence) < 1 and design.attends and not design.embeds_positions:
         lost.append("logit_std")
     reason = "not covered: it depends on which characters of the sentence are equal"
@@ -184,8 +187,8 @@ def _on_sentence(
 
 
 def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
-    """Output logits near their soft cap: those of a token's own character, by a tied readout, or
-    all of them."""
+    """Withdraws gradients where output logits are near their soft cap: those of a token's own
+    character, by a tied readout, or all of them."""
     s = spread(config, float(out["second_moment", STREAM[-1]][0, -1]))
     if config.design.tied or s > NEAR_CAP * config.output_cap:
         _withdraw(out, GRADIENTS)
@@ -195,7 +198,8 @@ def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> N
 
 
 def _sloped(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
-    """Logits that fall with distance, whose keys are followed one by one."""
+    """Withdraws gradients where logits fall with distance; and everything in long sequences, whose
+    keys are followed one by one, and beside a small input."""
     many = f" in sequences of more than {LONGEST} tokens" if config.n_ctx > LONGEST else ""
     before, after = (float(out["second_moment", site][0, 0]) for site in STREAM[:2])
     small = " beside a small input" if after > SMALL_INPUT * before else ""
@@ -205,8 +209,8 @@ def _sloped(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> Non
 
 
 def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
-    """Keys so alike that what a row gives to one of them and takes from the others cancels beyond
-    the first order."""
+    """Notes which gradients the recursion has left out: where keys are so alike that what a row
+    gives to one of them and takes from the others cancels beyond the first order."""
     names = [
         site
         for (statistic, site), value in out.items()
@@ -217,28 +221,30 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
 
 
 def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
-    """Gates and sinks of a single head, of whose gradient a norm after the branch leaves its ε
-    alone: that on the output or on a sum without a stream, or that of the next sublayer."""
+    """Withdraws gradients of a gate or a sink that scales the whole branch, since attention has one
+    head, where a norm divides that scale out and leaves what its ε leaves. Such a norm stands on
+    the branch's output; or, without a residual stream, on the sum or before the MLP."""
     design = config.design
-    lost = [
+    layers = [
         layer
-        for layer, (placement, following) in enumerate(
+        for layer, (attention, mlp) in enumerate(
             zip(design.sublayers[::2], design.sublayers[1::2], strict=True)
         )
-        if placement.has("output")
-        or (not placement.skip and (placement.has("sum") or following.has("input")))
+        if attention.has("output")
+        or (not attention.skip and (attention.has("sum") or mlp.has("input")))
     ]
-    single = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
-    names = [name for name, alone in single.items() if alone and (GRADIENTS[1], name) in out]
+    scales_all = {"W_G": design.gates == 1, "sink": config.n_heads == 1}
+    names = [name for name, alone in scales_all.items() if alone and (GRADIENTS[1], name) in out]
     for name in names:
-        out[GRADIENTS[1], name][:, lost] = math.nan
-    if names and lost:
+        out[GRADIENTS[1], name][:, layers] = math.nan
+    if names and layers:
         only = " and ".join(names)
         _put_first(notes, f"{only} not covered: a norm divides out what multiplies the only head")
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
-    """Tokens that have become the same: the spread of the logits is lost in rounding."""
+    """Withdraws the spread of the logits, and gradients through them, from the layer on where
+    tokens are so alike that both are lost in rounding."""
     alike = np.flatnonzero(rows.own < ALIKE)
     if not len(alike):
         return
@@ -256,8 +262,10 @@ def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
 
 
 def _favored(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
-    """Keys of several lengths, such as tokens under a causal mask without norms: longer ones
-    receive more, E eˢᶻ."""
+    """Withdraws the attention that tokens receive where keys differ in length, as those of tokens
+    under a causal mask without norms do. A key whose logits have the standard deviation s gets a
+    weight of E e^(sz) = e^(s²/2) in the mean, z normal; `rows.favor` is the logarithm of the
+    largest ratio of two keys."""
     uneven = np.flatnonzero(rows.favor > FAVOR)
     if len(uneven):
         out["attention_received", "pattern"][:, uneven] = math.nan
@@ -267,8 +275,8 @@ def _favored(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
 
 
 def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
-    """Logits so far apart that attention is one-hot: its rare ties carry the gradients of
-    everything below."""
+    """Withdraws gradients below attention whose logits are so far apart that it is one-hot: its
+    rare ties carry the gradients of everything below."""
     wild = np.flatnonzero(rows.s > RUNAWAY)
     if not len(wild) or not any(config.design.branches):
         return

@@ -341,8 +341,8 @@ class Recursion:
         return Rows(*(x[..., index] for x in self.rows)) if len(self.configs) > 1 else self.rows
 
     def columns(self, back: Back | None) -> dict[Key, Array]:
-        """Statistics of all designs, of the layers that are covered in any: `[layer]` or `[layer,
-        token]`."""
+        """Statistics of the layers that any design reaches, `[layer]` or `[layer, token]`, with a
+        last axis of designs where there are several; no gradients without `back`."""
         columns = self.stream() | self.logits()
         for name, law in ROW_LAWS.items():
             columns |= {(name, site): law(self.rows) for site in STATISTICS[name].sites}
@@ -554,9 +554,12 @@ class Recursion:
         site]`.
 
         Args:
-            y: `[site, 1 + position, position]`, second moments in row 0, overlaps below.
+            y: `[site, 1 + position, position]`, second moments in row 0, overlaps below. Of several
+                designs it has a last axis of designs, and so has what is returned.
         """
+        # both [1 + position, position]: zeros but in row 0, and zeros in row 0
         of_pairs = self.axis.pair_mean
-        weights = np.array([self.axis.averages[0].reshape(of_pairs.shape), of_pairs])
-        # einsum, for BLAS starts threads where arrays are a little larger
+        of_tokens = self.axis.averages[0].reshape(of_pairs.shape)
+        weights = np.array([of_tokens, of_pairs])
+        # not @: BLAS starts threads where arrays are a little larger, which takes longer than this
         return np.asarray(np.einsum("sij...,kij->ks...", y, weights))

@@ -44,13 +44,17 @@ class Case(NamedTuple):
         return self.config.design
 
 
+YES = (0.5,)
+"""The limit of a feature that is 1 or 0."""
+
+
 class Feature(NamedTuple):
     """Something of a design on which the size of theory's error hangs."""
 
     name: str
     value: Callable[[Case], float]
     """A number; of what a design has or has not, 1 or 0."""
-    limits: tuple[float, ...] = (0.5,)
+    limits: tuple[float, ...] = YES
     """Values from which on a rule may hold."""
     below: bool = False
     """Whether it is below a limit that errors are larger."""

@@ -277,7 +277,8 @@ class Sums:
 
     Args:
         first: the embedding's tokens; `start` the overlap of two sequences' in it.
-        stream: at the embedding and after each sublayer; `branch` by sublayer.
+        stream: at the embedding and after each sublayer; `branch` by sublayer. Other arguments as
+            of `scatter`.
     """
 
     def __init__(
@@ -291,13 +292,13 @@ class Sums:
         branch: Spread,
     ) -> None:
         self.gains, self.axis, self.steps = gains, axis, steps
+        # `[design, 1]`: number of sequences, and d
         self.batch, self.width = (np.reshape(x, (-1, 1)) for x in (gains.batch_size, gains.d_model))
-        """`[design, 1]`: number of sequences, and d."""
+        # `[2N, design, 1]`: factors s² on the stream and b² on the branch
         self.skip = self.column(step.skip for step in steps) ** 2
         self.scale = self.column(step.branch for step in steps) ** 2
-        """`[2N, design, 1]`: factors s² on the stream and b² on the branch."""
+        # `[2N, 1, 1]`: whether a norm stands at the start of the branch, at its end, on the sum
         self.at_input = self.normed("input", "values")
-        """`[2N, 1, 1]`, as the next: whether a norm stands at the start of the branch."""
         self.on_output, self.on_sum = self.normed("output"), self.normed("sum")
         halves = [index % 2 for index in range(len(steps))]  # 0 of attention, 1 of an MLP
         self.degree = self.column((1.0, gains.degree)[half] for half in halves)
@@ -305,15 +306,20 @@ class Sums:
         self.noise = self.column(gains.noise[half] for half in halves)
         """`[2N, design, 1]`: variance c of a branch's length."""
 
-        kernel = self.kernel()
-        in_stream, in_branch = self.between(stream, branch, kernel, start)
-        energy = stream.modes(in_stream, self.batch)
-        self._energies(energy, branch.modes(in_branch, self.batch))
-        self._maps(kernel, in_stream[1:-1:2], stream.part[1:-1:2])
-        correlated = self.column([first.v, *(step.site.v for step in steps)])
-        alike = np.maximum(correlated - 1 / self.width, 0.0)
+        self._follow(stream, branch, start)
+        # squared correlation of a sequence's tokens beyond that of independent ones, which is 1/d
+        squares = self.column([first.v, *(step.site.v for step in steps)])
+        alike = np.maximum(squares - 1 / self.width, 0.0)
         tokens = np.concatenate([stream.tokens[:1], branch.tokens])
         self._noise(directions(tokens, self.batch, alike))
+
+    def _follow(self, stream: Spread, branch: Spread, start: Any) -> None:
+        """Sets energies and maps; arguments as of the class."""
+        kernel = self.kernel()
+        in_stream, in_branch = self.between(stream, branch, kernel, start)
+        self._energies(stream.modes(in_stream, self.batch), branch.modes(in_branch, self.batch))
+        mlp_inputs = slice(1, -1, 2)  # every second sublayer reads the stream after attention
+        self._maps(kernel, in_stream[mlp_inputs], stream.part[mlp_inputs])
 
     def _energies(self, stream: Array, branch: Array) -> None:
         """Sets the parts of the modes in each signal, `[2N, design, mode]`, of their energies in
@@ -375,7 +381,8 @@ class Sums:
         """`[2N + 1, design, mode, mode]`: covariance of the stream's deviations."""
 
     def variances(self) -> tuple[Array, Array]:
-        """The fields `stream` and `branch` of `Scatter`, `[…, design]`."""
+        """Variances of the logarithms of energies over draws: of the stream, `[2N + 1, design]`,
+        and of each branch, `[2N, design]`: of what it takes over from the stream, and its own."""
         stream = variance(self.at_sites, self.stream)
         branch = variance(self.at_sites[:-1], dot(self.output, self.follows))
         return stream, branch + (self.output**2 * self.of_branch).sum(-1)
