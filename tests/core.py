@@ -23,7 +23,8 @@ OTHERS = ("browser", "models", "race", "serve")
 """Folders of tests that need plug-ins."""
 NAMES = "|".join(name for names in KNOWN.values() for name in names)
 PLUGIN = re.compile(
-    rf"explorer_(?:models|race|serve)|\b(?:ex|explorer)\.(?:{NAMES})\b|from (?:benchmarks|raced|test_live)\b"
+    rf"explorer_(?:models|race|serve)|\b(?:ex|explorer)\.(?:{NAMES})\b"
+    r"|from (?:benchmarks|raced|test_live|test_notebooks)\b"
     rf"|^from explorer import (?:\([^)]*|[^\n(]*)\b(?:{NAMES})\b",
     re.MULTILINE,
 )

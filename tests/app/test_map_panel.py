@@ -251,8 +251,9 @@ def test_a_map_of_one_axis_has_a_line_and_dots(page: Page) -> None:
     assert page.controls.absent == ["y_from", "y_to", "y_count"]
     page.set(statistic="kurtosis")
     assert page.picture.chart.title == "Kurtosis of features over init variance"
-    page.choose("Measured 3 cells", statistic="max_abs")
-    limited = "Bars: lowest to highest seed. Theory is limited in 3 of 3 cells: rough"
+    page.restore(MapPart(TINY.replace(logit_cap=0.01), page.part.plan))
+    page.choose("Measured 3 cells", statistic="activation_gradient")
+    limited = "Bars: lowest to highest seed. Theory is limited in 1 of 3 cells: not covered"
     assert limited in page.picture.chart.caption
     assert page.traces["predicted"]["line"]["dash"] == "dot"
     page.choose("Measured 3 × ", y="n_layers")

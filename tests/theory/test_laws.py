@@ -114,8 +114,10 @@ def test_a_model_has_the_largest_coordinate_and_the_kurtosis_of_its_correlations
     }
     measured, predicted = both(Config(**size | DESIGNS[design]))
     names = {"max_abs", "kurtosis", "feature_ratio"}
-    assert names & predicted.notes.keys() == ({"feature_ratio"} if design == "text" else set())
-    for statistic in sorted(names - predicted.notes.keys()):
+    assert not names & predicted.notes.keys()
+    if design == "text":  # characters repeat: it is up to a tenth off
+        names -= {"feature_ratio"}
+    for statistic in sorted(names):
         for site in (site for name, site in predicted if name == statistic):
             found, expected = by_layer(measured, predicted, statistic, site)
             allowance = 0.08 if site in ("attn_out", "mlp_out") else 0.03
