@@ -16,22 +16,20 @@ run: $(INSTALLED)  ## the dashboard, on localhost; it prints where
 lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
-PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
-CORES := $(shell getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Processes of the tests, and all that these start, have tests/early/sitecustomize.py.
 test quick: export PYTHONPATH := $(CURDIR)/tests/early$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # The tests of the package alone run where no plug-in can be imported, then all others: see tests/core.py.
-# Two to five processes, each with whole files in the order they are listed: notebooks and a browser come first. A test
-# of a page waits half of its time, for a browser or a server: there one process more than cores keeps all cores busy. The
+# Two to four processes, each with whole files in the order they are listed: notebooks and a browser come first. The
 # translated lessons have the code and outputs of the others, which tests/test_translations.py compares. Theory is tested
 # against measurement in full where either has changed, and so are cells that train: see tests/rotation.py.
 test: export EXPLORER_THEORY_TESTS ?= fifth
 test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Firefox where they are
-	EXPLORER_PLUGINS=absent $(PYTEST) --numprocesses=logical --maxprocesses=4 tests
-	EXPLORER_PLUGINS=present $(PYTEST) --numprocesses=$$(($(CORES) + 1)) --maxprocesses=5 \
-		--nbval --nbval-current-env --nbval-cell-timeout=120 --ignore=notebooks/lessons/zh
+	EXPLORER_PLUGINS=absent $(PYTEST) tests
+	EXPLORER_PLUGINS=present $(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=120 \
+		--ignore=notebooks/lessons/zh
 
 check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
