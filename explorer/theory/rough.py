@@ -94,6 +94,12 @@ def _without_positions(case: Case) -> float:
     return case.design.reads_text and not case.design.embeds_positions
 
 
+def _biased_attention(case: Case) -> float:
+    """Whether attention has biases, too."""
+    biases = case.design.biases
+    return "W_O" in biases
+
+
 def _highest(column: Array) -> float:
     """The largest number; 0 of none."""
     return float(np.nanmax(column, initial=0.0))
@@ -189,7 +195,7 @@ OF_ATTENTION = (
     Feature("slopes", lambda case: bool(case.design.slopes)),
     Feature("normalized queries and keys", lambda case: case.design.normalizes_heads),
     Feature("few heads of keys", lambda case: case.config.kv_heads < case.config.n_heads),
-    Feature("biases of attention", lambda case: "W_O" in case.design.biases),
+    Feature("biases of attention", _biased_attention),
 )
 """Features that a design without attention does not have."""
 FEATURES = {row.name: row for row in (*OF_STACK, *OF_ATTENTION)}

@@ -128,8 +128,8 @@ def test_the_lessons_are_cards_that_open_their_notebooks(page: Dashboard) -> Non
         f"{place} · {name}" for place, name in enumerate(titles, 1)
     ]
     for words in (
-        "35 minutes · after lesson 1 · ",
-        "35 minutes · after lessons 2 and 4",
+        "40 minutes · after lesson 1 · ",
+        "50 minutes · after lessons 2 and 4",
         "after lessons 6, 7 and 8",
     ):
         assert words in cards
