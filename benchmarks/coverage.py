@@ -183,15 +183,11 @@ def trial(config: Config, found: Mapping[Of, float]) -> Trial:
 def fitted(trials: Sequence[Trial]) -> list[Rule]:
     """The rules of all statistics."""
     held = {
-        (name, limit): np.array([_beyond(name, limit, one.numbers[name]) for one in trials])
+        (name, limit): np.array([row.beyond(limit, one.numbers[name]) for one in trials])
         for name, row in FEATURES.items()
         for limit in row.limits
     }
     return [rule for of in OF for rule in _rules(of, trials, held)]
-
-
-def _beyond(name: str, limit: float, value: float) -> bool:
-    return value < limit if FEATURES[name].below else value > limit
 
 
 def _rules(

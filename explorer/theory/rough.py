@@ -61,6 +61,10 @@ class Feature(NamedTuple):
     words: str = ""
     """In a note, where {value} is its number; else its name."""
 
+    def beyond(self, limit: float, value: float) -> bool:
+        """Whether a design's number is on the side of a limit where errors are larger."""
+        return value < limit if self.below else value > limit
+
 
 def _has_norms(part: Part) -> Callable[[Case], float]:
     """Whether a norm stands at this place of any sublayer."""
@@ -229,11 +233,9 @@ class Rule(NamedTuple):
 
     def holds(self, numbers: Mapping[str, float]) -> bool:
         """Whether a design has the features."""
-        for name, limit in self.limits.items():
-            beyond = numbers[name] < limit if FEATURES[name].below else numbers[name] > limit
-            if not beyond:
-                return False
-        return True
+        return all(
+            FEATURES[name].beyond(limit, numbers[name]) for name, limit in self.limits.items()
+        )
 
     def note(self, numbers: Mapping[str, float]) -> str:
         """The error and its features, in words."""
