@@ -308,6 +308,19 @@ def _value_factors(axis: Positions, averages: Averages) -> Array:
     return _kinds((t * square, shorter * overlap), (rest_of_row, rest_of_two))
 
 
+def to_one_and_to_different(axis: Positions, overlap: Array) -> Array:
+    """`_value_factors` of two layers' rows without a mask or a sink.
+
+    Args:
+        overlap: `[copy, 1 + position, position]`, E ΣAA′ of rows of the two layers, in row 0 of a
+            token's own two rows.
+    """
+    t = axis.visible
+    same, two = overlap[:, 0], overlap[:, 1:]
+    different = _of_two_to_different_keys(axis, 1 - two)
+    return _kinds((t * same, t * two), (_to_different_keys(t, 1 - same), different))
+
+
 def _energies(
     gains: Gains, axis: Positions, averages: Averages, layers: Sequence[Attention]
 ) -> Array:

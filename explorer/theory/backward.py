@@ -22,6 +22,7 @@ from scipy.special import expit
 
 from explorer.schemes.placement import Part
 from explorer.theory.attention import Attention, paths, stack
+from explorer.theory.copies import Returning
 from explorer.theory.forward import Step, Steps
 from explorer.theory.gains import Gains
 from explorer.theory.logits import NODES, WEIGHTS
@@ -106,8 +107,12 @@ def run(
     descent = Descent(gains, axis, table, steps)
     sites = np.empty((len(steps) + 1, *gradient.shape))
     sites[-1] = gradient
+    returning = Returning(steps.copies, table, descent) if steps.copies else None
     for index in range(len(steps) - 1, -1, -1):
-        gradient, along = descent.sublayer(index, gradient, along)
+        after = gradient
+        gradient, along = descent.sublayer(index, after, along)
+        if returning:
+            gradient = returning.meet(index, after, gradient)
         sites[index] = gradient
     return descent.record(sites), unit
 
@@ -138,6 +143,8 @@ class Descent:
         factors = zip(*through(gains, axis, list(sums.values())), strict=True) if sums else ()
         self.on_sum = dict(zip(sums, factors, strict=True))
         """By sublayer with a norm on the sum: the two results of `through`."""
+        self.through_last_sum = np.ones_like(axis.ones)
+        """`[pair]`: factor of the norm on the last sum."""
         heads = of_heads(gains, axis, steps)
         if heads:
             self._divide_by_gates(heads)
@@ -220,8 +227,10 @@ class Descent:
         """
         gains, step = self.gains, self.steps[index]
         norms = step.norms
+        self.through_last_sum = self.axis.ones
         if "sum" in norms:
-            gradient = gradient * self.through_sum(index, along)
+            self.through_last_sum = self.through_sum(index, along)
+            gradient = gradient * self.through_last_sum
             self.length_power = -1.0
         if self.on_sum:
             self.totals.append(gradient)

@@ -143,9 +143,9 @@ def _put_first(notes: dict[str, str], reason: str) -> None:
 
 
 def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
-    """Withdraws gradients where all layers have the same weights, and with some parts of attention,
-    norms or stream everything: there is no law of how these correlate from copy to copy. Returns
-    the notes."""
+    """Withdraws, where layers have the same weights, what has no law of how copies correlate: with
+    some parts of attention, norms or stream everything, and the gradients by weights that are one
+    set of parameters, which add up over the copies. Returns the notes."""
     design = config.design
     attention = design.attends and (
         config.causal
@@ -158,12 +158,16 @@ def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
     norms = design.point or any(placement.within for placement in design.kinds)
     stream = design.stream.parallel or design.stream.mixes
     forward_too = attention or norms or stream
-    lost = tuple(STATISTICS) if forward_too else GRADIENTS
-    _withdraw(values, lost)
-    parts = "this attention, these norms or this stream" if forward_too else "gradients"
-    return dict.fromkeys(
-        lost, f"not covered: layers of the same weights have no law for {parts} yet"
-    )
+    if forward_too:
+        _withdraw(values, STATISTICS)
+        parts = "this attention, these norms or this stream"
+        reason = f"not covered: layers of the same weights have no law for {parts} yet"
+        return dict.fromkeys(STATISTICS, reason)
+    if not design.shared:
+        return {}
+    _withdraw(values, GRADIENTS[1:])
+    reason = "not covered: gradients of all layers that share a weight add up in it"
+    return dict.fromkeys(GRADIENTS[1:], reason)
 
 
 def _on_sentence(

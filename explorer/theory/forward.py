@@ -104,6 +104,8 @@ class Steps(list[Step]):
         self.total = np.empty((count, *pairs[1:]))
         """`[sublayer, position]`: second moment of skip · x + branch · F(x), before a norm on
         it."""
+        self.copies: Copies | None = None
+        """Overlaps between layers of the same weights."""
 
     def note(
         self, step: Step, inside: State, final_input: State, added: State, total: Array, site: State
@@ -152,7 +154,7 @@ def run(
     copies = None
     if gains.period < 2 * n_layers and axis.unmasked:
         rows = softmax(int(axis.visible[0]), gains.d_head, gains.fixed)
-        copies = Copies(gains, rows, n_layers, first.mean)
+        copies = steps.copies = Copies(gains, rows, n_layers, first.mean)
     for index in range(2 * n_layers):
         attends = not index % 2
         if attends or not gains.parallel:
@@ -429,6 +431,9 @@ class Copies:
         self.bend = 0.0
         """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads:
         `tokens.overlap_response`."""
+        self.met = np.zeros((2, size, n_layers // (gains.period // 2)))
+        """`[two, sublayer, copy]`: correlations r and c of what a branch reads with what its
+        earlier copies read."""
         self.cross = np.zeros((2, 1))
         """`[two, site]`: overlaps of the stream at each site with the present branch's term."""
 
@@ -464,7 +469,8 @@ class Copies:
         q = np.sqrt(square[index] * square[earlier])
         overlaps = self.stream[:, earlier] * factor[index] * factor[earlier]
         # correlation of one token's inputs to both branches, and of two tokens'
-        r, c = np.clip(overlaps / q, -1.0, 1.0)
+        r, c = correlations = np.clip(overlaps / q, -1.0, 1.0)
+        self.met[:, index, : len(earlier)] = correlations
         if index % 2:  # an MLP: E φφ′ at r and at c
             rho = np.maximum([r, c], 0.0)
             overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]

@@ -1,0 +1,175 @@
+"""The way back through layers of the same weights: overlaps between the gradients of copies,
+without which the gradients of their branches would not add up coherently.
+
+Let G_k be the gradient at the sum of sublayer k, and U_k the part of it that comes back through the
+branch. Copies k and l read tokens that overlap, r of one token and c of two, as `forward.Copies`
+has it, so that U_k and U_l overlap where G_k and G_l do:
+
+    MLP        g₂ g₁ E φ′φ′(r) G_k·G_l of one token, E φ′φ′(c) of two
+    values     those of a row with itself, with Y11 at r and at c in place of Y2 and Y11
+    logits     the geometric mean of both layers' energies, times f for the values and f for the
+               keys, times J11 at r f over J, f the part of what a layer's tokens do not share
+
+A stream's gradient is a sum of branches' gradients, so its overlap with the branch below is a sum
+over copies; branches of different weights have none. As g_k = a_k G_k + U_k, with g_k the gradient
+before the sublayer, U overlaps with the gradients above by U·g_k = a_k U·G_k + U·U_k: N layers take
+N² steps. (Our derivation. It takes a gradient to be independent of the tokens, as under the linear
+loss.)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.theory.attention import to_one_and_to_different
+from explorer.theory.forward import Copies, recurrence
+from explorer.theory.gains import biased
+from explorer.theory.several import quotient
+from explorer.theory.tables import Tables
+from explorer.vocabulary import Array
+
+if TYPE_CHECKING:
+    from explorer.theory.backward import Descent
+
+
+class Returning:
+    """Keeps the overlaps of the present gradient with those at all sums above.
+
+    On the axis `two`, 0 is a token with itself and 1 two different tokens.
+
+    Args:
+        copies: the overlaps of the tokens, on the way forward.
+        descent: the factors of the sublayers; it goes down by one sublayer at a time.
+    """
+
+    def __init__(self, copies: Copies, table: Tables, descent: Descent) -> None:
+        self.copies, self.table, self.descent = copies, table, descent
+        self.size = len(descent.steps)
+        self.before, self.skip, self.final_input = (
+            self._roots(part) for part in (descent.before, descent.skip, descent.final_input)
+        )
+        self.sums = np.ones((2, self.size))
+        """`[two, sublayer]`: factor of the norm on a sum, 1 without one."""
+        self.above = np.zeros((2, self.size))
+        """`[two, sublayer]`: overlaps of the present gradient with those at the sums above."""
+
+    def _roots(self, factors: Array) -> Array:
+        """Roots of factors on products of gradients, `[two, sublayer]`."""
+        pairs = self.descent.axis.ones.shape
+        by_sublayer = np.broadcast_to(factors, (self.size, *pairs))
+        return np.asarray(np.sqrt(np.maximum(by_sublayer[..., 0].T, 0.0)))
+
+    def meet(self, index: int, after: Array, before: Array) -> Array:
+        """The gradient before a sublayer, with what copies of the sublayer add to it.
+
+        Args:
+            after: `[pair]`, the gradient after the sublayer; `before` it without copies.
+        """
+        period = self.copies.gains.period
+        factor = np.sqrt(np.maximum(self.descent.through_last_sum, 0.0))[:, 0]  # [two]
+        self.sums[:, index] = factor
+        at_sum = self.above * factor[:, None]  # G_index with the gradients at all sums above
+        at_sum[:, index] = factor**2 * after[:, 0]
+        later = np.arange(index + period, self.size, period)
+        of_branches = np.zeros((2, self.size))
+        if len(later) and self.descent.steps[index].present:
+            of_branches[:, later] = self._of_copies(index, later, at_sum[:, later])
+        # U·g_k = a_k U·G_k + U·U_k, from the last sublayer down; then with the sums' norms U·G_k
+        ones = np.ones(self.size)
+        with_gradients = np.array(
+            [
+                recurrence((skip * norm)[::-1], ones, terms[::-1])[::-1]
+                for skip, norm, terms in zip(self.skip, self.sums, of_branches, strict=True)
+            ]
+        )
+        with_sums = self.sums * with_gradients[:, 1:]
+        skip = self.skip[:, index]
+        self.above = skip[:, None] * at_sum + with_sums
+        gradient: Array = before + (2 * skip * with_sums[:, index])[:, None]
+        square = np.maximum(gradient[0], 0.0)
+        least = square * self.descent.least_cosine
+        return np.array([square, np.clip(gradient[1], least, square)])
+
+    def _of_copies(self, index: int, later: NDArray[np.intp], at_sums: Array) -> Array:
+        """Overlaps U·U_l of a branch's gradient with those of later copies, `[two, copy]`.
+
+        Args:
+            at_sums: the overlaps of the gradients at both sums.
+        """
+        one_token, two_tokens = self.copies.met[:, later, index // self.copies.gains.period]
+        before = self.before[:, [index]] * self.before[:, later]
+        after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
+        if index % 2:
+            return np.asarray(before * after * self._slopes(index, later, one_token, two_tokens))
+        return np.asarray(before * self._attention(index, later, one_token, two_tokens, after))
+
+    def _square(self, index: int, later: NDArray[np.intp]) -> Array:
+        """Second moment of what two branches read, the geometric mean."""
+        squares = self.copies.branch_input[1]
+        return np.asarray(np.sqrt(squares[index] * squares[later]))
+
+    def _slopes(
+        self, index: int, later: NDArray[np.intp], one_token: Array, two_tokens: Array
+    ) -> Array:
+        """Factor of an MLP, `[two, copy]`."""
+        gains = self.copies.gains
+        rho = np.maximum([one_token, two_tokens], 0.0)
+        units = gains.units(self._square(index, later) + 0 * rho, rho)
+        slopes = [
+            ratio * part(*units)[1]
+            for ratio, part in zip(gains.ratios, gains.kernel.parts, strict=True)
+        ]
+        return np.asarray(gains.out * gains.hidden * sum(slopes))
+
+    def _attention(
+        self,
+        index: int,
+        later: NDArray[np.intp],
+        one_token: Array,
+        two_tokens: Array,
+        after: Array,
+    ) -> Array:
+        """Overlaps of the gradients before two attentions, `[two, copy]`.
+
+        Args:
+            after: those after them.
+        """
+        gains, axis = self.copies.gains, self.descent.axis
+        _, _, own, std = self.copies.branch_input
+        f = (one_token - two_tokens) / np.sqrt(np.maximum(own[index] * own[later], 1e-12))
+        q = self._square(index, later)
+        queries = biased(gains.q * q, np.array([one_token, two_tokens]), gains.biases.q)[1]
+        spread = np.sqrt(std[index] * std[later])
+        logits = np.clip(f * queries, -1.0, 1.0)  # [two, copy], their correlation
+        overlap = self.copies.softmax.overlap(np.broadcast_to(spread, logits.shape), logits)
+        factors = to_one_and_to_different(axis, overlap.T[..., None])  # [copy, kind, two, 1]
+        # from here on `[copy, pair]`
+        after = after.T[..., None]
+        received = gains.v * gains.o * factors * after[:, None]
+
+        # energy by the logits: J11 of the two layers' rows over that within a layer
+        attention = self.descent.steps[index].attention
+        assert attention is not None  # noqa: S101  for mypy: even sublayers that are present attend
+        within = np.broadcast_to(attention.logits.rho, axis.ones.shape)
+        spreads = spread[:, None]
+        alike = self.table.jacobian(spreads, logits.T[..., None])
+        same = self.table.jacobian(spreads, np.broadcast_to(within, alike.shape))
+        paths, layers = self.descent.paths, later // 2
+        f = f[:, None, None]
+        energy = _mean(paths.energy, index // 2, layers)
+        energy *= (quotient(alike, same) * f * after)[:, None]
+        query = _mean(paths.query, index // 2, layers)
+        by_queries = f * (query[:, 0] * energy[:, 0] + f * query[:, 1] * energy[:, 1])
+        correlation = quotient(queries.T[..., None], np.broadcast_to(within, after.shape))
+        key = _mean(paths.key, index // 2, layers)
+        received += key * (correlation * energy[:, 2])[:, None]
+        gathered = np.array([axis.gather(given) for given in received])
+        return np.asarray((by_queries + gathered)[..., 0].T)
+
+
+def _mean(factors: Array, layer: int, layers: NDArray[np.intp]) -> Array:
+    """Geometric mean of a layer's factors and those of others, with the sign of the first."""
+    product = np.abs(factors[layer] * factors[layers])
+    return np.asarray(np.sign(factors[layer]) * np.sqrt(product))
