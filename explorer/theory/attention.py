@@ -281,7 +281,10 @@ def paths(
     """
     averages = _averages(gains, axis, table, layers)
     lengths = _lengths(gains, averages, layers)
-    value = gains.v * gains.o * _value_factors(axis, averages)
+    value = value_factors(
+        axis, averages.square, averages.overlap, averages.mass_square, averages.mass_product
+    )
+    value = gains.v * gains.o * value
     energy = _energies(gains, axis, averages, layers)
     energy, query, key, unbiased = _query_and_key_factors(gains, axis, averages.law, x, energy)
     gates = {} if averages.by_sink is None else {"sink": averages.by_sink}
@@ -295,30 +298,26 @@ def paths(
     return Paths(value, energy, query, key, unbiased, gates, lengths)
 
 
-def _value_factors(axis: Positions, averages: Averages) -> Array:
+def value_factors(
+    axis: Positions,
+    square: Array,
+    overlap: Array,
+    mass_square: Array | float = 1.0,
+    mass_product: Array | float = 1.0,
+) -> Array:
     """Factors of the gradient through the values but for gains, `[layer, 2, 1 + position,
     position]`: to one key and to two different keys, see `Paths.value`.
 
     A row of weights A sums to M, 1 without a sink. Of M² the squares ΣA² are to one key, the rest
-    to two different keys. Of two rows' M M′ likewise ΣAA′ and the rest."""
-    t, shorter = axis.visible, axis.visible[axis.shorter[1:]]
-    square, overlap = averages.square, averages.overlap
-    rest_of_row = _to_different_keys(t, averages.mass_square - square)
-    rest_of_two = _of_two_to_different_keys(axis, averages.mass_product - overlap * axis.ratio[1:])
-    return _kinds((t * square, shorter * overlap), (rest_of_row, rest_of_two))
-
-
-def to_one_and_to_different(axis: Positions, overlap: Array) -> Array:
-    """`_value_factors` of two layers' rows without a mask or a sink.
+    to two different keys. Of two rows' M M′ likewise ΣAA′ and the rest.
 
     Args:
-        overlap: `[copy, 1 + position, position]`, E ΣAA′ of rows of the two layers, in row 0 of a
-            token's own two rows.
+        square: ΣA² of a row, `overlap` ΣAA′ of two rows, and M² and M M′: as in `Averages`.
     """
-    t = axis.visible
-    same, two = overlap[:, 0], overlap[:, 1:]
-    different = _of_two_to_different_keys(axis, 1 - two)
-    return _kinds((t * same, t * two), (_to_different_keys(t, 1 - same), different))
+    t, shorter = axis.visible, axis.visible[axis.shorter[1:]]
+    rest_of_row = _to_different_keys(t, mass_square - square)
+    rest_of_two = _of_two_to_different_keys(axis, mass_product - overlap * axis.ratio[1:])
+    return _kinds((t * square, shorter * overlap), (rest_of_row, rest_of_two))
 
 
 def _energies(

@@ -143,7 +143,7 @@ class Descent:
         factors = zip(*through(gains, axis, list(sums.values())), strict=True) if sums else ()
         self.on_sum = dict(zip(sums, factors, strict=True))
         """By sublayer with a norm on the sum: the two results of `through`."""
-        self.through_last_sum = np.ones_like(axis.ones)
+        self.through_last_sum = axis.ones
         """`[pair]`: factor of the norm on the last sum."""
         heads = of_heads(gains, axis, steps)
         if heads:
@@ -269,12 +269,16 @@ class Descent:
             self.beside, gradient = inner, stream
         else:
             gradient = inner + stream + self.beside
+        self.bound(gradient)
+        return gradient, along
+
+    def bound(self, gradient: Array) -> None:
+        """Brings a gradient, `[pair]`, into the range of squares and overlaps, in place."""
         square = np.maximum(gradient[0], ZERO, out=gradient[0])
         if self.axis.unmasked:
             # overlaps of n vectors of square q lie between −q/(n − 1) and q; first order may
             # overstep
             gradient[1] = np.minimum(np.maximum(gradient[1], square * self.least_cosine), square)
-        return gradient, along
 
     def through_sum(self, index: int, along: Along) -> Array:
         """Factor on gradients through the norm on a sum, `[1 + position, position]`: in row 0 on a

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.theory.attention import to_one_and_to_different
+from explorer.theory.attention import value_factors
 from explorer.theory.forward import Copies, recurrence
-from explorer.theory.gains import biased
 from explorer.theory.several import quotient
 from explorer.theory.tables import Tables
 from explorer.vocabulary import Array
@@ -54,6 +53,8 @@ class Returning:
         """`[two, sublayer]`: factor of the norm on a sum, 1 without one."""
         self.above = np.zeros((2, self.size))
         """`[two, sublayer]`: overlaps of the present gradient with those at the sums above."""
+        self.logits = [step.attention.logits.rho for step in descent.steps if step.attention]
+        """By layer, the correlation of two rows' logits."""
 
     def _roots(self, factors: Array) -> Array:
         """Roots of factors on products of gradients, `[two, sublayer]`."""
@@ -77,20 +78,21 @@ class Returning:
         if len(later) and self.descent.steps[index].present:
             of_branches[:, later] = self._of_copies(index, later, at_sum[:, later])
         # U·g_k = a_k U·G_k + U·U_k, from the last sublayer down; then with the sums' norms U·G_k
-        ones = np.ones(self.size)
+        kept = self.skip * self.sums
+        above = slice(None, index, -1)
+        ones = np.ones(self.size - index - 1)
         with_gradients = np.array(
             [
-                recurrence((skip * norm)[::-1], ones, terms[::-1])[::-1]
-                for skip, norm, terms in zip(self.skip, self.sums, of_branches, strict=True)
+                recurrence(factors[above], ones, terms[above])[::-1]
+                for factors, terms in zip(kept, of_branches, strict=True)
             ]
         )
-        with_sums = self.sums * with_gradients[:, 1:]
-        skip = self.skip[:, index]
-        self.above = skip[:, None] * at_sum + with_sums
-        gradient: Array = before + (2 * skip * with_sums[:, index])[:, None]
-        square = np.maximum(gradient[0], 0.0)
-        least = square * self.descent.least_cosine
-        return np.array([square, np.clip(gradient[1], least, square)])
+        with_sums = self.sums[:, index:] * with_gradients
+        skip = self.skip[:, [index]]
+        self.above[:, index:] = skip * at_sum[:, index:] + with_sums
+        gradient: Array = before + 2 * skip * with_sums[:, :1]
+        self.descent.bound(gradient)
+        return gradient
 
     def _of_copies(self, index: int, later: NDArray[np.intp], at_sums: Array) -> Array:
         """Overlaps U·U_l of a branch's gradient with those of later copies, `[two, copy]`.
@@ -98,25 +100,16 @@ class Returning:
         Args:
             at_sums: the overlaps of the gradients at both sums.
         """
-        one_token, two_tokens = self.copies.met[:, later, index // self.copies.gains.period]
+        correlations = self.copies.met[:, later, index // self.copies.gains.period]
         before = self.before[:, [index]] * self.before[:, later]
         after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
         if index % 2:
-            return np.asarray(before * after * self._slopes(index, later, one_token, two_tokens))
-        return np.asarray(before * self._attention(index, later, one_token, two_tokens, after))
+            return np.asarray(before * after * self._slopes(index, later, correlations))
+        return np.asarray(before * self._attention(index, later, correlations, after))
 
-    def _square(self, index: int, later: NDArray[np.intp]) -> Array:
-        """Second moment of what two branches read, the geometric mean."""
-        squares = self.copies.branch_input[1]
-        return np.asarray(np.sqrt(squares[index] * squares[later]))
-
-    def _slopes(
-        self, index: int, later: NDArray[np.intp], one_token: Array, two_tokens: Array
-    ) -> Array:
+    def _slopes(self, index: int, later: NDArray[np.intp], correlations: Array) -> Array:
         """Factor of an MLP, `[two, copy]`."""
-        gains = self.copies.gains
-        rho = np.maximum([one_token, two_tokens], 0.0)
-        units = gains.units(self._square(index, later) + 0 * rho, rho)
+        gains, units = self.copies.gains, self.copies.units(index, later, correlations)
         slopes = [
             ratio * part(*units)[1]
             for ratio, part in zip(gains.ratios, gains.kernel.parts, strict=True)
@@ -124,12 +117,7 @@ class Returning:
         return np.asarray(gains.out * gains.hidden * sum(slopes))
 
     def _attention(
-        self,
-        index: int,
-        later: NDArray[np.intp],
-        one_token: Array,
-        two_tokens: Array,
-        after: Array,
+        self, index: int, later: NDArray[np.intp], correlations: Array, after: Array
     ) -> Array:
         """Overlaps of the gradients before two attentions, `[two, copy]`.
 
@@ -137,32 +125,26 @@ class Returning:
             after: those after them.
         """
         gains, axis = self.copies.gains, self.descent.axis
-        _, _, own, std = self.copies.branch_input
-        f = (one_token - two_tokens) / np.sqrt(np.maximum(own[index] * own[later], 1e-12))
-        q = self._square(index, later)
-        queries = biased(gains.q * q, np.array([one_token, two_tokens]), gains.biases.q)[1]
-        spread = np.sqrt(std[index] * std[later])
-        logits = np.clip(f * queries, -1.0, 1.0)  # [two, copy], their correlation
-        overlap = self.copies.softmax.overlap(np.broadcast_to(spread, logits.shape), logits)
-        factors = to_one_and_to_different(axis, overlap.T[..., None])  # [copy, kind, two, 1]
+        rows = self.copies.rows(index, later, correlations)
+        overlap = self.copies.rows_met[:, later // 2, index // self.copies.gains.period]
         # from here on `[copy, pair]`
-        after = after.T[..., None]
+        overlap, logits, queries, after = (
+            part.T[..., None] for part in (overlap, rows.logits, rows.queries, after)
+        )
+        factors = value_factors(axis, overlap[:, 0], overlap[:, 1:])  # [copy, kind, pair]
         received = gains.v * gains.o * factors * after[:, None]
 
         # energy by the logits: J11 of the two layers' rows over that within a layer
-        attention = self.descent.steps[index].attention
-        assert attention is not None  # noqa: S101  for mypy: even sublayers that are present attend
-        within = np.broadcast_to(attention.logits.rho, axis.ones.shape)
-        spreads = spread[:, None]
-        alike = self.table.jacobian(spreads, logits.T[..., None])
-        same = self.table.jacobian(spreads, np.broadcast_to(within, alike.shape))
+        within = np.broadcast_to(self.logits[index // 2], axis.ones.shape)
+        spread, f = rows.spread[:, None], rows.apart[:, None, None]
+        alike = self.table.jacobian(spread, logits)
+        same = self.table.jacobian(spread, np.broadcast_to(within, alike.shape))
         paths, layers = self.descent.paths, later // 2
-        f = f[:, None, None]
         energy = _mean(paths.energy, index // 2, layers)
         energy *= (quotient(alike, same) * f * after)[:, None]
         query = _mean(paths.query, index // 2, layers)
         by_queries = f * (query[:, 0] * energy[:, 0] + f * query[:, 1] * energy[:, 1])
-        correlation = quotient(queries.T[..., None], np.broadcast_to(within, after.shape))
+        correlation = quotient(queries, np.broadcast_to(within, after.shape))
         key = _mean(paths.key, index // 2, layers)
         received += key * (correlation * energy[:, 2])[:, None]
         gathered = np.array([axis.gather(given) for given in received])

@@ -395,6 +395,19 @@ def scatter_after_mlp(gains: Gains, v: float, follows: float) -> float:
     return from_input + 1 / gains.d_model + 1.6 / gains.d_mlp
 
 
+class RowsOfCopies(NamedTuple):
+    """Rows of an attention and of copies of it."""
+
+    apart: Array
+    """`[branch]`: f, the correlation of what two tokens do not share in either layer."""
+    queries: Array
+    """`[two, branch]`: correlation of the queries."""
+    logits: Array
+    """`[two, branch]`: correlation of the logits."""
+    spread: Array
+    """`[branch]`: standard deviation of the logits, the geometric mean."""
+
+
 class Copies:
     """Overlaps between layers of the same weights, without which their branches would not add up
     coherently.
@@ -434,6 +447,8 @@ class Copies:
         self.met = np.zeros((2, size, n_layers // (gains.period // 2)))
         """`[two, sublayer, copy]`: correlations r and c of what a branch reads with what its
         earlier copies read."""
+        self.rows_met = np.zeros((2, n_layers, self.met.shape[2]))
+        """`[two, layer, copy]`: Y11 of an attention's rows and those of its earlier copies."""
         self.cross = np.zeros((2, 1))
         """`[two, site]`: overlaps of the stream at each site with the present branch's term."""
 
@@ -465,24 +480,51 @@ class Copies:
     def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of `earlier` branches of the same weights,
         `[two, branch]`, before norms on them."""
-        factor, square, own, std = self.branch_input  # own: 1 − ρ, what two tokens do not share
-        q = np.sqrt(square[index] * square[earlier])
+        factor = self.branch_input[0]
+        q = self.square(index, earlier)
         overlaps = self.stream[:, earlier] * factor[index] * factor[earlier]
         # correlation of one token's inputs to both branches, and of two tokens'
         r, c = correlations = np.clip(overlaps / q, -1.0, 1.0)
         self.met[:, index, : len(earlier)] = correlations
         if index % 2:  # an MLP: E φφ′ at r and at c
-            rho = np.maximum([r, c], 0.0)
-            overlap = self.gains.kernel.overlaps(*self.gains.units(q + 0 * rho, rho))[1]
+            overlap = self.gains.kernel.overlaps(*self.units(index, earlier, correlations))[1]
             overlap[1] += self.bend * (r - c) ** 2
             return self.gains.out * overlap + self.gains.biases.out
-        # attention: c + (r − c) Y11, where two rows' logits correlate by f times their queries'
-        queries = biased(self.gains.q * q, np.array([r, c]), self.gains.biases.q)[1]
-        f = (r - c) / np.sqrt(np.maximum(own[index] * own[earlier], 1e-12))
-        s = np.broadcast_to(np.sqrt(std[index] * std[earlier]), queries.shape)
-        y11 = self.softmax.overlap(s, np.clip(f * queries, -1.0, 1.0))
+        # attention: c + (r − c) Y11
+        rows = self.rows(index, earlier, correlations)
+        y11 = self.softmax.overlap(np.broadcast_to(rows.spread, rows.logits.shape), rows.logits)
+        self.rows_met[:, index // 2, : len(earlier)] = y11
         mixed = self.gains.v * q * (c + (r - c) * y11) + self.gains.biases.v
         return np.asarray(self.gains.o * mixed + self.gains.biases.o)
+
+    def square(self, index: int, others: NDArray[np.intp]) -> Array:
+        """Second moment of what a branch and others read, the geometric mean: `[branch]`."""
+        squares = self.branch_input[1]
+        return np.asarray(np.sqrt(squares[index] * squares[others]))
+
+    def units(
+        self, index: int, others: NDArray[np.intp], correlations: Array
+    ) -> tuple[Array, Array]:
+        """Second moment and correlation of the hidden units of an MLP and of others, `[two,
+        branch]`.
+
+        Args:
+            correlations: r and c, as in `met`.
+        """
+        rho = np.maximum(correlations, 0.0)
+        return self.gains.units(self.square(index, others) + 0 * rho, rho)
+
+    def rows(self, index: int, others: NDArray[np.intp], correlations: Array) -> RowsOfCopies:
+        """Rows of an attention and of others; arguments as of `units`."""
+        r, c = correlations
+        _, _, own, std = self.branch_input  # own: 1 − ρ, what two tokens do not share
+        apart = (r - c) / np.sqrt(np.maximum(own[index] * own[others], 1e-12))
+        squares = self.gains.q * self.square(index, others)
+        queries = biased(squares, correlations, self.gains.biases.q)[1]
+        # two rows' logits correlate by f times their queries'
+        logits = np.clip(apart * queries, -1.0, 1.0)
+        spread = np.sqrt(std[index] * std[others])
+        return RowsOfCopies(apart, queries, logits, spread)
 
     def close(self, step: Step, total: float) -> None:
         """Notes the stream after a sublayer, of second moment `total` before a norm on the sum."""
