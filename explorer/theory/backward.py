@@ -14,7 +14,7 @@ the norms above have been there already; `Along` keeps that account."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +59,9 @@ class Backward(NamedTuple):
     """`[N, pair]`: at the inputs of each MLP's hidden units, by the matrix that they come from."""
     gates: dict[str, Array]
     """`[N, pair]` by parameter, see `attention.Paths`."""
+    added_up: Mapping[str, Array] = {}
+    """By matrix, `[2N]` for "alpha" and else `[N]` and zeros: what the sums of `parameters.norms`
+    have besides each layer's own, of a layer and its later copies. Empty without copies."""
 
 
 STEP = 0.75
@@ -114,7 +117,10 @@ def run(
         if returning:
             gradient = returning.meet(index, after, gradient)
         sites[index] = gradient
-    return descent.record(sites), unit
+    gradients = descent.record(sites)
+    if returning:
+        gradients = gradients._replace(added_up=returning.added_up)
+    return gradients, unit
 
 
 class Descent:

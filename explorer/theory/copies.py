@@ -11,13 +11,16 @@ has it, so that U_k and U_l overlap where G_k and G_l do:
                keys, times J11 at r f over J, f the part of what a layer's tokens do not share
 
 A stream's gradient is a sum of branches' gradients, so its overlap with the branch below is a sum
-over copies; branches of different weights have none. As g_k = a_k G_k + U_k, with g_k the gradient
+over copies; branches of different weights have none. The gradient by weights that are one set of
+parameters is a sum over the copies, too: of what W reads in both, times the gradients after W, over
+pairs of tokens. As g_k = a_k G_k + U_k, with g_k the gradient
 before the sublayer, U overlaps with the gradients above by U·g_k = a_k U·G_k + U·U_k: N layers take
 N² steps. (Our derivation. It takes a gradient to be independent of the tokens, as under the linear
 loss.)"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +28,7 @@ from numpy.typing import NDArray
 
 from explorer.theory.attention import value_factors
 from explorer.theory.forward import Copies, recurrence
-from explorer.theory.several import quotient
+from explorer.theory.several import at_least, quotient
 from explorer.theory.tables import Tables
 from explorer.vocabulary import Array
 
@@ -46,15 +49,16 @@ class Returning:
     def __init__(self, copies: Copies, table: Tables, descent: Descent) -> None:
         self.copies, self.table, self.descent = copies, table, descent
         self.size = len(descent.steps)
-        self.before, self.skip, self.final_input = (
-            self._roots(part) for part in (descent.before, descent.skip, descent.final_input)
-        )
+        factors = descent.before, descent.skip, descent.branch, descent.final_input
+        self.before, self.skip, self.branch, self.final_input = map(self._roots, factors)
         self.sums = np.ones((2, self.size))
         """`[two, sublayer]`: factor of the norm on a sum, 1 without one."""
         self.above = np.zeros((2, self.size))
         """`[two, sublayer]`: overlaps of the present gradient with those at the sums above."""
         self.logits = [step.attention.logits.rho for step in descent.steps if step.attention]
         """By layer, the correlation of two rows' logits."""
+        self.added_up: defaultdict[str, Array] = defaultdict(lambda: np.zeros(self.size))
+        """See `Backward.added_up`."""
 
     def _roots(self, factors: Array) -> Array:
         """Roots of factors on products of gradients, `[two, sublayer]`."""
@@ -103,26 +107,59 @@ class Returning:
         correlations = self.copies.met[:, later, index // self.copies.gains.period]
         before = self.before[:, [index]] * self.before[:, later]
         after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
+        x = self.copies.square(index, later) * correlations
+        outputs = self.copies.outputs[:, later, index // self.copies.gains.period]
+        self._add_up_last(index, later, outputs, at_sums)
         if index % 2:
-            return np.asarray(before * after * self._slopes(index, later, correlations))
-        return np.asarray(before * self._attention(index, later, correlations, after))
+            return np.asarray(before * self._mlp(index, later, correlations, x, after))
+        return np.asarray(before * self._attention(index, later, correlations, x, after))
 
-    def _slopes(self, index: int, later: NDArray[np.intp], correlations: Array) -> Array:
-        """Factor of an MLP, `[two, copy]`."""
+    def _add_up(self, name: str, position: int, x: Array, delta: Array) -> None:
+        """Notes the sum over pairs of tokens of the product of two overlaps, `[two, copy]`: of what
+        a matrix reads in a layer and in its later copies, and of the gradients after it."""
+        pairs = self.descent.axis.pair_sum[:, 0]  # [two]
+        self.added_up[name][position] = 2 * (pairs @ (x * delta)).sum()
+
+    def _add_up_last(
+        self, index: int, later: NDArray[np.intp], outputs: Array, at_sums: Array
+    ) -> None:
+        """Notes the sums of the last matrix of a branch, of W_V, which sees what W_O sees, and of a
+        learned multiplier.
+
+        Args:
+            outputs: `[two, copy]`, overlaps of the branch's output with those of later copies.
+        """
+        gains, copies, layer = self.copies.gains, self.copies, index // 2
+        of_output = self.branch[:, [index]] * self.branch[:, later] * at_sums
+        factor = copies.output_factor[index] * copies.output_factor[later]
+        self._add_up("alpha", index, factor * outputs, at_sums)
+        if index % 2:
+            self._add_up("W_out", layer, (outputs - gains.biases.out) / gains.out, of_output)
+            return
+        mixed = (outputs - gains.biases.o) / gains.o
+        self._add_up("W_O", layer, mixed, of_output)
+        self._add_up("W_V", layer, gains.o * (mixed - gains.biases.v), of_output)
+
+    def _mlp(
+        self, index: int, later: NDArray[np.intp], correlations: Array, x: Array, after: Array
+    ) -> Array:
+        """Overlaps of the gradients before two MLPs, `[two, copy]`; see `_attention`."""
         gains, units = self.copies.gains, self.copies.units(index, later, correlations)
-        slopes = [
-            ratio * part(*units)[1]
-            for ratio, part in zip(gains.ratios, gains.kernel.parts, strict=True)
-        ]
-        return np.asarray(gains.out * gains.hidden * sum(slopes))
+        slopes = [part(*units)[1] for part in gains.kernel.parts]
+        of_unit = gains.out * gains.d_model / gains.d_mlp * after
+        for name, slope in zip(gains.readers, slopes, strict=True):
+            self._add_up(name, index // 2, x, of_unit * slope)
+        weighted = [ratio * slope for ratio, slope in zip(gains.ratios, slopes, strict=True)]
+        return np.asarray(gains.out * gains.hidden * sum(weighted) * after)
 
     def _attention(
-        self, index: int, later: NDArray[np.intp], correlations: Array, after: Array
+        self, index: int, later: NDArray[np.intp], correlations: Array, x: Array, after: Array
     ) -> Array:
         """Overlaps of the gradients before two attentions, `[two, copy]`.
 
         Args:
-            after: those after them.
+            x: overlaps of what the attentions read, of `correlations`.
+            after: those of the gradients after them.
         """
         gains, axis = self.copies.gains, self.descent.axis
         rows = self.copies.rows(index, later, correlations)
@@ -144,6 +181,11 @@ class Returning:
         energy *= (quotient(alike, same) * f * after)[:, None]
         query = _mean(paths.query, index // 2, layers)
         by_queries = f * (query[:, 0] * energy[:, 0] + f * query[:, 1] * energy[:, 1])
+        self._add_up("W_Q", index // 2, x, by_queries[..., 0].T)
+        unbiased = _mean(paths.unbiased, index // 2, layers)
+        by_keys = f * (unbiased[:, 0] * energy[:, 0] + f * unbiased[:, 1] * energy[:, 1])
+        bias = gains.biases.q / at_least(gains.q, 1e-300)
+        self._add_up("W_K", index // 2, x + bias, by_keys[..., 0].T)
         correlation = quotient(queries, np.broadcast_to(within, after.shape))
         key = _mean(paths.key, index // 2, layers)
         received += key * (correlation * energy[:, 2])[:, None]

@@ -144,8 +144,8 @@ def _put_first(notes: dict[str, str], reason: str) -> None:
 
 def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
     """Withdraws, where layers have the same weights, what has no law of how copies correlate: with
-    some parts of attention, norms or stream everything, and the gradients by weights that are one
-    set of parameters, which add up over the copies. Returns the notes."""
+    some parts of attention, norms or stream everything, and on text the gradients by weights that
+    are one set of parameters, which add up over copies and sequences. Returns the notes."""
     design = config.design
     attention = design.attends and (
         config.causal
@@ -163,7 +163,7 @@ def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
         parts = "this attention, these norms or this stream"
         reason = f"not covered: layers of the same weights have no law for {parts} yet"
         return dict.fromkeys(STATISTICS, reason)
-    if not design.shared:
+    if not (design.shared and design.predicts_text):
         return {}
     _withdraw(values, GRADIENTS[1:])
     reason = "not covered: gradients of all layers that share a weight add up in it"

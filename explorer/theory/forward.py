@@ -449,6 +449,9 @@ class Copies:
         earlier copies read."""
         self.rows_met = np.zeros((2, n_layers, self.met.shape[2]))
         """`[two, layer, copy]`: Y11 of an attention's rows and those of its earlier copies."""
+        self.outputs = np.zeros_like(self.met)
+        """`[two, sublayer, copy]`: overlaps of a branch's output with those of its earlier copies,
+        before norms on them."""
         self.cross = np.zeros((2, 1))
         """`[two, site]`: overlaps of the stream at each site with the present branch's term."""
 
@@ -471,7 +474,9 @@ class Copies:
         with_branches = np.zeros((2, index))
         if len(earlier):
             factor = self.output_factor[index] * self.output_factor[earlier]
-            with_branches[:, earlier] = factor * self.of_copies(index, earlier)
+            outputs = self.of_copies(index, earlier)
+            self.outputs[:, index, : len(earlier)] = outputs
+            with_branches[:, earlier] = factor * outputs
         # the overlaps with the streams below, X_(k+1) = a_k X_k + b_k F·F_k, see the class
         a, b = self.factors[:, :index]
         self.cross = np.array([recurrence(a, b, row) for row in with_branches])

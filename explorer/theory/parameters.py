@@ -17,7 +17,7 @@ away, and passes that of whole windows on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -116,6 +116,26 @@ def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[
     if gains.value_residual or not equals(gains.biases.v, 0):  # else W_V sees what W_O sees
         own["W_V"] = _of_values(gains, axis, x, back, own["W_O"])
     return own
+
+
+def over_copies(
+    design: Design, own: Mapping[str, Array], added_up: Mapping[str, Array]
+) -> dict[str, Array]:
+    """`own` of weights that are one set of parameters, the same in each layer that shares it.
+
+    ∂L/∂W is a sum over those layers, and its square has products of different layers, too.
+
+    Args:
+        own: of each layer by itself.
+        added_up: as in `Backward`.
+    """
+    sums = {}
+    for name, single in own.items():
+        total = single + added_up[name][: len(single)]
+        copies = design.settings.n_layers // design.unique
+        by_copy = total.reshape(copies, -1)
+        sums[name] = np.resize(by_copy.sum(0), total.shape)
+    return sums
 
 
 def _of_values(gains: Gains, axis: Positions, x: Array, back: Backward, of_output: Array) -> Array:

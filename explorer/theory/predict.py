@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import digamma
 
 from explorer.config import Config
+from explorer.design import Design
 from explorer.display import must_be
 from explorer.profile import Profile, by_site
 from explorer.sites import MATRICES, STREAM, TAPS, VECTORS, sites_of
@@ -179,7 +180,7 @@ def _side_by_side(
             own, notes = coverage.apply(config, own, recursion.rows_of(index), covered)
             of_design = {key: column[:, index] for key, column in variances.items()}
             if config.design.copied:  # draws scatter more, by no law that is known: no band
-                _end_where_copies_scatter(own, notes, of_design)
+                _end_where_copies_scatter(config.design, own, notes, of_design)
                 of_design = {}
             spread = _typical(config, own, notes, of_design)
             notes |= unpredicted
@@ -266,13 +267,19 @@ def _typical(
 
 
 def _end_where_copies_scatter(
-    values: Mapping[Key, Array], notes: dict[str, str], variances: Mapping[Key, Array]
+    design: Design,
+    values: Mapping[Key, Array],
+    notes: dict[str, str],
+    variances: Mapping[Key, Array],
 ) -> None:
     """Withdraws gradients through copies, which are means over draws, where those are far from the
     typical draw; arguments as of `_typical`."""
     for key, variance in variances.items():
-        name = key[0]
+        name, site = key
         far = variance > WIDEST_OF_COPIES
+        if design.shared and site in MATRICES:  # the sum over layers is no better than its terms
+            layers = far.reshape(-1, design.unique)
+            far = np.resize(layers.any(0), far.shape)
         if not STATISTICS[name].backward or key not in values or not far.any():
             continue
         values[key][:, : len(far)][:, far] = math.nan
@@ -511,6 +518,8 @@ class Recursion:
                 bent = 1 / axis.mean(back.norm.square)
         gradients, last = back.gradients, back.output.mean
         within = parameters.within(gains, axis, steps, gradients)
+        if config.design.shared:
+            within = parameters.over_copies(config.design, within, gradients.added_up)
         across = parameters.across(config, gains, axis, steps, last, gradients.alike, length, bent)
         weights = parameters.norms(config.design, gains, within, across, back.square * back.unit)
         stream = by_site(self._means(gradients.site)[0])

@@ -329,7 +329,7 @@ def add(
     mixed = 2 * a * b * (1 / d_model + follows * x.v)
     v = (a * a * x.v + b * b * y.v + mixed) / (delta * delta)
     q = x.q + y.q
-    square, square_x, square_y = at_least(q * q, 1e-300), x.q**2, y.q**2
+    square, square_x, square_y = at_least(q * q, 1e-300), x.q * x.q, y.q * y.q
     mixed = (4 / d_model + 2 * longer) * x.q * y.q
     w = (x.w * square_x + y.w * square_y + mixed) / square
     u = (x.u * square_x + y.u * square_y) / square
