@@ -104,12 +104,12 @@ class Returning:
         Args:
             at_sums: the overlaps of the gradients at both sums.
         """
-        correlations = self.copies.met[:, later, index // self.copies.gains.period]
+        copy = index // self.copies.gains.period
+        correlations = self.copies.met[:, later, copy]
         before = self.before[:, [index]] * self.before[:, later]
         after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
         x = self.copies.square(index, later) * correlations
-        outputs = self.copies.outputs[:, later, index // self.copies.gains.period]
-        self._add_up_last(index, later, outputs, at_sums)
+        self._add_up_last(index, later, self.copies.outputs[:, later, copy], at_sums)
         if index % 2:
             return np.asarray(before * self._mlp(index, later, correlations, x, after))
         return np.asarray(before * self._attention(index, later, correlations, x, after))
