@@ -518,7 +518,7 @@ class Recursion:
                 bent = 1 / axis.mean(back.norm.square)
         gradients, last = back.gradients, back.output.mean
         within = parameters.within(gains, axis, steps, gradients)
-        if config.design.shared:
+        if config.design.shared and steps.copies:  # else it is withdrawn
             within = parameters.over_copies(config.design, within, gradients.added_up)
         across = parameters.across(config, gains, axis, steps, last, gradients.alike, length, bent)
         weights = parameters.norms(config.design, gains, within, across, back.square * back.unit)
