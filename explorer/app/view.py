@@ -80,9 +80,11 @@ def parse(
         for name in names
         if name not in known[part]
     ]
-    visible = {
-        part: tuple(name for name in names if name in known[part]) for part, names in lists.items()
-    }
+    visible = {}
+    for part, names in lists.items():
+        there = tuple(name for name in names if name in known[part])
+        if there or not names:  # a list of names that are all wrong hides nothing
+            visible[part] = there
     return View(**visible, embed=embed), sentences
 
 

@@ -68,15 +68,21 @@ class Cluster:
         scheduler stands still, this waits for it."""
         if self.client.status != "running" or time.monotonic() - self._looked < SELDOM:
             return
-        # the scheduler may be gone, or another thread may close the client meanwhile
-        with suppress(OSError, ValueError, RuntimeError, AttributeError):
-            self.threads = sum(self.client.nthreads().values())
-            self._looked = time.monotonic()
-            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            limited = [worker for worker in workers if worker["memory_limit"]]
-            by_thread = (worker["memory_limit"] / worker["nthreads"] for worker in limited)
-            self.memory = min(by_thread, default=math.inf)
-            self.pool.grow(self.threads)
+        try:
+            with suppress(OSError, ValueError, RuntimeError):  # the scheduler may be gone
+                self._count()
+        except AttributeError:  # another thread may have closed the client, which has no scheduler
+            if self.client.status == "running":
+                raise
+
+    def _count(self) -> None:
+        self.threads = sum(self.client.nthreads().values())
+        self._looked = time.monotonic()
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        limited = [worker for worker in workers if worker["memory_limit"]]
+        by_thread = (worker["memory_limit"] / worker["nthreads"] for worker in limited)
+        self.memory = min(by_thread, default=math.inf)
+        self.pool.grow(self.threads)
 
     def close(self) -> None:
         """Stops what is computed, and leaves the cluster as it was."""

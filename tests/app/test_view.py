@@ -8,7 +8,7 @@ import pytest
 from watched import Watched
 
 from explorer.app.dashboard import Dashboard
-from explorer.app.view import WHOLE, View, parse, write
+from explorer.app.view import LISTS, WHOLE, View, parse, write
 from explorer.config import Config
 
 SMALL = Config(n_layers=2, d_model=16, n_heads=2, n_ctx=8, batch_size=1, n_seeds=1)
@@ -104,3 +104,14 @@ def test_names_of_parts_that_there_are_not_are_said() -> None:
     assert view == View(show=("n_layers",), panels=("one",), embed=True)
     assert sentences[1:] == ["panels: 'two' is not one of one"]
     assert list(write(view)) == [("show", "n_layers"), ("panels", "one"), ("embed", "1")]
+
+
+@pytest.mark.parametrize("part", LISTS)
+def test_a_list_without_any_known_name_hides_nothing(part: str) -> None:
+    panels = ["explore", "race"]
+    unknown, sentences = parse({part: ["attic"]}, panels, embed=False)
+    assert unknown.whole
+    assert len(sentences) == 1
+    nothing, sentences = parse({part: []}, panels, embed=False)
+    assert getattr(nothing, part) == ()
+    assert not sentences

@@ -170,6 +170,14 @@ def served(address: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def test_an_answer_without_meaning_is_not_taken_for_a_scheduler_that_is_gone(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "nthreads", lambda _: None)
+    with pytest.raises(AttributeError, match="values"):
+        Cluster(client, "--scheduler")
+
+
 def test_a_scheduler_out_of_reach_is_said_in_one_sentence() -> None:
     assert served("tcp://127.0.0.1:1") == (
         1,
