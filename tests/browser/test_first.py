@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 from .dashboard import BEFORE, Dashboard, wait_until_still
 
@@ -23,6 +23,7 @@ PLACES = """(page) => ['.ex-header', '.ex-stories-offer', '.ex-side', '.ex-chart
   const node = document.querySelector(`${page} ${part}`);
   return node?.checkVisibility() ? Math.round(node.getBoundingClientRect().top) : null;
 })"""
+FRONT_END = "**/voila.js"
 INERT = """() => [...document.querySelectorAll('#ex-first :is(input, select)')].map((input) => (
   [input.disabled, getComputedStyle(input).opacity]))"""
 
@@ -57,11 +58,17 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     page.evaluate("localStorage.clear()")
     if been_here:
         page.evaluate(BEFORE)
+    held: list[Route] = []
+    # The front end draws the page, which takes the picture's place: it waits until that was read.
+    # (playwright accepts no builtin method, such as `held.append`.)
+    page.route(FRONT_END, lambda route: held.append(route), times=1)
     page.goto(voila, wait_until="commit")
     page.wait_for_selector("#ex-first svg")
     picture = page.evaluate(PLACES, "#ex-first")
     assert (picture[1] is None) == been_here
     assert set(map(tuple, page.evaluate(INERT))) == {(True, "0.5")}
+    page.wait_for_function("document.querySelector('script[src$=\"voila.js\"]')")
+    held[0].continue_()
     visit.wait_until_drawn()
     wait_until_still(page)
     shifts: list[dict[str, Any]] = page.evaluate("shifts")
