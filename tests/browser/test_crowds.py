@@ -30,6 +30,7 @@ from websockets.typing import Subprotocol
 from explorer import plotlyjs
 from explorer.limits import process_count
 from explorer_serve.kernels import STOPPED
+from explorer_serve.visits import UNREAD
 
 from .conftest import server
 from .visitor import (
@@ -237,18 +238,22 @@ def ask_for_everything(visit: ClientConnection, times: int) -> None:
 
 
 def test_who_does_not_read_costs_the_server_little(empty: str) -> None:
-    kernel, running = arrive(empty), serving(empty)
-    before, most = running.memory_info().rss, 0
-    with ExitStack() as open_ones:
-        for _ in range(20):
-            visit = open_ones.enter_context(deaf(empty, kernel))
+    """Each is closed before more than the limit waits for it, and leaves nothing behind."""
+    unread = []
+
+    def refused() -> float:
+        now = numbers(empty)
+        unread.append(now["explorer_unread_bytes"])
+        return now.get("explorer_refused_totaltoo much is unread", 0.0)
+
+    for _ in range(PAGES):
+        before = refused()
+        with deaf(empty, arrive(empty)) as visit:
             with suppress(ConnectionClosed):
-                ask_for_everything(visit, 15)
-            most = max(most, running.memory_info().rss)
-        for _ in range(20):
-            time.sleep(0.1)
-            most = max(most, running.memory_info().rss)
-    assert most - before < 60 * MEGABYTE
+                ask_for_everything(visit, 100)
+            wait_until(lambda before=before: refused() > before)
+    assert max(unread) <= UNREAD
+    wait_until(lambda: numbers(empty)["explorer_unread_bytes"] == 0)
 
 
 def test_messages_for_a_page_out_of_reach_are_limited(empty: str) -> None:

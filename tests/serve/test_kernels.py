@@ -35,7 +35,8 @@ def test_a_kernel_that_has_ended_meanwhile_is_passed_over() -> None:
 
 
 def test_a_kernel_that_is_being_made_is_passed_over() -> None:
-    """It is among the others before it has a time of its last message."""
+    """It is among the others before it has a time of its last message. It is nobody's page until a
+    visitor is given it."""
 
     async def look() -> None:
         kernels = Kernels()
@@ -46,8 +47,12 @@ def test_a_kernel_that_is_being_made_is_passed_over() -> None:
             while not starting.done():
                 for name in kernels.list_kernel_ids():
                     await kernels.cull_kernel_if_idle(name)
+                assert kernels.pages == 0
                 await asyncio.sleep(0)
             assert await starting in kernels
+            assert kernels.pages == 0
+            kernels.give(await starting)
+            assert kernels.pages == 1
         finally:
             await kernels.shutdown_all()
 

@@ -94,10 +94,13 @@ class Kernels(AsyncMappingKernelManager):
         self.most_memory = environment("EXPLORER_KERNEL_MB", math.inf) * 1e6
         self._visited: dict[str, float] = {}
         """Kernels whose page has come, and when, in the event loop's seconds."""
-        self._expected: set[str] = set()
-        """Kernels that start, or wait for their turn to start."""
+        self._expected: dict[str, bool] = {}
+        """Kernels that start, or wait for their turn to start, and whether each will wait for a
+        visitor."""
         self._preheated: set[str] = set()
         """Kernels that wait for a visitor: nobody's page is theirs yet."""
+        self.being_given = 0
+        """Visitors for whom a kernel was chosen that waits, or has yet to start."""
         self._without_page: dict[str, float] = {}
         """Since when a kernel has had no page, in the event loop's seconds."""
         self._left: dict[str, float] = {}
@@ -124,8 +127,17 @@ class Kernels(AsyncMappingKernelManager):
 
     @property
     def pages(self) -> int:
-        """Visitors' pages, open or about to be."""
-        return max(0, len(self._expected.union(self.list_kernel_ids())) - self.waiting)
+        """Visitors' pages, open or about to be.
+
+        Voilà counts a kernel among those that wait some time before it starts it, so `waiting`
+        cannot be subtracted."""
+        waiting = {kernel_id for kernel_id, waits in self._expected.items() if waits}
+        owned = self._all_kernels() - waiting - self._preheated
+        return len(owned) + self.being_given
+
+    def _all_kernels(self) -> set[str]:
+        """Kernels that are there, or expected."""
+        return self._expected.keys() | set(self.list_kernel_ids())
 
     def must_have_room(self, ahead: int = 0) -> None:
         """Refuses a visitor for whom there is no page now.
@@ -154,7 +166,7 @@ class Kernels(AsyncMappingKernelManager):
         preheated = (options.get("env") or {}).get("VOILA_PREHEAT") == "True"
         if not preheated:
             self.must_have_room()
-        self._expected.add(kernel_id)
+        self._expected[kernel_id] = preheated
         try:
             if not await self._claim() and not preheated:
                 raise NoRoomError(
@@ -175,7 +187,7 @@ class Kernels(AsyncMappingKernelManager):
                 starting.add_done_callback(self._end_started)
                 raise
         except BaseException:
-            self._expected.discard(kernel_id)
+            self._expected.pop(kernel_id, None)
             raise
 
     async def _start(self, kernel_id: str, preheated: bool, options: dict[str, Any]) -> str:
@@ -187,7 +199,7 @@ class Kernels(AsyncMappingKernelManager):
             self._turns.release()
             raise
         finally:
-            self._expected.discard(kernel_id)
+            self._expected.pop(kernel_id, None)
         if preheated:
             self._preheated.add(kernel_id)
         with suppress(OSError):  # Linux: where memory runs out, a page ends and not the server
@@ -233,7 +245,7 @@ class Kernels(AsyncMappingKernelManager):
         """
         if LEDGER not in os.environ:
             return True
-        size = PAGE * len(self._expected.union(self.list_kernel_ids()))
+        size = PAGE * len(self._all_kernels())
         try:
             return await IOLoop.current().run_in_executor(
                 None, Ledger(os.environ[LEDGER]).claim, size

@@ -707,8 +707,12 @@ class Server(Voila):  # type: ignore[misc]
 
     async def _take(self, *arguments: Any, **options: Any) -> Any:
         """Takes a kernel that waits for a visitor, and notes that it is no longer one of those."""
-        *made, kernel_id = await self.take(*arguments, **options)
-        self.kernel_manager.give(kernel_id)
+        self.kernel_manager.being_given += 1
+        try:
+            *made, kernel_id = await self.take(*arguments, **options)
+            self.kernel_manager.give(kernel_id)
+        finally:
+            self.kernel_manager.being_given -= 1
         return *made, kernel_id
 
     async def tend(self) -> None:
@@ -762,6 +766,10 @@ class Server(Voila):  # type: ignore[misc]
                 "explorer_websockets": (
                     "Websockets to kernels.",
                     lambda: len(Connection.newest) + len(Cells.running),
+                ),
+                "explorer_unread_bytes": (
+                    "Bytes of messages that wait until their visitors' browsers take them.",
+                    lambda: Connection.unread_by_all,
                 ),
             }
         )

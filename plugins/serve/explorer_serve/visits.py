@@ -80,6 +80,8 @@ class Connection(Prompt):
 
     newest: ClassVar[dict[str, Connection]] = {}
     """The connection of each kernel."""
+    unread_by_all: ClassVar[int] = 0
+    """Bytes that wait in the server for any visitor, of connections that were replaced, too."""
     refused = connected = False
     read_bytes, read_at = 0.0, 0.0
     unread = unanswered = 0
@@ -205,11 +207,12 @@ class Connection(Prompt):
             self._refuse(1008, "too much is unread", at_once=True)
             return
         self.unread += size
-        if sum(other.unread for other in self.newest.values()) > UNREAD_BY_ALL:
-            max(self.newest.values(), key=lambda other: other.unread)._refuse(
-                1008, "too much is unread", at_once=True
-            )
+        Connection.unread_by_all += size
+        if self.unread_by_all > UNREAD_BY_ALL:
+            slowest = max((self, *self.newest.values()), key=lambda other: other.unread)
+            slowest._refuse(1008, "too much is unread", at_once=True)
             if self.refused:
+                self._forget(size)
                 return
         try:
             self.websocket_handler.write_message(message, binary).add_done_callback(
@@ -217,10 +220,16 @@ class Connection(Prompt):
             )
         except WebSocketClosedError:  # the page has gone; its kernel does not know yet
             self.refused = True
+            self._forget(size)
+
+    def _forget(self, size: int) -> None:
+        """Notes that bytes wait no longer."""
+        self.unread -= size
+        Connection.unread_by_all -= size
 
     def _sent(self, size: int, sent: Any) -> None:
         """Notes that bytes are sent, or never will be."""
-        self.unread -= size
+        self._forget(size)
         if not sent.cancelled():
             sent.exception()  # the connection closed: whoever closed it knows
 
