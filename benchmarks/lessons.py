@@ -9,15 +9,18 @@ and translates.
 `make test` compares every stored number with what comes out; a live figure is stored as its still,
 without the widget. A catalogue in `docs/locale` has each paragraph of a lesson and its translation.
 The translated notebooks are written from them: their text is another, their code and outputs are
-the same."""
+the same. `explorer/locale` has the messages of the package: what `translated` is called with, the
+texts of exercises, the repairs of the ledger, and the names of live figures' controls."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -30,15 +33,23 @@ from sphinx_intl.basic import update
 from sphinx_intl.catalog import dump_po
 
 from explorer.glossary import ROWS, Lesson
+from explorer.lessons.exercises import EXERCISES as ROWS_OF_EXERCISES
+from explorer.lessons.exercises import TEXTS
 from explorer.lessons.ledger import FILE, LAST, STEPS
+from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.running import MODELS, train
+from explorer.lessons.settings import PROGRESS
 from explorer.numbers import listed
+from explorer.translation import LOCALE as PACKAGE_LOCALE
 from explorer_serve.server import TRAIN
 from explorer_serve.start import notebooks
 
 ROOT = Path(__file__).parents[1]
 LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"
 CATALOGUES = LOCALE / LANGUAGE / "LC_MESSAGES"
+PACKAGE_MESSAGES = PACKAGE_LOCALE / LANGUAGE / "LC_MESSAGES" / "explorer.po"
+TRANSLATING = {"translated", "AnswerError", "ExpressionError"}
+"""Functions and errors of the package whose first argument is a message."""
 LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
 BEFORE, AFTER = r"((?:^|\||\$\$)[ \t>#*-]*(?:\d+\.[ \t]+)?)", r"(?=[ \t]*(?:\||\$\$|$))"
 """What stands around a paragraph in Markdown: a line's ends, a table's bars, marks of a heading,
@@ -200,6 +211,56 @@ def catalogue(path: Path) -> Catalog:
         return read_po(file)
 
 
+def called_messages(code: str) -> Iterator[str]:
+    """The messages that a module's calls of `TRANSLATING` have as they stand."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as text), *_]):
+                if name in TRANSLATING:
+                    yield text
+
+
+def control_labels(code: str) -> Iterator[str]:
+    """Labels of the controls that a function of a notebook gets from the names of its
+    parameters."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef):
+            for argument in node.args.args:
+                if argument.annotation and len(argument.arg) > 2 and argument.arg != PROGRESS:
+                    yield argument.arg.replace("_", " ").capitalize()
+
+
+def package_messages() -> Catalog:
+    """Every message of the package, without a translation."""
+    texts: list[str] = []
+    for path in sorted((ROOT / "explorer").rglob("*.py")):
+        texts += called_messages(path.read_text(encoding="utf-8"))
+    for number, exercise in ROWS_OF_EXERCISES.items():
+        texts += [exercise.asks, *exercise.parts, exercise.box]
+        texts += [TEXTS[number].hint, TEXTS[number].solution]
+        for mistake in TEXTS[number].mistakes:
+            texts += [mistake.words, mistake.question]
+    texts += [row.repair for row in ledger_rows()]
+    for lesson in LESSONS:
+        for cell in nbformat.read(lesson, as_version=4).cells:
+            if cell.cell_type == "code":
+                texts += control_labels(cell.source)
+    messages = Catalog()
+    for text in filter(None, texts):
+        messages.add(text)
+    return messages
+
+
+def update_package() -> None:
+    """Brings the package's catalogue up to date: new messages have no translation yet."""
+    messages = catalogue(PACKAGE_MESSAGES)
+    written = messages.creation_date  # it would change at each run
+    messages.update(package_messages(), no_fuzzy_matching=True)
+    messages.obsolete.clear()
+    messages.creation_date = written
+    dump_po(str(PACKAGE_MESSAGES), messages, line_width=120)
+
+
 def translated(lesson: Path) -> nbformat.NotebookNode:
     """A lesson in the other language: each paragraph is replaced by its translation, where there is
     one.
@@ -251,6 +312,7 @@ def translate() -> None:
     with tempfile.TemporaryDirectory() as folder:
         extract(Path(folder))
         update(str(LOCALE), folder, [LANGUAGE], line_width=120)
+    update_package()
     for lesson in LESSONS:
         translate_generated(
             CATALOGUES / "notebooks" / "lessons" / f"{lesson.stem}.po", NAMED[lesson.stem]

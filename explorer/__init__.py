@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from explorer.sweeping.sweeps import Sweep, sweep
     from explorer.theory.predict import predict
     from explorer.theory.solve import Solution, solve
+    from explorer.translation import language
 
 __all__ = [
     "PRESETS",
@@ -62,6 +63,7 @@ __all__ = [
     "dashboard",
     "diagnose",
     "hint",
+    "language",
     "ledger",
     "live",
     "measure",
@@ -92,6 +94,7 @@ _MODULES = {
     "stopping": ("Stopped",),
     "sweeping.sweeps": ("Sweep", "sweep"),
     "theory": ("Solution", "predict", "solve"),
+    "translation": ("language",),
 }
 _HOMES = {name: f"explorer.{module}" for module, names in _MODULES.items() for name in names}
 

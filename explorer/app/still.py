@@ -16,6 +16,7 @@ from explorer.diagnosis import diagnose
 from explorer.figures import FIGURES
 from explorer.figures.pages import image
 from explorer.theory import predict
+from explorer.translation import translated
 
 STYLE = """<style>
 .jp-OutputArea:not(:has(> .jp-OutputArea-child > .jp-OutputArea-output > .ex-root))
@@ -48,5 +49,6 @@ def still(title: str, sentences: list[str], body: str) -> str:
     """The HTML of a still: a title, sentences, and what stands below them, which is HTML
     already."""
     words = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-    note = "<p><em>A still. The live page comes when this cell is run.</em></p>"
+    sentence = translated("A still. The live page comes when this cell is run.")
+    note = f"<p><em>{sentence}</em></p>"
     return f'{STYLE}<div class="ex-still"><h3>{html.escape(title)}</h3>{words}{body}{note}</div>'

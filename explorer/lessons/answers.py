@@ -11,6 +11,7 @@ from explorer.app.widgets.answer import Answer, Reply
 from explorer.app.widgets.parts import PageWidget, Part
 from explorer.lessons.exercises import EXERCISES
 from explorer.lessons.expressions import LONGEST
+from explorer.translation import translated
 
 
 def form(number: str) -> tuple[str, str]:
@@ -18,17 +19,21 @@ def form(number: str) -> tuple[str, str]:
     exercise = EXERCISES[number]
     place = exercise.places[0]
     if exercise.box:
-        return exercise.box, "0.02 * 1.5"
+        return translated(exercise.box), "0.02 * 1.5"
     if len(exercise.fields) > 1:
-        return f"settings: {', '.join(exercise.fields)}", "norm_placement = peri, alpha = 0.5"
+        names = ", ".join(exercise.fields)
+        return translated("settings: {names}", names=names), "norm_placement = peri, alpha = 0.5"
     if exercise.fields:
-        return f"the value of {exercise.fields[0]}", "2**-0.5"
+        return translated("the value of {name}", name=exercise.fields[0]), "2**-0.5"
     names, count = ", ".join(place), np.size(exercise.oracle(*place.values()))
     example = f"sqrt(2*{next(iter(place))})" if place else "2*exp(-1/2)"
-    takes = f"an expression of {names}" if place else exercise.asks
+    takes = translated(exercise.asks)
+    if place:
+        takes = translated("an expression of {names}", names=names)
     if count == 1:
         return takes, example
-    return f"{takes}: {count} of them, with commas between", ", ".join([example] * min(count, 3))
+    several = translated("{kind}: {count} of them, with commas between", kind=takes, count=count)
+    return several, ", ".join([example] * min(count, 3))
 
 
 class AnswerBox(PageWidget):

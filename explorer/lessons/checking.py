@@ -20,10 +20,11 @@ from explorer.display import must_be, shown
 from explorer.lessons.answers import AnswerBox
 from explorer.lessons.exercises import EXERCISES, TEXTS, Exercise, only
 from explorer.lessons.expressions import ExpressionError, evaluated, settings
+from explorer.translation import TranslatedError, translated
 from explorer.vocabulary import Array
 
 
-class AnswerError(ValueError):
+class AnswerError(TranslatedError):
     """An answer that cannot be compared; the message is a clause that says why."""
 
 
@@ -48,7 +49,9 @@ class Checked:
 
     def box(self) -> AnswerBox:
         """A box for another answer."""
-        said = f"The code above gives an answer already. {self.sentence}"
+        said = translated(
+            "The code above gives an answer already. {sentence}", sentence=self.sentence
+        )
         return AnswerBox(self.number, said, self.right, partial(reply, self.number))
 
 
@@ -91,17 +94,23 @@ def check(number: str, answer: object) -> Checked:
         for fault in _faults(values, right, place, exercise)
     ]
     if not faults:
-        return Checked(number, True, "Right.")
+        return Checked(number, True, translated("Right."))
     for mistake in TEXTS[number].mistakes:
         if all(map(_alike, given, _values(number, exercise, written(number, mistake.answer)))):
-            return Checked(number, False, f"Not yet: {mistake.words}. {mistake.question}")
+            sentence = translated(
+                "Not yet: {mistake}. {question}",
+                mistake=translated(mistake.words),
+                question=translated(mistake.question),
+            )
+            return Checked(number, False, sentence)
     return _not_yet(number, faults[0])
 
 
 def _not_yet(number: str, clause: object) -> Checked:
     """The result for an answer that is not right; the clause may end in a question."""
-    words = f"Not yet: {clause}"
-    return Checked(number, False, words if words.endswith("?") else f"{words}.")
+    if str(clause).endswith(("?", "？")):
+        return Checked(number, False, translated("Not yet: {clause}", clause=clause))
+    return Checked(number, False, translated("Not yet: {clause}.", clause=clause))
 
 
 def hint(number: str) -> Sentence:
@@ -115,7 +124,7 @@ def hint(number: str) -> Sentence:
         The gradient at x_j is a sum over the outputs. How many are there?
     """
     _exercise(number)
-    return Sentence(TEXTS[number].hint)
+    return Sentence(translated(TEXTS[number].hint))
 
 
 def solution(number: str) -> Sentence:
@@ -129,7 +138,9 @@ def solution(number: str) -> Sentence:
         True
     """
     _exercise(number)
-    return Sentence(f"{TEXTS[number].solution} Answer: {TEXTS[number].answer}")
+    text = TEXTS[number]
+    way = translated(text.solution)
+    return Sentence(translated("{way} Answer: {answer}", way=way, answer=text.answer))
 
 
 def checked_text(number: str, text: str) -> Checked:
@@ -153,9 +164,9 @@ def reply(number: str, message: object) -> tuple[str, bool] | None:
             checked = checked_text(number, text)
             return checked.sentence, checked.right
         case ["hint"]:
-            return f"Hint: {hint(number)}", False
+            return translated("Hint: {hint}", hint=hint(number)), False
         case ["solution"]:
-            return f"Solution: {solution(number)}", False
+            return translated("Solution: {solution}", solution=solution(number)), False
     return None
 
 
@@ -204,16 +215,20 @@ def _design(base: Config, fields: tuple[str, ...], text: str) -> Config:
         chosen = settings(text)
         if strange := [name for name in chosen if name not in fields]:
             raise AnswerError(
-                f"the settings that may be changed are {', '.join(fields)}; got {strange[0]}"
+                "the settings that may be changed are {names}; got {name}",
+                names=", ".join(fields),
+                name=strange[0],
             )
         return base.replace(**chosen)
     except ConfigError as error:
-        raise AnswerError(f"{error}") from None
+        raise AnswerError(str(error)) from None
 
 
 def _one(values: tuple[float, ...]) -> float:
     if len(values) != 1:
-        raise AnswerError(f"one number is asked for; got {len(values)}. Decimals have a point: 0.5")
+        raise AnswerError(
+            "one number is asked for; got {count}. Decimals have a point: 0.5", count=len(values)
+        )
     return values[0]
 
 
@@ -232,21 +247,19 @@ def _values(number: str, exercise: Exercise, answer: Any) -> list[Array]:
     Raises:
         AnswerError: it is of another kind, breaks, or gives something else.
     """
-    asked = f"{number} asks for {exercise.asks}"
+    asked = translated("{number} asks for {kind}", number=number, kind=translated(exercise.asks))
     _must_fit(asked, exercise, answer)
     values = []
     for place in exercise.places:
-        where = _where(place)
         try:
             value = exercise.reduce(answer(*place.values()) if place else answer)
         except Exception as error:  # noqa: BLE001 - the student's code; the sentence says what it did
             words = (
                 f"{error}" if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             )
-            raise AnswerError(f"{where}{words}") from None
-        values.append(
-            _numbers(value, np.shape(exercise.oracle(*place.values())), f"{where}{asked}")
-        )
+            raise AnswerError(_at(place, words)) from None
+        shape = np.shape(exercise.oracle(*place.values()))
+        values.append(_numbers(value, shape, _at(place, asked)))
     return values
 
 
@@ -256,20 +269,22 @@ def _must_fit(asked: str, exercise: Exercise, answer: Any) -> None:
     names = tuple(exercise.places[0])
     if exercise.base:
         if not isinstance(answer, Config):
-            raise AnswerError(f"{asked}; got {_kind(answer)}")
+            raise _unfit(asked, _kind(answer))
         try:
             only(answer, exercise.base, exercise.fields)
         except ConfigError as error:
-            raise AnswerError(f"{error}") from None
+            raise AnswerError(str(error)) from None
     elif callable(answer) != bool(names):
-        raise AnswerError(f"{asked}; got {_kind(answer)}")
+        raise _unfit(asked, _kind(answer))
     elif names:
         try:
             inspect.signature(answer).bind(*names)
         except TypeError:
-            arguments = inspect.signature(answer).parameters
+            arguments = ", ".join(inspect.signature(answer).parameters)
             raise AnswerError(
-                f"{asked}; got one of {', '.join(arguments) or 'no arguments'}"
+                "{asked}; got one of {arguments}",
+                asked=asked,
+                arguments=arguments or translated("no arguments"),
             ) from None
         except ValueError:
             return  # a function of C may not say what it takes
@@ -286,32 +301,44 @@ def _numbers(value: Any, shape: tuple[int, ...], asked: str) -> Array:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise AnswerError(f"{asked}; got a list whose parts differ in length") from None
+        uneven = translated("a list whose parts differ in length")
+        raise _unfit(asked, uneven) from None
     if array.dtype.kind not in "iuf":
-        raise AnswerError(f"{asked}; got {_kind(value)}")
+        raise _unfit(asked, _kind(value))
     if array.size == 1 and not shape:
         array = array.reshape(())
     if array.shape != shape:
-        got = f"{array.size} numbers" if array.ndim == 1 else f"an array of shape {array.shape}"
-        raise AnswerError(f"{asked}; got {got if array.ndim else 'one number'}")
+        answer = translated("an array of shape {shape}", shape=array.shape)
+        if array.ndim == 1:
+            answer = translated("{count} numbers", count=array.size)
+        elif not array.ndim:
+            answer = translated("one number")
+        raise _unfit(asked, answer)
     return array.astype(float)
+
+
+def _unfit(asked: str, answer: str) -> AnswerError:
+    """The error that an answer is not what was asked for."""
+    return AnswerError("{asked}; got {answer}", asked=asked, answer=answer)
 
 
 def _kind(value: Any) -> str:
     """A value that is no answer, in words."""
     if value is None:
-        return "None: is a return missing?"
+        return translated("None: is a return missing?")
     if isinstance(value, str):
-        return f"the text {shown(value)}: numbers have no quotation marks"
+        return translated("the text {text}: numbers have no quotation marks", text=shown(value))
     if isinstance(value, bool | np.bool_):
-        return f"{value}, which is no number"
+        return translated("{value}, which is no number", value=value)
     if isinstance(value, complex):
-        return f"the complex number {value}: a root of a negative number?"
+        return translated("the complex number {value}: a root of a negative number?", value=value)
     if isinstance(value, Config):
-        return "a Config"
+        return translated("a Config")
     if callable(value):
-        return f"the function {getattr(value, '__name__', 'without a name')}: call it"
-    return f"{shown(value)} of type {type(value).__name__}"
+        name = getattr(value, "__name__", translated("without a name"))
+        return translated("the function {name}: call it", name=name)
+    kind = type(value).__name__
+    return translated("{value} of type {kind}", value=shown(value), kind=kind)
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -330,31 +357,38 @@ def _faults(
         if is_right:
             continue
         if exercise.parts:
-            name = exercise.parts[index]
+            name = translated(exercise.parts[index])
         elif wanted.ndim:
-            name = f"number {index}"
+            name = translated("number {index}", index=index)
         else:
-            name = "the value"
-        faults.append(f"{_where(place)}{name} {_side(value, right)}")
+            name = translated("the value")
+        faults.append(_at(place, _side(name, value, right)))
     return faults
 
 
-def _where(place: Mapping[str, float]) -> str:
+def _at(place: Mapping[str, float], clause: str) -> str:
+    """The clause, and the place of which it is true."""
+    if not place:
+        return clause
     arguments = ", ".join(f"{name} = {value:g}" for name, value in place.items())
-    return f"at {arguments} " if place else ""
+    return translated("at {arguments} {clause}", arguments=arguments, clause=clause)
 
 
-def _side(value: float, right: float) -> str:
+def _side(name: str, value: float, right: float) -> str:
     """To which side a value is off; how far is left to the student."""
     if np.isnan(value):
-        return "is nan, which is no number: 0/0, or a root of a negative number?"
+        return translated(
+            "{name} is nan, which is no number: 0/0, or a root of a negative number?", name=name
+        )
     if np.isinf(value):
-        return "is infinite: is something divided by 0?"
+        return translated("{name} is infinite: is something divided by 0?", name=name)
     if value == 0:
-        return "is 0"
+        return translated("{name} is 0", name=name)
     if value / right < 0:
-        return "has the wrong sign"
-    return f"is too {'large' if value / right > 1 else 'small'}"
+        return translated("{name} has the wrong sign", name=name)
+    if value / right > 1:
+        return translated("{name} is too large", name=name)
+    return translated("{name} is too small", name=name)
 
 
 def _alike(given: Array, mistake: Array) -> bool:

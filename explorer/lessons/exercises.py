@@ -23,6 +23,7 @@ from explorer.config import Config, ConfigError
 from explorer.schemes.activation import ACTIVATIONS, SELU_SCALE
 from explorer.theory import predict
 from explorer.theory.gaussian import moments
+from explorer.translation import translated
 from explorer.vocabulary import Array
 
 DRAWS = 100_000
@@ -130,7 +131,11 @@ def only(config: Config, base: Config, fields: tuple[str, ...]) -> Config:
     """
     if config.replace(**{field: getattr(base, field) for field in fields}) != base:
         raise ConfigError(
-            f"only {', '.join(fields)} may differ from the design of the exercise; got {config}"
+            translated(
+                "only {names} may differ from the design of the exercise; got {config}",
+                names=", ".join(fields),
+                config=config,
+            )
         )
     return config
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from explorer.display import shown
+from explorer.translation import TranslatedError
 
 LONGEST, DEEPEST = 300, 20
 """Characters of a text, and levels of its syntax tree."""
@@ -72,7 +73,7 @@ FUNCTIONS: Mapping[str, Callable[[float], float]] = MappingProxyType(
 CONSTANTS: Mapping[str, float] = MappingProxyType({"pi": math.pi, "e": math.e})
 
 
-class ExpressionError(ValueError):
+class ExpressionError(TranslatedError):
     """A text that is no expression; the message is a sentence that says why."""
 
 
@@ -128,14 +129,17 @@ def parsed(text: str) -> ast.expr:
     if not text.strip():
         raise ExpressionError("the box is empty")
     if len(text) > LONGEST:
-        raise ExpressionError(f"an answer has at most {LONGEST} characters; got {len(text)}")
+        raise ExpressionError(
+            "an answer has at most {most} characters; got {count}", most=LONGEST, count=len(text)
+        )
     plain = "".join(SIGNS.get(sign, sign) for sign in text.strip())
     try:
         return ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # as ast.parse documents
         raise ExpressionError(
-            f"this is no expression: {shown(text)}. Write every product with *, "
-            "such as 2*n or exp(-1/2), and decimals with a point"
+            "this is no expression: {text}. Write every product with *, "
+            "such as 2*n or exp(-1/2), and decimals with a point",
+            text=shown(text),
         ) from None
 
 
@@ -163,7 +167,7 @@ def _checked(node: ast.expr, values: Mapping[str, float]) -> float:
 def _value(node: ast.expr, values: Mapping[str, float], depth: int) -> float:
     """The value of a node, whose parts may have so many levels."""
     if not depth:
-        raise ExpressionError(f"an expression has at most {DEEPEST} levels of parts")
+        raise ExpressionError("an expression has at most {most} levels of parts", most=DEEPEST)
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return float(number)
@@ -181,10 +185,16 @@ def _value(node: ast.expr, values: Mapping[str, float], depth: int) -> float:
             return float(FUNCTIONS[name](_value(argument, values, depth - 1)))
         case ast.Name(id=name):
             names = ", ".join([*values, *CONSTANTS])
-            raise ExpressionError(f"the names that stand for numbers here are {names}; got {name}")
+            raise ExpressionError(
+                "the names that stand for numbers here are {names}; got {name}",
+                names=names,
+                name=name,
+            )
         case ast.Call(func=ast.Name(id=name)):
             raise ExpressionError(
-                f"the functions, each of one argument, are {', '.join(FUNCTIONS)}; got {name}"
+                "the functions, each of one argument, are {names}; got {name}",
+                names=", ".join(FUNCTIONS),
+                name=name,
             )
     raise ExpressionError(
         "an answer has numbers, names, + - * / **, parentheses and functions such as sqrt alone"

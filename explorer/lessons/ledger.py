@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from explorer.choices import ConfigError
 from explorer.display import shown, table
 from explorer.lessons.picture import Picture
+from explorer.translation import translated
 
 FILE = Path(__file__).with_name("ledger.toml")
 STEPS = 200
@@ -81,38 +82,39 @@ class Ledger:
         lessons = [row.lesson for row in drawn]
         means = np.array([row.mean for row in drawn])
         errors = np.array([row.error for row in drawn])
-        figure = go.Figure().add_scatter(x=lessons, y=means, mode="lines+markers", name="mean")
-        figure.add_scatter(
-            x=lessons, y=means + 2 * errors, name="mean, + 2 errors", line_dash="dot"
+        figure = go.Figure().add_scatter(
+            x=lessons, y=means, mode="lines+markers", name=translated("mean")
         )
-        figure.add_scatter(
-            x=lessons, y=means - 2 * errors, name="mean, − 2 errors", line_dash="dot"
-        )
+        upper, lower = translated("mean, + 2 errors"), translated("mean, − 2 errors")
+        figure.add_scatter(x=lessons, y=means + 2 * errors, name=upper, line_dash="dot")
+        figure.add_scatter(x=lessons, y=means - 2 * errors, name=lower, line_dash="dot")
         if self.loss is not None:
-            figure.add_scatter(x=lessons[-1:], y=[self.loss], mode="markers", name="yours")
-        figure.update_layout(xaxis_title="lesson", yaxis_title="loss (nats)")
-        return figure.update_layout(title_text=f"Loss after {STEPS} steps")
+            yours = translated("yours")
+            figure.add_scatter(x=lessons[-1:], y=[self.loss], mode="markers", name=yours)
+        title = translated("Loss after {steps} steps", steps=STEPS)
+        return _named(figure, title, translated("lesson"))
 
     def curve(self) -> go.Figure:
         """The student's own losses by step, and the row's mean as a level."""
-        figure = go.Figure().add_scatter(y=self.losses, name="your losses")
+        figure = go.Figure().add_scatter(y=self.losses, name=translated("your losses"))
         level = [self.rows[-1].mean] * len(self.losses)
-        figure.add_scatter(y=level, name="stored mean of the last steps", line_dash="dot")
-        figure.update_layout(xaxis_title="step", yaxis_title="loss (nats)")
-        return figure.update_layout(title_text=f"Lesson {self.rows[-1].lesson}: loss by step")
+        stored = translated("stored mean of the last steps")
+        figure.add_scatter(y=level, name=stored, line_dash="dot")
+        title = translated("Lesson {lesson}: loss by step", lesson=self.rows[-1].lesson)
+        return _named(figure, title, translated("step"))
 
     def _cells(self) -> list[tuple[str, str, str, str]]:
         lines = [
             (
                 str(row.lesson),
-                row.repair,
+                translated(row.repair),
                 f"{np.mean(row.start):.2f}",
                 f"{row.mean:.3f} ± {row.error:.3f}",
             )
             for row in self.rows
         ]
         if self.loss is not None:
-            lines.append(("yours", "", "", f"{self.loss:.3f}"))
+            lines.append((translated("yours"), "", "", f"{self.loss:.3f}"))
         return lines
 
     def __repr__(self) -> str:
@@ -120,8 +122,15 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         seeds = len(self.rows[0].losses)
-        header = ("lesson", "repair", "first step", f"after {STEPS} steps")
-        caption = f"Loss in nats a letter: mean over {seeds} seeds ± standard error"
+        header = (
+            translated("lesson"),
+            translated("repair"),
+            translated("first step"),
+            translated("after {steps} steps", steps=STEPS),
+        )
+        caption = translated(
+            "Loss in nats a letter: mean over {seeds} seeds ± standard error", seeds=seeds
+        )
         figures = []
         if len(self.losses) > 1:
             figures.append(self.curve())
@@ -129,6 +138,12 @@ class Ledger:
             figures.append(self.figure())
         images = "".join(Picture(figure)._repr_html_() for figure in figures)
         return images + table(caption, header, self._cells())
+
+
+def _named(figure: go.Figure, title: str, across: str) -> go.Figure:
+    """The figure with its title, and with names of its axes: the vertical one is a loss."""
+    loss = translated("loss (nats)")
+    return figure.update_layout(title_text=title, xaxis_title=across, yaxis_title=loss)
 
 
 def ledger(lesson: int, loss: float | Sequence[float] | None = None) -> Ledger:

@@ -7,6 +7,7 @@ beside it in the notebook's file, for readers without a kernel."""
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 import time
 import traceback
@@ -33,6 +34,7 @@ from explorer.lessons.settings import PROGRESS, settings_of
 from explorer.profile import Profile
 from explorer.stopping import Progress, Stop, Stopped, check
 from explorer.theory import predict
+from explorer.translation import translated
 
 PATIENCE = 60.0
 """Seconds that a cell waits for its first figure, so that its still can be stored."""
@@ -136,10 +138,12 @@ class LivePanel(Live[Choices, Drawing]):
         self._title, self._caption = words[0].rstrip("."), " ".join(words[2].split())
         chart = Chart(title=self._title, caption=self._caption)
         super().__init__(
-            Controls(settings, self.refresh, label=f"Settings: {self._title}"),
+            Controls(
+                settings, self.refresh, label=translated("Settings: {title}", title=self._title)
+            ),
             {"figure": chart},
-            subject="computed setting",
-            action="Compute",
+            subject=translated("computed setting"),
+            action=translated("Compute"),
             schedule=Schedule(),
         )
         charts = Part([Part([chart]).add_class("ex-cell")]).add_class("ex-charts")
@@ -167,7 +171,7 @@ class LivePanel(Live[Choices, Drawing]):
         return settings
 
     def _promise(self, _: Choices) -> str:
-        return f"Computing: {self._title}"
+        return translated("Computing: {title}", title=self._title)
 
     def _work(self, job: Choices, stop: Stop, progress: Progress) -> Drawing:
         def report(fraction: float) -> None:
@@ -193,10 +197,10 @@ class LivePanel(Live[Choices, Drawing]):
             for frame in traceback.extract_tb(error.__traceback__)
             if frame.filename == file
         ]
-        where = f" in line {lines[-1]} of its cell" if lines else ""
-        return FunctionError(
-            f"{type(error).__name__}{where}", " ".join(str(error).split())[:LONGEST_REFUSAL]
-        )
+        kind = type(error).__name__
+        if lines:
+            kind = translated("{kind} in line {line} of its cell", kind=kind, line=lines[-1])
+        return FunctionError(kind, " ".join(str(error).split())[:LONGEST_REFUSAL])
 
     def _progress(self, job: Choices, fraction: float) -> str:
         return super()._progress(job, fraction) + self._left(fraction)
@@ -216,7 +220,8 @@ class LivePanel(Live[Choices, Drawing]):
         chart.show(result.figure, stale=self.schedule.stale)
 
     def _summary(self, result: Drawing) -> tuple[str, str]:
-        return result.sentence or f"Computed: {self._title}", f"in {result.seconds:.2f} s"
+        sentence = result.sentence or translated("Computed: {title}", title=self._title)
+        return sentence, translated("in {seconds:.2f} s", seconds=result.seconds)
 
 
 def drawn(result: object) -> tuple[str, go.Figure, str]:
@@ -270,7 +275,7 @@ def _color(lines: Sequence[Any]) -> None:
     """Gives lines their hues, and what plotly would choose otherwise, where they say nothing."""
     looks: dict[str, Look] = {}
     for place, trace in enumerate(lines):
-        name = trace.name.partition(",")[0] if trace.name else f"{place}"
+        name = re.split("[,，]", trace.name)[0] if trace.name else f"{place}"
         look = looks.setdefault(name, Look(len(looks)))
         trace.update(
             mode=trace.mode or "lines",
@@ -286,7 +291,7 @@ def _described(title: str, lines: Sequence[Any]) -> str:
     for place, trace in enumerate(lines, start=1):
         if _is_numeric(trace.x) and _is_numeric(trace.y):
             x, y = np.asarray(trace.x, dtype=float), np.asarray(trace.y, dtype=float)
-            sentences.append(ends(trace.name or f"line {place}", x, y))
+            sentences.append(ends(trace.name or translated("line {index}", index=place), x, y))
     return " ".join(sentences)
 
 

@@ -14,6 +14,7 @@ from pydantic import create_model
 from explorer.choices import Choices, ConfigError
 from explorer.display import shown
 from explorer.fields import Option, setting
+from explorer.translation import translated
 
 PROGRESS = "progress"
 """The parameter that no control sets: a function that takes it is handed a callback, see `live`."""
@@ -123,7 +124,7 @@ def settings_of(function: Callable[..., Any], controls: Mapping[str, object]) ->
 
 def _field(name: str, hint: Any, default: Any, control: Any) -> tuple[type, Any]:
     """Type and field of one setting: a slider's number, a switch, or one of some words."""
-    label = name if len(name) < 3 else name.replace("_", " ").capitalize()
+    label = name if len(name) < 3 else translated(name.replace("_", " ").capitalize())
     if isinstance(control, Slider):
         is_number = isinstance(default, int | float) and not isinstance(default, bool)
         if control.start is None and is_number:

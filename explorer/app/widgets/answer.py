@@ -8,6 +8,7 @@ from typing import Any
 import traitlets
 
 from explorer.app.widgets.parts import Part
+from explorer.translation import translated
 
 Reply = Callable[[object], tuple[str, bool] | None]
 """From a visitor's message, which may say anything, to a sentence and whether the answer is right;
@@ -24,6 +25,7 @@ class Answer(Part):
         longest: characters that it may have.
         said: the sentence about the last answer, or a hint.
         right: whether the last answer was right.
+        words: of label, entry, buttons and waiting, by the names that the script has for them.
 
     Args:
         reply: answers a visitor.
@@ -38,8 +40,10 @@ class Answer(Part):
     said = traitlets.Unicode().tag(sync=True)
     right = traitlets.Bool(False).tag(sync=True)
 
+    words = traitlets.Dict().tag(sync=True)
+
     def __init__(self, reply: Reply, **traits: Any) -> None:
-        super().__init__(**traits)
+        super().__init__(words=box_words(traits["exercise"], traits["example"]), **traits)
         self._reply = reply
         self.on_msg(self._take)
 
@@ -47,3 +51,16 @@ class Answer(Part):
         reply = self._reply(content)
         if reply:
             self.said, self.right = reply
+
+
+def box_words(exercise: str, example: str) -> dict[str, str]:
+    """Words of the box, by the names that its script has for them."""
+    return {
+        "label": translated("Your answer to {number}", number=exercise),
+        "example": translated("such as {example}", example=example),
+        "check": translated("Check"),
+        "hint": translated("Hint"),
+        "solution": translated("Solution"),
+        "sent": translated("Checking…"),
+        "gone": translated("Python does not answer"),
+    }

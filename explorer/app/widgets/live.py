@@ -17,6 +17,7 @@ from explorer.app.widgets.parts import together
 from explorer.app.widgets.schedule import Schedule
 from explorer.app.widgets.verdict import Verdict
 from explorer.app.widgets.wording import left_in_words
+from explorer.translation import translated
 
 LONGEST_REFUSAL = 400
 """Characters of a refusal that are shown: a browser can send any number of wrong fields."""
@@ -111,7 +112,9 @@ class Live(Panel[Job, Result]):
                         if len(refusal) <= LONGEST_REFUSAL
                         else refusal[:LONGEST_REFUSAL] + "…"
                     )
-                    self._halt(Phase.REFUSED, f"Refused: {short}.", "Undo", self.controls.remedy)
+                    sentence = translated("Refused: {reason}.", reason=short)
+                    undo = translated("Undo")
+                    self._halt(Phase.REFUSED, sentence, undo, self.controls.remedy)
                 else:
                     self._ask()
             except Exception as error:  # noqa: BLE001 - the page says what broke and goes on
@@ -124,7 +127,7 @@ class Live(Panel[Job, Result]):
         self._mark()
         shown = ""
         if self.schedule.result is not None:
-            shown = f"The charts show the last {self._subject}."
+            shown = translated("The charts show the last {subject}.", subject=self._subject)
         self._enter(phase, sentence, shown, action=action, offer=offer)
         self._rest()
 
@@ -147,7 +150,7 @@ class Live(Panel[Job, Result]):
         if self.phase is Phase.COMPUTING:
             self.worker.submit()
             self.schedule.stop()
-            self._halt(Phase.STALE, "Stopped.", self._action)
+            self._halt(Phase.STALE, translated("Stopped."), self._action)
         elif self._refusal():
             self._undo()
         else:
@@ -157,7 +160,7 @@ class Live(Panel[Job, Result]):
 
     def _advance(self, job: Job, fraction: float) -> None:
         if job == self.schedule.job and self.phase is Phase.COMPUTING:
-            action = "Stop" if self.worker.busy_for > SLOW else ""
+            action = translated("Stop") if self.worker.busy_for > SLOW else ""
             self._enter(
                 Phase.COMPUTING, self.status.text, self._progress(job, fraction), fraction, action
             )
@@ -174,7 +177,7 @@ class Live(Panel[Job, Result]):
 
     def _fail(self, job: Job | None, message: str) -> None:
         if job == self.schedule.job:
-            self._halt(Phase.FAILED, message, "Try again")
+            self._halt(Phase.FAILED, message, translated("Try again"))
 
     def _mark(self) -> None:
         """Says on charts and verdict whether they show what the controls ask for."""

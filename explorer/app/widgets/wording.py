@@ -9,6 +9,7 @@ from explorer.choices import Choices, ConfigError, FieldName
 from explorer.config import Config
 from explorer.fields import Spec
 from explorer.numbers import percent
+from explorer.translation import translated
 
 GPT2_SMALL = Config(n_layers=12, d_model=768, n_heads=12).sizes.n_parameters
 
@@ -73,7 +74,9 @@ def in_words(value: object) -> str:
 
 def left_in_words(seconds: float) -> str:
     """'about 40 s left'"""
-    return f"about {f'{seconds / 60:.0f} min' if seconds > 90 else f'{seconds:.0f} s'} left"
+    if seconds > 90:
+        return translated("about {minutes:.0f} min left", minutes=seconds / 60)
+    return translated("about {seconds:.0f} s left", seconds=seconds)
 
 
 def usual_in_words(spec: Spec) -> str:

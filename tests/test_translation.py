@@ -1,0 +1,150 @@
+"""Sentences of the package in Chinese: each message is translated, as it stands, with its numbers
+and fields."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from string import Formatter
+
+import plotly.graph_objects as go
+import pytest
+
+import explorer as ex
+from benchmarks.lessons import (
+    PACKAGE_MESSAGES,
+    TRANSLATING,
+    called_messages,
+    catalogue,
+    package_messages,
+)
+from explorer.app.widgets.answer import box_words
+from explorer.lessons.answers import form
+from explorer.lessons.checking import AnswerError, checked_text, reply
+from explorer.lessons.exercises import EXERCISES, TEXTS
+from explorer.lessons.expressions import ExpressionError
+from explorer.lessons.ledger import rows
+from explorer.lessons.settings import settings_of
+from explorer.translation import TranslatedError, catalog, translated
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+SYMBOLS = {"Eps", "Alpha", "Beta1", "Beta2"}
+"""Labels that are Greek letters in Chinese."""
+NUMBER = re.compile(r"(?<![\w.])\.?\d+(?:[.,]\d+)*")
+
+
+@pytest.fixture
+def chinese() -> Iterator[None]:
+    ex.language("zh")
+    yield
+    ex.language("en")
+
+
+def fields(message: str) -> Counter[str]:
+    """The named fields of a message, each with its format."""
+    parts = Formatter().parse(message)
+    return Counter(f"{name}:{form}" for _, name, form, _ in parts if name is not None)
+
+
+def test_each_message_of_the_package_is_translated() -> None:
+    messages = [message for message in catalogue(PACKAGE_MESSAGES) if message.id]
+    assert [message.id for message in messages] == [
+        message.id for message in package_messages() if message.id
+    ], "run `python -m benchmarks.lessons --translate`, and translate what is new"
+    assert not [message.id for message in messages if message.fuzzy or not message.string]
+
+
+def test_a_translation_keeps_fields_and_numbers() -> None:
+    for message in catalogue(PACKAGE_MESSAGES):
+        if message.id:
+            assert fields(message.string) == fields(message.id), message.id
+            numbers = Counter(NUMBER.findall(message.id))
+            assert Counter(NUMBER.findall(message.string)) == numbers, message.id
+            assert CHINESE.search(message.string) or message.id in SYMBOLS, message.id
+
+
+def test_the_file_is_read_as_gettext_reads_it() -> None:
+    assert catalog("zh_CN") == {
+        message.id: message.string for message in catalogue(PACKAGE_MESSAGES) if message.id
+    }
+
+
+def test_messages_are_found_in_calls() -> None:
+    code = 'translated("a {b}", b=1)\nraise AnswerError("c" "d")\nother("e")\ntranslated(f)'
+    assert list(called_messages(code)) == ["a {b}", "cd"]
+    classes = {TranslatedError, AnswerError, ExpressionError}
+    assert {TranslatedError, *TranslatedError.__subclasses__()} == classes
+    assert {"translated", *(kind.__name__ for kind in TranslatedError.__subclasses__())} == (
+        TRANSLATING
+    )
+
+
+def test_a_language_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^name must be one of en, zh; got 'de'$"):
+        ex.language("de")
+
+
+@pytest.mark.usefixtures("chinese")
+def test_all_threads_have_the_language_and_what_is_missing_stays_english() -> None:
+    texts: list[str] = []
+    thread = threading.Thread(target=lambda: texts.append(translated("Right.")))
+    thread.start()
+    thread.join()
+    assert texts == ["正确。"]
+    assert translated("no {such} message", such="new") == "no new message"
+    ex.language("en")
+    assert translated("Right.") == "Right."
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize("number", EXERCISES)
+def test_an_exercise_is_in_chinese(number: str) -> None:
+    assert checked_text(number, TEXTS[number].answer).sentence == "正确。"
+    for mistake in TEXTS[number].mistakes:
+        sentence = checked_text(number, mistake.answer).sentence
+        assert sentence.startswith("还不对：")
+        assert sentence.endswith("？")
+    for request in ("hint", "solution"):
+        sentence, _ = reply(number, [request]) or ("", False)
+        assert CHINESE.match(sentence)
+        assert not re.search(r"\b(the|is|what)\b", sentence)
+    assert CHINESE.search(form(number)[0])
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    ("number", "answer", "sentence"),
+    [
+        ("01.1", None, "还不对：01.1 要求：一个数；得到的是：None，是不是漏了 return？"),
+        ("01.1", 0.9, "还不对：这个值太小。"),
+        ("02.3", [1] * 13, "还不对：第 1 个数（从零数起）太大。"),
+        (
+            "04.1",
+            lambda a, b: (-a, b),
+            "还不对：在 a = 3, b = 4 处，第 0 个数（从零数起）符号不对。",
+        ),
+        ("02.1", lambda n: n, "还不对：02.1 要求：n、m 和 v 的函数；得到的函数的参数是：n。"),
+    ],
+)
+def test_an_answer_that_is_not_right_has_a_chinese_sentence(
+    number: str, answer: object, sentence: str
+) -> None:
+    assert repr(ex.check(number, answer)) == sentence
+
+
+@pytest.mark.usefixtures("chinese")
+def test_box_ledger_and_controls_are_in_chinese() -> None:
+    assert box_words("02.1", "m*v")["label"] == "你对 02.1 的答案"
+    assert all(CHINESE.search(text) for text in box_words("02.1", "m*v").values())
+    ledger = ex.ledger(rows()[-1].lesson, [3.0, 2.0])
+    names = [trace.name for trace in [*ledger.figure().data, *ledger.curve().data]]
+    cells = [cell for row in ledger._cells() for cell in row[1:2]]
+    assert all(CHINESE.search(text) for text in [*names, *cells[:-1], ledger._cells()[-1][0]])
+
+    def stack(width: int = ex.slider(1, 9, 3), q: float = ex.slider(0, 1, 0.5)) -> go.Figure:
+        return go.Figure().add_scatter(y=[width, q])
+
+    labels = [spec.about.label for spec in settings_of(stack, {}).specs().values()]
+    assert labels == ["宽度", "q"]
