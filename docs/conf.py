@@ -3,13 +3,17 @@ docs`)."""
 
 from __future__ import annotations
 
+import gzip
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.search import SearchLanguage
+
+from explorer import plotlyjs
 
 project = "Transformer Signal Explorer"
 root_doc = "docs/index"
@@ -101,6 +105,41 @@ def lead(app: Sphinx, doctree: nodes.document) -> None:
         link.replace_self(nodes.reference("", "", *link.children, refuri=address))
 
 
+GRIDS = Path(__file__).with_name("live")
+"""Of each lesson, its live figures at some settings: see benchmarks/grids.py."""
+NOTE = re.compile(r"<p><em>[^<]*</em></p>(?=</div>$)")
+"""Last line of a still: that the live page comes when its cell is run."""
+
+
+def remove_notes(_: Sphinx, doctree: nodes.document) -> None:
+    """Removes the notes of stills, which move on the site."""
+    for output in list(doctree.findall(nodes.raw)):
+        text = output.astext()
+        if 'class="ex-still"' in text:
+            output.replace_self(nodes.raw("", NOTE.sub("", text), format="html"))
+
+
+def write_scripts(app: Sphinx) -> None:
+    """Writes plotly.js and the figures of each lesson as scripts, which a page in a folder may
+    load."""
+    if app.builder.format != "html":
+        return
+    folder = Path(app.outdir, "_static")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plotly.js").write_bytes(gzip.decompress(plotlyjs.part()))
+    for grid in GRIDS.glob("*.json"):
+        figures = grid.read_text(encoding="utf-8")
+        (folder / f"{grid.stem}.js").write_text(f"const FIGURES = {figures};", encoding="utf-8")
+
+
+def add_scripts(app: Sphinx, page: str, *_: Any) -> None:
+    """Adds the scripts of live figures to a lesson's page."""
+    lesson = page.rpartition("/")[2]
+    if (GRIDS / f"{lesson}.json").exists():
+        for script in ("plotly.js", f"{lesson}.js", "live.js"):
+            app.add_js_file(script, loading_method="defer")
+
+
 class Chinese(SearchLanguage):
     """Chinese search by pairs of characters: index and query are split alike, without a dictionary.
 
@@ -133,7 +172,10 @@ function splitQuery(query) {
 
 def setup(app: Sphinx) -> None:
     """Has docstrings marked before their sections are read, links changed before they are looked
-    up, Chinese found."""
+    up, Chinese found, and live figures moved by scripts."""
     app.add_search_language(Chinese)
     app.connect("autodoc-process-docstring", mark_code, priority=400)
     app.connect("doctree-read", lead)
+    app.connect("doctree-read", remove_notes)
+    app.connect("builder-inited", write_scripts)
+    app.connect("html-page-context", add_scripts)

@@ -6,11 +6,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
-ROOT = Path(__file__).parents[2]
+from benchmarks.grids import drawing, grid, live_calls
+from benchmarks.lessons import LESSONS, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +57,55 @@ def test_a_lesson_has_its_formulas_and_needs_no_server(
     page.goto(f"{site.as_uri()}/{language}notebooks/lessons/06_root_d.html")
     expect(page.locator("mjx-container").first).to_be_visible()
     assert page.locator("mjx-container").count() > 30
-    assert page.locator(".cell_output img[src^='data:image/svg']").count() > 0, (
-        "stills of the live figures"
-    )
+    expect(page.locator(".live-plot .main-svg").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert said == []
+    page.close()
+
+
+def test_a_live_figure_follows_its_controls_without_a_kernel(site: Path, browser: Browser) -> None:
+    [(weights, settings)] = live_calls(LESSONS[5])
+    values = grid(settings)
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.goto(f"{site.as_uri()}/notebooks/lessons/06_root_d.html")
+    width, divided = page.get_by_label("Width"), page.get_by_label("Divided")
+    expect(width).to_have_attribute("aria-valuetext", "64")
+    width.press("ArrowRight")
+    expect(width).to_have_attribute("aria-valuetext", "128")
+    assert_drawn(page, drawing(weights, {"width": 128, "keys": 64, "divided": False}))
+    divided.check()
+    assert_drawn(page, drawing(weights, {"width": 128, "keys": 64, "divided": True}))
+    page.get_by_label("Keys").press("End")
+    assert_drawn(
+        page, drawing(weights, {"width": 128, "keys": values["keys"][-1], "divided": True})
+    )
+    page.close()
+
+
+def assert_drawn(page: Page, expected: dict[str, Any]) -> None:
+    """Asserts that the first live figure of a page has the sentence, numbers and description of a
+    drawing."""
+    expect(page.get_by_role("status")).to_have_text(expected["sentence"])
+    plot = page.locator(".live-plot")
+    y = plot.evaluate("(plot) => [...plot.data[0].y]")
+    assert y == pytest.approx(expected["traces"]["0"]["y"], rel=1e-3, abs=1e-9)
+    expect(plot).to_have_attribute("aria-label", expected["layout"]["meta"]["description"])
+
+
+@pytest.mark.parametrize("language", ["", "zh/"])
+def test_every_live_figure_of_the_lessons_moves(
+    site: Path, browser: Browser, language: str
+) -> None:
+    page, errors = browser.new_page(viewport={"width": 390, "height": 1000}), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    for lesson in LESSONS:
+        page.goto(f"{site.as_uri()}/{language}notebooks/lessons/{lesson.stem}.html")
+        plots = page.locator(".ex-still:has(.main-svg)")
+        expect(plots).to_have_count(page.locator(".ex-still").count())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, lesson.stem
+        assert "when this cell is run" not in page.content(), lesson.stem
+    assert errors == []
     page.close()
 
 
