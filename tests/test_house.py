@@ -27,7 +27,7 @@ ROOMS: dict[str, int] = {
     "export": 8_000,
     "figures": 25_500,
     "glossary": 1_500,
-    "lessons": 12_600,
+    "lessons": 13_100,
     "measuring": 8_500,
     "model": 9_000,
     "plotlyjs": 500,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList, Parameter, ParameterList
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, silu
 
 LETTERS, LENGTH = " abcdefghijklmnopqrstuvwxyz", 16
 """The characters, and how many the model sees."""
@@ -193,6 +193,62 @@ class Lesson10(Lesson9):
         return super().rate(matrix, step) * min(1, (step + 1) / 20)
 
 
+class Lesson11(Lesson10):
+    """Four layers of attention instead of one, each of which adds the logits of those before."""
+
+    def __init__(self, seed: int, layers: int = 24, width: int = 64, every: int = 6) -> None:
+        super().__init__(seed, layers, width, every)
+
+    def stream(self, text: Tensor) -> list[Tensor]:
+        self.past = torch.zeros(())
+        return super().stream(text)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        self.past = self.past + super().scores(q, k)
+        return self.past
+
+
+class Lesson12(Lesson11):
+    """Ten times as many layers, each multiplied by √24/N instead of 1/√N."""
+
+    def __init__(self, seed: int, layers: int = 240, width: int = 64, every: int = 60) -> None:
+        super().__init__(seed, layers, width, every)
+
+    def join(self, x: Tensor, branch: Any, matrices: Any) -> Tensor:
+        return x + branch(self.normalize(x), *matrices) * 24**0.5 / len(self.layers)  # type: ignore[no-any-return]
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Queries or keys `[…, position, d]`; each pair (i, i + d/2) is turned by position × θ_i.
+
+    θ_i is 10000^(−2i/d); source: Su et al. 2021, arXiv 2104.09864.
+    """
+    n, d = x.shape[-2:]
+    angles = torch.arange(n)[:, None] * 1e4 ** (-2 * torch.arange(d // 2) / d)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+
+class Lesson13(Lesson12):
+    """The block people train now: attention with rotary positions, then a gated MLP, 12 times."""
+
+    def __init__(self, seed: int, layers: int = 24, width: int = 64, every: int = 2) -> None:
+        super().__init__(seed, layers, width, every)
+        for matrices in self.layers:
+            if len(matrices) == 1:  # type: ignore[arg-type]
+                more = [Parameter(self.weight(width, width, width)) for _ in range(2)]
+                matrices.extend(more)  # type: ignore[operator]
+        self.positions.requires_grad_(False).zero_()
+        self.letters.data *= 2**0.5  # a row is alone now
+
+    def dense(self, x: Tensor, W_gate: Tensor, W_in: Tensor, W_out: Tensor) -> Tensor:  # type: ignore[override]
+        """The gated MLP; 0.3558 is E silu²."""
+        return 0.3558**-0.5 * silu(x @ W_gate) * (x @ W_in) @ W_out  # type: ignore[no-any-return]
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return rotated(q) @ rotated(k).mT / q.shape[-1] ** 0.5  # type: ignore[no-any-return]
+
+
 MODELS: dict[int, type[Model]] = {
     1: Model,
     2: Lesson2,
@@ -204,5 +260,8 @@ MODELS: dict[int, type[Model]] = {
     8: Lesson8,
     9: Lesson9,
     10: Lesson10,
+    11: Lesson11,
+    12: Lesson12,
+    13: Lesson13,
 }
 """The model after each lesson's repair."""
