@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.theory.attention import value_factors
-from explorer.theory.forward import Copies, recurrence
+from explorer.theory.forward import Copies, RowsOfCopies, recurrence
 from explorer.theory.several import at_least, quotient
 from explorer.theory.tables import Tables
 from explorer.vocabulary import Array
@@ -39,158 +39,232 @@ if TYPE_CHECKING:
 class Returning:
     """Keeps the overlaps of the present gradient with those at all sums above.
 
-    On the axis `two`, 0 is a token with itself and 1 two different tokens.
+    Arrays over sublayers are `[two, sublayer]`, and over later copies of one `[two, copy]`. On the
+    axis `two`, 0 is a token with itself and 1 two different tokens. Factors on the product of two
+    layers' gradients are products of each layer's roots.
 
     Args:
         copies: the overlaps of the tokens, on the way forward.
+        table: softmax statistics.
         descent: the factors of the sublayers; it goes down by one sublayer at a time.
     """
 
     def __init__(self, copies: Copies, table: Tables, descent: Descent) -> None:
         self.copies, self.table, self.descent = copies, table, descent
         self.size = len(descent.steps)
-        factors = descent.before, descent.skip, descent.branch, descent.final_input
-        self.before, self.skip, self.branch, self.final_input = map(self._roots, factors)
+        self.before = self._roots(descent.before)
+        """Roots of factors from a branch's input, after the norm, to before that norm."""
+        self.skip = self._roots(descent.skip)
+        """From a sum to the stream below it."""
+        self.branch = self._roots(descent.branch)
+        """From a sum to the branch's output."""
+        self.final_input = self._roots(descent.final_input)
+        """From a sum to what the branch's last matrix reads, but for the matrix's gain."""
         self.sums = np.ones((2, self.size))
-        """`[two, sublayer]`: factor of the norm on a sum, 1 without one."""
+        """Roots of factors of the norms on sums, 1 without one."""
         self.above = np.zeros((2, self.size))
-        """`[two, sublayer]`: overlaps of the present gradient with those at the sums above."""
+        """Overlaps of the present gradient with those at the sums above."""
         self.logits = [step.attention.logits.rho for step in descent.steps if step.attention]
-        """By layer, the correlation of two rows' logits."""
+        """By layer, the correlation of two rows' logits; empty without attention."""
         self.added_up: defaultdict[str, Array] = defaultdict(lambda: np.zeros(self.size))
         """See `Backward.added_up`."""
 
     def _roots(self, factors: Array) -> Array:
-        """Roots of factors on products of gradients, `[two, sublayer]`."""
-        pairs = self.descent.axis.ones.shape
-        by_sublayer = np.broadcast_to(factors, (self.size, *pairs))
-        return np.asarray(np.sqrt(np.maximum(by_sublayer[..., 0].T, 0.0)))
+        """Roots of factors on squares, `[two, sublayer]`; of rounding below 0 the root is 0.
+
+        Args:
+            factors: `[sublayer, pair]`, or `[pair]` of all sublayers. A pair has one position,
+                since copies have no causal mask.
+        """
+        of_each = np.broadcast_to(factors, (self.size, *self.descent.axis.ones.shape))
+        return np.sqrt(np.maximum(_by_two(of_each), 0.0))
 
     def meet(self, index: int, after: Array, before: Array) -> Array:
-        """The gradient before a sublayer, with what copies of the sublayer add to it.
+        """The gradient before a sublayer, with what copies of the sublayer add to it. Moves `above`
+        down by this sublayer.
 
         Args:
             after: `[pair]`, the gradient after the sublayer; `before` it without copies.
         """
-        period = self.copies.gains.period
-        factor = np.sqrt(np.maximum(self.descent.through_last_sum, 0.0))[:, 0]  # [two]
-        self.sums[:, index] = factor
-        at_sum = self.above * factor[:, None]  # G_index with the gradients at all sums above
-        at_sum[:, index] = factor**2 * after[:, 0]
-        later = np.arange(index + period, self.size, period)
-        of_branches = np.zeros((2, self.size))
+        of_sum = np.sqrt(np.maximum(self.descent.through_last_sum, 0.0))[:, 0]  # [two]
+        self.sums[:, index] = of_sum
+        at_sum = self.above * of_sum[:, None]  # G_index · G_k
+        at_sum[:, index] = of_sum**2 * after[:, 0]
+        later = np.arange(index + self.copies.gains.period, self.size, self.copies.gains.period)
+        with_branches = np.zeros((2, self.size))  # U · U_k
         if len(later) and self.descent.steps[index].present:
-            of_branches[:, later] = self._of_copies(index, later, at_sum[:, later])
-        # U·g_k = a_k U·G_k + U·U_k, from the last sublayer down; then with the sums' norms U·G_k
-        kept = self.skip * self.sums
-        above = slice(None, index, -1)
-        ones = np.ones(self.size - index - 1)
-        with_gradients = np.array(
-            [
-                recurrence(factors[above], ones, terms[above])[::-1]
-                for factors, terms in zip(kept, of_branches, strict=True)
-            ]
-        )
-        with_sums = self.sums[:, index:] * with_gradients
+            with_branches[:, later] = self._with_copies(index, later, at_sum[:, later])
+        with_sums = self._with_sums(index, with_branches)
         skip = self.skip[:, [index]]
         self.above[:, index:] = skip * at_sum[:, index:] + with_sums
+        # |a G + U|² = a² G² + U² + 2 a U·G: without copies the last part is missing
         gradient: Array = before + 2 * skip * with_sums[:, :1]
         self.descent.bound(gradient)
         return gradient
 
-    def _of_copies(self, index: int, later: NDArray[np.intp], at_sums: Array) -> Array:
-        """Overlaps U·U_l of a branch's gradient with those of later copies, `[two, copy]`.
+    def _with_sums(self, index: int, with_branches: Array) -> Array:
+        """Overlaps U·G_k of a branch's gradient with the gradients at its own sum and at all above,
+        `[two, sublayer]`: by U·g_k = a_k U·G_k + U·U_k, from the last sublayer down.
+
+        Args:
+            with_branches: U·U_k of all sublayers, 0 where U_k is of other weights.
+        """
+        kept = self.skip * self.sums
+        downwards = slice(None, index, -1)
+        ones = np.ones(self.size - index - 1)
+        with_gradients = np.array(
+            [
+                recurrence(factors[downwards], ones, terms[downwards])[::-1]
+                for factors, terms in zip(kept, with_branches, strict=True)
+            ]
+        )
+        return np.asarray(self.sums[:, index:] * with_gradients)
+
+    def _with_copies(self, index: int, later: NDArray[np.intp], at_sums: Array) -> Array:
+        """Overlaps U·U_l of a branch's gradient with those of its later copies, `[two, copy]`.
+        Notes what its weights have in `added_up`.
 
         Args:
             at_sums: the overlaps of the gradients at both sums.
         """
-        copy = index // self.copies.gains.period
-        correlations = self.copies.met[:, later, copy]
-        before = self.before[:, [index]] * self.before[:, later]
+        number = index // self.copies.gains.period  # of this copy, as the later ones count them
+        correlations = self.copies.met[:, later, number]
+        inputs = self.copies.square(index, later) * correlations
+        self._add_up_last(index, later, self.copies.outputs[:, later, number], at_sums)
         after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
-        x = self.copies.square(index, later) * correlations
-        self._add_up_last(index, later, self.copies.outputs[:, later, copy], at_sums)
-        if index % 2:
-            return np.asarray(before * self._mlp(index, later, correlations, x, after))
-        return np.asarray(before * self._attention(index, later, correlations, x, after))
+        branch = self._mlp if index % 2 else self._attention
+        before = branch(index, later, correlations, inputs, after)
+        roots = self.before[:, [index]] * self.before[:, later]
+        return np.asarray(roots * before)
 
-    def _add_up(self, name: str, position: int, x: Array, delta: Array) -> None:
-        """Notes the sum over pairs of tokens of the product of two overlaps, `[two, copy]`: of what
-        a matrix reads in a layer and in its later copies, and of the gradients after it."""
-        pairs = self.descent.axis.pair_sum[:, 0]  # [two]
-        self.added_up[name][position] = 2 * (pairs @ (x * delta)).sum()
+    def _add_up(self, name: str, position: int, inputs: Array, delta: Array) -> None:
+        """Notes of a matrix the sum over copies and pairs of tokens of (x·x′)(δ·δ′).
+
+        Args:
+            position: the layer, or the sublayer of "alpha".
+            inputs: overlaps x·x′ of what the matrix reads in both layers, `[two, copy]`.
+            delta: overlaps δ·δ′ of the gradients after it; of W_Q, W_K and W_V of those before it,
+                with its gain, as in `parameters.norms`.
+        """
+        pairs = self.descent.axis.pair_sum[:, 0]  # ordered pairs of tokens, by `two`
+        total = (pairs @ (inputs * delta)).sum()
+        self.added_up[name][position] = 2 * total  # layers k, l and l, k
 
     def _add_up_last(
         self, index: int, later: NDArray[np.intp], outputs: Array, at_sums: Array
     ) -> None:
-        """Notes the sums of the last matrix of a branch, of W_V, which sees what W_O sees, and of a
-        learned multiplier.
+        """Notes the sums of a branch's last matrix, of W_V, and of the branch's learned multiplier.
+
+        W_V sees what W_O sees, transposed: its sum is that of W_O over values without their biases.
 
         Args:
             outputs: `[two, copy]`, overlaps of the branch's output with those of later copies.
+            at_sums: as in `_with_copies`.
         """
         gains, copies, layer = self.copies.gains, self.copies, index // 2
-        of_output = self.branch[:, [index]] * self.branch[:, later] * at_sums
-        factor = copies.output_factor[index] * copies.output_factor[later]
-        self._add_up("alpha", index, factor * outputs, at_sums)
+        norms = copies.output_factor[index] * copies.output_factor[later]
+        self._add_up("alpha", index, norms * outputs, at_sums)
+        delta = self.branch[:, [index]] * self.branch[:, later] * at_sums
         if index % 2:
-            self._add_up("W_out", layer, (outputs - gains.biases.out) / gains.out, of_output)
+            hidden = (outputs - gains.biases.out) / gains.out
+            self._add_up("W_out", layer, hidden, delta)
             return
         mixed = (outputs - gains.biases.o) / gains.o
-        self._add_up("W_O", layer, mixed, of_output)
-        self._add_up("W_V", layer, gains.o * (mixed - gains.biases.v), of_output)
+        self._add_up("W_O", layer, mixed, delta)
+        self._add_up("W_V", layer, gains.o * (mixed - gains.biases.v), delta)
 
     def _mlp(
-        self, index: int, later: NDArray[np.intp], correlations: Array, x: Array, after: Array
+        self,
+        index: int,
+        later: NDArray[np.intp],
+        correlations: Array,
+        inputs: Array,
+        after: Array,
     ) -> Array:
-        """Overlaps of the gradients before two MLPs, `[two, copy]`; see `_attention`."""
+        """Overlaps of the gradients before two MLPs, `[two, copy]`; arguments as of `_attention`.
+
+        A gated MLP's hidden unit has a factor of each matrix that reads the input."""
         gains, units = self.copies.gains, self.copies.units(index, later, correlations)
-        slopes = [part(*units)[1] for part in gains.kernel.parts]
-        of_unit = gains.out * gains.d_model / gains.d_mlp * after
-        for name, slope in zip(gains.readers, slopes, strict=True):
-            self._add_up(name, index // 2, x, of_unit * slope)
+        slopes = []
+        for name, part in zip(gains.readers, gains.kernel.parts, strict=True):
+            _, slope = part(*units)
+            slopes.append(slope)
+            # a hidden unit has d / d_mlp of what comes down to a coordinate of the input
+            delta = gains.out * gains.d_model / gains.d_mlp * slope * after
+            self._add_up(name, index // 2, inputs, delta)
         weighted = [ratio * slope for ratio, slope in zip(gains.ratios, slopes, strict=True)]
         return np.asarray(gains.out * gains.hidden * sum(weighted) * after)
 
     def _attention(
-        self, index: int, later: NDArray[np.intp], correlations: Array, x: Array, after: Array
+        self,
+        index: int,
+        later: NDArray[np.intp],
+        correlations: Array,
+        inputs: Array,
+        after: Array,
     ) -> Array:
         """Overlaps of the gradients before two attentions, `[two, copy]`.
 
         Args:
-            x: overlaps of what the attentions read, of `correlations`.
-            after: those of the gradients after them.
+            correlations: r and c of what they read, and its overlaps `inputs`: `[two, copy]`.
+            after: overlaps of the gradients at the inputs of their last matrices, but for its gain.
         """
-        gains, axis = self.copies.gains, self.descent.axis
-        rows = self.copies.rows(index, later, correlations)
-        overlap = self.copies.rows_met[:, later // 2, index // self.copies.gains.period]
-        # from here on `[copy, pair]`
-        overlap, logits, queries, after = (
-            part.T[..., None] for part in (overlap, rows.logits, rows.queries, after)
-        )
-        factors = value_factors(axis, overlap[:, 0], overlap[:, 1:])  # [copy, kind, pair]
-        received = gains.v * gains.o * factors * after[:, None]
-
-        # energy by the logits: J11 of the two layers' rows over that within a layer
-        within = np.broadcast_to(self.logits[index // 2], axis.ones.shape)
-        spread, f = rows.spread[:, None], rows.apart[:, None, None]
-        alike = self.table.jacobian(spread, logits)
-        same = self.table.jacobian(spread, np.broadcast_to(within, alike.shape))
-        paths, layers = self.descent.paths, later // 2
-        energy = _mean(paths.energy, index // 2, layers)
-        energy *= (quotient(alike, same) * f * after)[:, None]
-        query = _mean(paths.query, index // 2, layers)
-        by_queries = f * (query[:, 0] * energy[:, 0] + f * query[:, 1] * energy[:, 1])
-        self._add_up("W_Q", index // 2, x, by_queries[..., 0].T)
-        unbiased = _mean(paths.unbiased, index // 2, layers)
-        by_keys = f * (unbiased[:, 0] * energy[:, 0] + f * unbiased[:, 1] * energy[:, 1])
+        copies, axis, paths = self.copies, self.descent.axis, self.descent.paths
+        gains, layer, layers = copies.gains, index // 2, later // 2
+        rows, gradient = copies.rows(index, later, correlations), _by_copy(after)
+        shared_weights = _by_copy(copies.rows_met[:, layers, index // gains.period])
+        of_values = value_factors(axis, shared_weights[:, 0], shared_weights[:, 1:])
+        # `[copy, kind, pair]`: to one key and to two different keys
+        received = gains.v * gains.o * of_values * gradient[:, None]
+        within = np.broadcast_to(self.logits[layer], axis.ones.shape)
+        energy = _mean(paths.energy, layer, layers)
+        energy *= (self._alike(rows, within) * gradient)[:, None]
+        to_queries = _through_queries(_mean(paths.query, layer, layers), energy, rows.apart)
+        self._add_up("W_Q", layer, inputs, _by_two(to_queries))
+        # by symmetry: the keys' gradient meets queries with their biases, but no key's
+        to_keys = _through_queries(_mean(paths.unbiased, layer, layers), energy, rows.apart)
         bias = gains.biases.q / at_least(gains.q, 1e-300)
-        self._add_up("W_K", index // 2, x + bias, by_keys[..., 0].T)
-        correlation = quotient(queries, np.broadcast_to(within, after.shape))
-        key = _mean(paths.key, index // 2, layers)
-        received += key * (correlation * energy[:, 2])[:, None]
-        gathered = np.array([axis.gather(given) for given in received])
-        return np.asarray((by_queries + gathered)[..., 0].T)
+        self._add_up("W_K", layer, inputs + bias, _by_two(to_keys))
+        # through the keys, by how far both layers' queries are alike
+        queries = quotient(_by_copy(rows.queries), within)
+        received += _mean(paths.key, layer, layers) * (queries * energy[:, 2])[:, None]
+        gathered = np.array([axis.gather(of_copy) for of_copy in received])
+        return _by_two(to_queries + gathered)
+
+    def _alike(self, rows: RowsOfCopies, within: Array) -> Array:
+        """Energy by the logits of two layers, over that within a layer: f times J11 of their rows
+        over J, or over J11 of two rows. `[copy, pair]`.
+
+        Args:
+            within: `[pair]`, the correlation of logits within a layer.
+        """
+        logits, spread = _by_copy(rows.logits), rows.spread[:, None]
+        of_both = self.table.jacobian(spread, logits)
+        of_one = self.table.jacobian(spread, np.broadcast_to(within, of_both.shape))
+        return np.asarray(quotient(of_both, of_one) * rows.apart[:, None, None])
+
+
+def _through_queries(query: Array, energy: Array, apart: Array) -> Array:
+    """Overlaps of gradients through the queries, `[copy, pair]`: f for the keys, which both layers
+    share so far, and f² for keys that are alike.
+
+    Args:
+        query: `[copy, kind, pair]`, factors on the first two kinds of `energy`, see `Paths`.
+        apart: `[copy]`, f.
+    """
+    f = apart[:, None, None]
+    of_keys, of_alike_keys = query[:, 0] * energy[:, 0], query[:, 1] * energy[:, 1]
+    return np.asarray(f * of_keys + f**2 * of_alike_keys)
+
+
+def _by_copy(x: Array) -> Array:
+    """`[two, copy]` as `[copy, pair]`, which the factors of an attention have."""
+    return x.T[..., None]
+
+
+def _by_two(x: Array) -> Array:
+    """`[copy, pair]` as `[two, copy]`."""
+    return np.asarray(x[..., 0].T)
 
 
 def _mean(factors: Array, layer: int, layers: NDArray[np.intp]) -> Array:

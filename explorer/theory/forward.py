@@ -430,7 +430,7 @@ class Copies:
 
     def __init__(self, gains: Gains, softmax: Softmax, n_layers: int, first: Tokens) -> None:
         self.gains, self.softmax = gains, softmax
-        size = 2 * n_layers
+        size, passes = 2 * n_layers, 2 * n_layers // gains.period  # through the layers drawn
         self.stream = np.array([[first.q], [first.p]])
         """`[two, site]`: overlaps of the stream at each site with the present stream."""
         self.factors = np.zeros((2, size))
@@ -444,10 +444,10 @@ class Copies:
         self.bend = 0.0
         """Half the curvature of the MLP's kernel, times the scatter of the overlaps that it reads:
         `tokens.overlap_response`."""
-        self.met = np.zeros((2, size, n_layers // (gains.period // 2)))
+        self.met = np.zeros((2, size, passes))
         """`[two, sublayer, copy]`: correlations r and c of what a branch reads with what its
         earlier copies read."""
-        self.rows_met = np.zeros((2, n_layers, self.met.shape[2]))
+        self.rows_met = np.zeros((2, n_layers, passes))
         """`[two, layer, copy]`: Y11 of an attention's rows and those of its earlier copies."""
         self.outputs = np.zeros_like(self.met)
         """`[two, sublayer, copy]`: overlaps of a branch's output with those of its earlier copies,
@@ -484,15 +484,18 @@ class Copies:
 
     def of_copies(self, index: int, earlier: NDArray[np.intp]) -> Array:
         """Overlaps of a branch's output with those of `earlier` branches of the same weights,
-        `[two, branch]`, before norms on them."""
+        `[two, branch]`, before norms on them. Notes the correlations of both inputs, and of both
+        attentions' rows."""
         factor = self.branch_input[0]
         q = self.square(index, earlier)
         overlaps = self.stream[:, earlier] * factor[index] * factor[earlier]
-        # correlation of one token's inputs to both branches, and of two tokens'
-        r, c = correlations = np.clip(overlaps / q, -1.0, 1.0)
+        correlations = np.clip(overlaps / q, -1.0, 1.0)
+        r, c = correlations  # of one token's inputs to both branches, and of two tokens'
         self.met[:, index, : len(earlier)] = correlations
         if index % 2:  # an MLP: E φφ′ at r and at c
-            overlap = self.gains.kernel.overlaps(*self.units(index, earlier, correlations))[1]
+            units = self.units(index, earlier, correlations)
+            _, overlap = self.gains.kernel.overlaps(*units)
+            # two tokens' overlaps scatter by what the tokens do not share, on a bent kernel
             overlap[1] += self.bend * (r - c) ** 2
             return self.gains.out * overlap + self.gains.biases.out
         # attention: c + (r − c) Y11
@@ -516,8 +519,9 @@ class Copies:
         Args:
             correlations: r and c, as in `met`.
         """
-        rho = np.maximum(correlations, 0.0)
-        return self.gains.units(self.square(index, others) + 0 * rho, rho)
+        rho = np.maximum(correlations, 0.0)  # kernels are made for tokens that are not opposed
+        square = np.broadcast_to(self.square(index, others), rho.shape)
+        return self.gains.units(square, rho)
 
     def rows(self, index: int, others: NDArray[np.intp], correlations: Array) -> RowsOfCopies:
         """Rows of an attention and of others; arguments as of `units`."""
@@ -535,10 +539,11 @@ class Copies:
         """Notes the stream after a sublayer, of second moment `total` before a norm on the sum."""
         if not step.present:
             self.cross = np.zeros_like(self.stream)
-        shrink, site = math.sqrt(step.site.q / total), step.site
-        self.factors[:, self.stream.shape[1] - 1] = shrink * step.skip, shrink * step.branch
-        with_below = shrink * (step.skip * self.stream + step.branch * self.cross)
-        self.stream = np.append(with_below, [[site.q], [site.p]], axis=1)
+        after, index = step.site, self.stream.shape[1] - 1  # `stream` starts with the embedding
+        of_norm = math.sqrt(after.q / total)  # 1 without a norm on the sum
+        self.factors[:, index] = of_norm * step.skip, of_norm * step.branch
+        with_below = of_norm * (step.skip * self.stream + step.branch * self.cross)
+        self.stream = np.append(with_below, [[after.q], [after.p]], axis=1)
 
 
 def recurrence(a: Array, b: Array, terms: Array) -> Array:
@@ -549,7 +554,8 @@ def recurrence(a: Array, b: Array, terms: Array) -> Array:
 def chain(matrices: Array, terms: Array) -> Array:
     """All X of X_0 = terms_0 and X_(k+1) = M_k X_k + terms_(k+1): `[step + 1, number]`.
 
-    They solve one triangular system, with 1 on its diagonal and −M_k below: a band of it.
+    They solve one triangular system, with 1 on its diagonal and −M_k below. Its band is solved in
+    one call, where a loop over the steps would take most of a prediction's time.
 
     Args:
         matrices: M, `[step, number, number]`.

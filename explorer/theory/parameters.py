@@ -62,17 +62,19 @@ def norms(
     total = {name: unit * (part + across.get(name, 0.0)) for name, part in own.items()}
     if gains.attends and "W_V" not in across:
         # W_V sees what W_O sees, transposed: Σ_ss' A_ts A_ts' (x_s·x_s') g_t·g_t
-        if "W_V" in own:  # of other sequences as much as W_O has
+        if "W_V" in own:  # W_O's sum over all sequences is so much more than that within one
             total["W_V"] = unit * own["W_V"] * ratio(total["W_O"], unit * own["W_O"])
         else:
-            total["W_V"] = total["W_O"] * gains.o * _by_layer(gains.last[::2], total["W_O"])
+            of_output = gains.o * _by_layer(gains.last[::2], total["W_O"])  # gain of W_O
+            total["W_V"] = total["W_O"] * of_output
     squares = {}
     for name, matrix in gains.matrices.items():
-        square = total[name] * matrix.fan_out
         if name in ("W_Q", "W_K", "W_V", "W_G"):
-            # the gradient after W has d / fan_out of what comes down to the stream through it, over
-            # its gain
+            # of these the sums have the gradient before W. That after W has d / fan_out of it, over
+            # W's gain
             square = total[name] / matrix.gain * gains.d_model
+        else:
+            square = total[name] * matrix.fan_out
         # where σ is in the forward pass, the stored weight is the one divided by it
         squares[name] = square * (matrix.fan_in * matrix.forward**2)
     if design.sink.std:
@@ -121,20 +123,21 @@ def within(gains: Gains, axis: Positions, steps: Steps, back: Backward) -> dict[
 def over_copies(
     design: Design, own: Mapping[str, Array], added_up: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """`own` of weights that are one set of parameters, the same in each layer that shares it.
+    """Sums over pairs of tokens, as `own` of `norms`, of weights that several layers have in
+    common: the same in each of them.
 
     ∂L/∂W is a sum over those layers, and its square has products of different layers, too.
 
     Args:
         own: of each layer by itself.
-        added_up: as in `Backward`.
+        added_up: the products of different layers, as in `Backward`.
     """
+    copies = design.settings.n_layers // design.unique
     sums = {}
-    for name, single in own.items():
-        total = single + added_up[name][: len(single)]
-        copies = design.settings.n_layers // design.unique
-        by_copy = total.reshape(copies, -1)
-        sums[name] = np.resize(by_copy.sum(0), total.shape)
+    for name, by_layer in own.items():
+        total = by_layer + added_up[name][: len(by_layer)]
+        by_copy = total.reshape(copies, -1)  # the layers come in the same order in each pass
+        sums[name] = np.tile(by_copy.sum(0), copies)
     return sums
 
 

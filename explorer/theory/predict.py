@@ -273,16 +273,25 @@ def _end_where_copies_scatter(
     variances: Mapping[Key, Array],
 ) -> None:
     """Withdraws gradients through copies, which are means over draws, where those are far from the
-    typical draw; arguments as of `_typical`."""
+    typical draw.
+
+    Args:
+        values: `[1, layer]` by statistic and site, changed in place.
+        notes: by statistic.
+        variances: of the logarithm over draws, `[layer]`, of the layers that are covered.
+    """
     for key, variance in variances.items():
         name, site = key
+        if not STATISTICS[name].backward or key not in values:
+            continue
         far = variance > WIDEST_OF_COPIES
         if design.shared and site in MATRICES:  # the sum over layers is no better than its terms
-            layers = far.reshape(-1, design.unique)
-            far = np.resize(layers.any(0), far.shape)
-        if not STATISTICS[name].backward or key not in values or not far.any():
+            by_copy = far.reshape(-1, design.unique)
+            far = np.tile(by_copy.any(0), len(by_copy))
+        if not far.any():
             continue
-        values[key][:, : len(far)][:, far] = math.nan
+        covered = values[key][:, : len(far)]
+        covered[:, far] = math.nan
         _note_withdrawal(
             notes, name, "not covered where draws of copies scatter far from their mean"
         )
