@@ -3,6 +3,7 @@ docs`)."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import re
 from pathlib import Path
@@ -111,12 +112,24 @@ NOTE = re.compile(r"<p><em>[^<]*</em></p>(?=</div>$)")
 """Last line of a still: that the live page comes when its cell is run."""
 
 
-def remove_notes(_: Sphinx, doctree: nodes.document) -> None:
-    """Removes the notes of stills, which move on the site."""
+PICTURE = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">')
+
+
+def inline(picture: re.Match[str]) -> str:
+    """A picture as SVG of the page itself, whose style gives it the colors of light or dark."""
+    drawing = base64.b64decode(picture[2]).decode()
+    width, height = re.findall(r'(?:width|height)="(\d+)"', drawing)[:2]
+    marks = f'class="still" role="img" aria-label="{picture[1]}" viewBox="0 0 {width} {height}"'
+    return drawing.replace("<svg", f"<svg {marks}", 1)
+
+
+def change_stills(_: Sphinx, doctree: nodes.document) -> None:
+    """Puts pictures into the page itself, and removes the notes of stills, which move on the
+    site."""
     for output in list(doctree.findall(nodes.raw)):
-        text = output.astext()
-        if 'class="ex-still"' in text:
-            output.replace_self(nodes.raw("", NOTE.sub("", text), format="html"))
+        text = PICTURE.sub(inline, NOTE.sub("", output.astext()))
+        if text != output.astext():
+            output.replace_self(nodes.raw("", text, format="html"))
 
 
 def write_scripts(app: Sphinx) -> None:
@@ -176,6 +189,6 @@ def setup(app: Sphinx) -> None:
     app.add_search_language(Chinese)
     app.connect("autodoc-process-docstring", mark_code, priority=400)
     app.connect("doctree-read", lead)
-    app.connect("doctree-read", remove_notes)
+    app.connect("doctree-read", change_stills)
     app.connect("builder-inited", write_scripts)
     app.connect("html-page-context", add_scripts)

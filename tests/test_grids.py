@@ -25,7 +25,6 @@ from benchmarks.grids import (
 from benchmarks.lessons import LESSONS
 from explorer.lessons.settings import settings_of
 
-pytestmark = pytest.mark.plugins
 STALE = "run `python -m benchmarks.grids {}`"
 
 

@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 from benchmarks.grids import drawing, grid, live_calls
 from benchmarks.lessons import LESSONS, ROOT
 
+from .axe import look
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -58,6 +60,7 @@ def test_a_lesson_has_its_formulas_and_needs_no_server(
     expect(page.locator("mjx-container").first).to_be_visible()
     assert page.locator("mjx-container").count() > 30
     expect(page.locator(".live-plot .main-svg").first).to_be_visible()
+    expect(page.locator("svg.still").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert said == []
@@ -71,6 +74,7 @@ def test_a_live_figure_follows_its_controls_without_a_kernel(site: Path, browser
     page.goto(f"{site.as_uri()}/notebooks/lessons/06_root_d.html")
     width, divided = page.get_by_label("Width"), page.get_by_label("Divided")
     expect(width).to_have_attribute("aria-valuetext", "64")
+    assert not look(page, (), ".ex-still")
     width.press("ArrowRight")
     expect(width).to_have_attribute("aria-valuetext", "128")
     assert_drawn(page, drawing(weights, {"width": 128, "keys": 64, "divided": False}))
