@@ -55,6 +55,8 @@ from .visitor import (
 
 PAGES = 3
 """Pages at a time that the server of these tests allows."""
+RETRY = 8
+"""Seconds after which visitors ask again for whom there was no page."""
 FIRST: list[tuple[HTTPResponse, str]] = []
 """What the server answered as soon as it listened."""
 MEGABYTE = 1e6
@@ -91,6 +93,7 @@ def address(log: Path) -> Iterator[str]:
         log,
         EXPLORER_GRACE_SECONDS="3",
         EXPLORER_LOOK_SECONDS="1",
+        EXPLORER_RETRY_SECONDS=str(RETRY),
         EXPLORER_SILENCE_SECONDS="6",
     ) as running:
         FIRST.append(asked(running, "/health"))
@@ -350,7 +353,7 @@ def test_a_full_house_is_said_and_kernels_are_no_more_than_allowed(empty: str) -
     assert Counter(answer.status for answer, _ in answers_) == {200: PAGES, 503: 30 - PAGES}
     assert most <= PAGES + 1
     refused, words = next((answer, body) for answer, body in answers_ if answer.status == 503)
-    assert refused.headers["Retry-After"] == "15"
+    assert refused.headers["Retry-After"] == str(RETRY)
     assert f"Every page that this server can show at a time is in use ({PAGES})." in words
     assert 'http-equiv="refresh"' in words
     told = sorted(
@@ -589,7 +592,7 @@ def test_open_pages_go_on_while_the_server_ends_until_it_is_asked_again(
         wait_until(lambda: asked(empty, "/health")[0].status == 503)
         assert health(empty)["status"] == "draining"
         refused, words = asked(empty)
-        assert (refused.status, refused.headers["Retry-After"]) == (503, "15")
+        assert (refused.status, refused.headers["Retry-After"]) == (503, str(RETRY))
         assert "about to be restarted" in words
         assert answers(visit)
         running.terminate()

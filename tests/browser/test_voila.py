@@ -21,8 +21,8 @@ def visit(browser: Browser, voila: str) -> Iterator[Dashboard]:
     page = browser.new_page(color_scheme="dark", viewport={"width": 1200, "height": 900})
     visit = Dashboard(page, "voila")
     page.goto(voila, wait_until="commit")
-    page.wait_for_selector("#ex-first svg")  # the theory's lines, before any of the page
-    assert "prediction for the default design" in page.locator("#ex-first").inner_text()
+    # the theory's numbers, before any of the page
+    page.wait_for_selector("#ex-first .ex-status >> text=prediction for the default design")
     visit.wait_until_drawn()
     yield visit
     page.close()

@@ -81,13 +81,14 @@ SILENT.propagate = False
 LINE_COOKIE = "explorer-line"
 MOST_IN_LINE = 200
 """Visitors in line, at most."""
-NEW, PRESENT, KEPT = 14.0, 25.0, 120.0
+AGAIN = max(2, round(environment("EXPLORER_RETRY_SECONDS", 15.0)))
+"""Seconds after which a page that could not be given asks again."""
+NEW, PRESENT, KEPT = AGAIN - 1, AGAIN * 5 / 3, 120.0
 """Seconds since a visitor asked last, beyond which others go ahead, and beyond which the place is
 lost.
 
-A page asks again every 15 seconds, in a tab that nobody sees once a minute. Others go ahead sooner
-of somebody who has not come back yet: a browser that keeps no token is new each time, and must not
-wait for itself. """
+A tab that nobody sees asks again once a minute. Others go ahead sooner of somebody who has not come
+back yet: a browser that keeps no token is new each time, and must not wait for itself."""
 ORDINALS = [
     "first",
     "second",
@@ -100,8 +101,6 @@ ORDINALS = [
     "ninth",
     "tenth",
 ]
-AGAIN = 15
-"""Seconds after which a page that could not be given asks again."""
 
 
 def is_lesson(notebook: Path) -> bool:

@@ -62,6 +62,7 @@ NUMBERS = (
     "EXPLORER_RACE_SECONDS",
     "EXPLORER_MAX_SECONDS",
     "EXPLORER_LOOK_SECONDS",
+    "EXPLORER_RETRY_SECONDS",
     "EXPLORER_SILENCE_SECONDS",
 )
 """Environment variables that kernels read as numbers: a wrong one is told when the server
