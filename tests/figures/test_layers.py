@@ -167,19 +167,6 @@ def test_words_of_what_is_not_finite_cover_neither_data_nor_ticks(layer, place):
     assert np.nanmax(np.asarray(drawn["measured"].y, dtype=float)) < mark.y[1]
 
 
-def test_words_of_several_that_are_not_finite_stand_below_each_other():
-    profiles = [
-        measured(
-            config=Config(n_layers=4, init_variance=variance), values=broken_at(layer, math.inf)
-        )
-        for layer, variance in enumerate((1.0, 2.0, 3.0), start=1)
-    ]
-    drawn = [trace for trace in second_moment(profiles).data if "not finite" in str(trace.text)]
-    assert len(drawn) == 3
-    tops = [trace.y[1] for trace in drawn]
-    assert tops == sorted(set(tops), reverse=True)
-
-
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_what_is_not_finite_is_left_out_of_the_dots_and_marked(value):
     profile = measured(values=broken_at(3, value))

@@ -34,7 +34,7 @@ from explorer_race.race import Contender, race_of
 from explorer_race.recipe import Recipe
 
 OWN = text.encode("".join(text.prose().vocabulary[code] for code in text.prose().codes[:60_000]))
-TERMS = Terms([POST, PRE, REZERO], TASK, 60, 7)
+TERMS = Terms([POST, PRE, REZERO], TASK, 20, 7)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def computed(
 
 @pytest.mark.parametrize(
     "terms",
-    [TERMS, Terms([PRE], TASK, 40, 7, OWN), Terms([WILD, POST], TASK, 40, 3)],
+    [TERMS, Terms([PRE], TASK, 20, 7, OWN), Terms([WILD, POST], TASK, 20, 3)],
     ids=["three, apart", "own text", "diverging"],
 )
 def test_a_race_that_stood_still_ends_as_if_it_had_not(terms: Terms) -> None:
