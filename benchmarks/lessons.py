@@ -8,9 +8,13 @@ and translates.
 
 `make test` compares every stored number with what comes out; a live figure is stored as its still,
 without the widget. A catalogue in `docs/locale` has each paragraph of a lesson and its translation.
-The translated notebooks are written from them: their text is another, their code and outputs are
-the same. `explorer/locale` has the messages of the package: what `translated` is called with, the
-texts of exercises, the repairs of the ledger, and the names of live figures' controls."""
+The translated notebooks are written from them, and executed where their code or the numbers of the
+lesson have changed.
+
+There are two more kinds of catalogues. `docs/locale/zh_CN/LC_MESSAGES/notebooks/code` has the
+strings and comments of each lesson's code, see `code_texts`. `explorer/locale` has the messages of
+the package: what `translated` is called with, the texts of exercises, the repairs of the ledger,
+and the names of live figures' controls."""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +37,7 @@ from nbclient import NotebookClient
 from sphinx_intl.basic import update
 from sphinx_intl.catalog import dump_po
 
+from benchmarks.code_texts import NUMBER, replaced, texts
 from explorer.glossary import ROWS, Lesson
 from explorer.lessons.exercises import EXERCISES as ROWS_OF_EXERCISES
 from explorer.lessons.exercises import TEXTS
@@ -48,6 +54,7 @@ ROOT = Path(__file__).parents[1]
 LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"
 CATALOGUES = LOCALE / LANGUAGE / "LC_MESSAGES"
 PACKAGE_MESSAGES = PACKAGE_LOCALE / LANGUAGE / "LC_MESSAGES" / "explorer.po"
+IMPORT = "import explorer as ex"
 TRANSLATING = {"translated", "AnswerError", "ExpressionError"}
 """Functions and errors of the package whose first argument is a message."""
 LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
@@ -162,26 +169,35 @@ def store(path: Path) -> None:
     served page."""
     notebook = nbformat.read(path, as_version=4)
     furnish(notebook, NAMED[path.stem])
-    client = NotebookClient(
-        notebook, timeout=600, record_timing=True, store_widget_state=False, coalesce_streams=True
-    )
-    client.execute()
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            times = cell.metadata.pop("execution")
-            if TRAIN in cell.metadata.get("tags", []):
-                names = ("iopub.execute_input", "shell.execute_reply")
-                begun, ended = (datetime.fromisoformat(times[name]) for name in names)
-                cell.metadata.seconds = max(1, round((ended - begun).total_seconds()))
-            cell.outputs = [
-                output for output in cell.outputs if WIDGET not in output.get("data", {})
-            ]
-    notebook.metadata.pop("widgets", None)
-    notebook.metadata.language_info = {"name": "python"}
+    for cell, times in execute(notebook):
+        if TRAIN in cell.metadata.get("tags", []):
+            names = ("iopub.execute_input", "shell.execute_reply")
+            begun, ended = (datetime.fromisoformat(times[name]) for name in names)
+            cell.metadata.seconds = max(1, round((ended - begun).total_seconds()))
     notebook.metadata.lang = (
         "en"  # the page that the server makes of it leads to the other language
     )
     nbformat.write(notebook, path)
+
+
+def execute(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, dict[str, str]]]:
+    """Executes a notebook, whose outputs then have no widgets; gives the times of each cell of
+    code."""
+    client = NotebookClient(
+        notebook, timeout=600, record_timing=True, store_widget_state=False, coalesce_streams=True
+    )
+    client.execute()
+    cells = code_cells(notebook)
+    for cell in cells:
+        cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.language_info = {"name": "python"}
+    return [(cell, cell.metadata.pop("execution")) for cell in cells]
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The cells of code of a notebook."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def extract(folder: Path) -> None:
@@ -232,38 +248,51 @@ def control_labels(code: str) -> Iterator[str]:
 
 def package_messages() -> Catalog:
     """Every message of the package, without a translation."""
-    texts: list[str] = []
+    sentences: list[str] = []
     for path in sorted((ROOT / "explorer").rglob("*.py")):
-        texts += called_messages(path.read_text(encoding="utf-8"))
+        sentences += called_messages(path.read_text(encoding="utf-8"))
     for number, exercise in ROWS_OF_EXERCISES.items():
-        texts += [exercise.asks, *exercise.parts, exercise.box]
-        texts += [TEXTS[number].hint, TEXTS[number].solution]
+        sentences += [exercise.asks, *exercise.parts, exercise.box]
+        sentences += [TEXTS[number].hint, TEXTS[number].solution]
         for mistake in TEXTS[number].mistakes:
-            texts += [mistake.words, mistake.question]
-    texts += [row.repair for row in ledger_rows()]
+            sentences += [mistake.words, mistake.question]
+    sentences += [row.repair for row in ledger_rows()]
     for lesson in LESSONS:
-        for cell in nbformat.read(lesson, as_version=4).cells:
-            if cell.cell_type == "code":
-                texts += control_labels(cell.source)
+        for cell in code_cells(nbformat.read(lesson, as_version=4)):
+            sentences += control_labels(cell.source)
     messages = Catalog()
-    for text in filter(None, texts):
+    for text in filter(None, sentences):
         messages.add(text)
     return messages
 
 
-def update_package() -> None:
-    """Brings the package's catalogue up to date: new messages have no translation yet."""
-    messages = catalogue(PACKAGE_MESSAGES)
+def code_messages(lesson: Path) -> Catalog:
+    """The texts of a lesson's code, without a translation."""
+    messages = Catalog()
+    for cell in code_cells(nbformat.read(lesson, as_version=4)):
+        for text in texts(cell.source):
+            messages.add(text.source)
+    return messages
+
+
+def code_catalogue(lesson: Path) -> Path:
+    """The file of a lesson's texts in code."""
+    return CATALOGUES / "notebooks" / "code" / f"{lesson.stem}.po"
+
+
+def bring_up_to_date(path: Path, template: Catalog) -> None:
+    """Gives a catalogue the messages of a template; new ones have no translation yet."""
+    messages = catalogue(path) if path.exists() else Catalog(LANGUAGE, fuzzy=False)
     written = messages.creation_date  # it would change at each run
-    messages.update(package_messages(), no_fuzzy_matching=True)
+    messages.update(template, no_fuzzy_matching=True)
     messages.obsolete.clear()
     messages.creation_date = written
-    dump_po(str(PACKAGE_MESSAGES), messages, line_width=120)
+    dump_po(str(path), messages, line_width=120)
 
 
 def translated(lesson: Path) -> nbformat.NotebookNode:
-    """A lesson in the other language: each paragraph is replaced by its translation, where there is
-    one.
+    """A lesson in the other language: each paragraph, and each text in code, is replaced by its
+    translation, where there is one. Its outputs are still those of the English code.
 
     Raises:
         ValueError: a paragraph of the catalogue is not in the lesson; names both.
@@ -284,7 +313,38 @@ def translated(lesson: Path) -> nbformat.NotebookNode:
             raise ValueError(f"{lesson.name} has no paragraph {message.id!r}")
     for cell in cells:
         cell.source = cell.source.replace("](../", "](../../").replace("](zh/", "](../")
+    translations = {
+        message.id: message.string for message in catalogue(code_catalogue(lesson)) if message.id
+    }
+    for cell in code_cells(notebook):
+        cell.source = replaced(cell.source, translations)
+        # everything that the lesson then says is Chinese
+        cell.source = cell.source.replace(IMPORT, f'{IMPORT}\n\nex.language("{FOLDER}")')
     notebook.metadata.lang = FOLDER
+    notebook.metadata.title = NAMED[lesson.stem].chinese
+    return notebook
+
+
+def output_numbers(cell: nbformat.NotebookNode) -> Counter[str]:
+    """The numbers that a cell has printed or shown as text."""
+    shown = [output.get("text") or output["data"].get("text/plain", "") for output in cell.outputs]
+    return Counter(NUMBER.findall("\n".join(shown)))
+
+
+def with_outputs(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
+    """A translated lesson with its own outputs: stored ones, where its code and all numbers are as
+    they were, else it is executed."""
+    cells = code_cells(notebook)
+    stored = code_cells(nbformat.read(path, as_version=4)) if path.exists() else []
+    codes = [cell.source for cell in cells]
+    numbers = [output_numbers(cell) for cell in cells]
+    if codes != [cell.source for cell in stored] or numbers != [*map(output_numbers, stored)]:
+        execute(notebook)
+        if numbers != [*map(output_numbers, cells)]:
+            raise ValueError(f"{path} has other numbers than the English lesson")
+        return notebook
+    for cell, older in zip(cells, stored, strict=True):
+        cell.outputs = older.outputs
     return notebook
 
 
@@ -312,13 +372,15 @@ def translate() -> None:
     with tempfile.TemporaryDirectory() as folder:
         extract(Path(folder))
         update(str(LOCALE), folder, [LANGUAGE], line_width=120)
-    update_package()
+    bring_up_to_date(PACKAGE_MESSAGES, package_messages())
     for lesson in LESSONS:
+        bring_up_to_date(code_catalogue(lesson), code_messages(lesson))
         translate_generated(
             CATALOGUES / "notebooks" / "lessons" / f"{lesson.stem}.po", NAMED[lesson.stem]
         )
         (lesson.parent / FOLDER).mkdir(exist_ok=True)
-        nbformat.write(translated(lesson), lesson.parent / FOLDER / lesson.name)
+        path = lesson.parent / FOLDER / lesson.name
+        nbformat.write(with_outputs(translated(lesson), path), path)
 
 
 def train_ledger(seeds: int = 8) -> None:

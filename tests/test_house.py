@@ -25,7 +25,7 @@ ROOMS: dict[str, int] = {
     "explorer_race": 29_900,
     "explorer_serve": 17_000,
     "export": 8_000,
-    "figures": 25_500,
+    "figures": 25_600,
     "glossary": 1_500,
     "lessons": 13_100,
     "measuring": 8_500,

@@ -22,6 +22,7 @@ from explorer.figures.data import Picture, Plain, untagged
 from explorer.figures.palette import NEUTRAL, Look
 from explorer.figures.words import typeset
 from explorer.numbers import number
+from explorer.translation import translated
 from explorer.vocabulary import Array
 
 BARE = {"data": {"scatter": [{"type": "scatter"}]}}
@@ -556,15 +557,26 @@ def ends(name: str, x: Array, y: Array, unit: str = "") -> str:
     before each `x`."""
     finite = np.flatnonzero(np.isfinite(y))
     if not len(finite):
-        return f"{name}: no finite value."
-    points = finite[0], finite[-1], finite[np.argmin(y[finite])], finite[np.argmax(y[finite])]
-    first, last, low, high = (
-        f"{number(float(y[point]))} at {unit}{number(float(x[point]), 4)}" for point in points
-    )
-    text = f"{name}: {first}"
-    if len(y) > 1:
-        text += f", {last}; lowest {low}, highest {high}"
-    lost = len(y) - len(finite)
-    if lost:
-        text += f"; not finite at {lost} of {len(y)}"
-    return f"{text}."
+        return translated("{name}: no finite value.", name=name)
+
+    def point(index: int) -> str:
+        place = unit + number(float(x[index]), 4)
+        return translated("{value} at {place}", value=number(float(y[index])), place=place)
+
+    values = {
+        "first": point(finite[0]),
+        "last": point(finite[-1]),
+        "low": point(finite[np.argmin(y[finite])]),
+        "high": point(finite[np.argmax(y[finite])]),
+    }
+    if len(y) == 1:
+        return translated("{name}: {first}.", name=name, **values)
+    if len(finite) < len(y):
+        return translated(
+            "{name}: {first}, {last}; lowest {low}, highest {high}; not finite at {lost} of {count}.",
+            name=name,
+            lost=len(y) - len(finite),
+            count=len(y),
+            **values,
+        )
+    return translated("{name}: {first}, {last}; lowest {low}, highest {high}.", name=name, **values)

@@ -327,7 +327,8 @@ def _legend(figure: go.Figure, x: float) -> str:
         if figure.layout.showlegend and trace.name and trace.showlegend is not False:
             name = untagged(trace.name)
             names += f'<text x="{x:.0f}" y="40" fill="{escape(hue(trace))}">{escape(name)}</text>'
-            x += 8 * len(name) + 16  # a letter is about 8 pixels wide
+            # a letter is about 8 pixels wide, and a Chinese character about 12
+            x += 16 + sum(12 if sign > "\u2e80" else 8 for sign in name)
     return names
 
 

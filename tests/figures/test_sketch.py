@@ -49,6 +49,13 @@ def test_a_point_lies_where_its_axis_puts_it() -> None:
     assert points(sketch(drawn([0, 10], [1, 100]))) == [("M", 0, 100), ("L", 100, 0)]
 
 
+def test_names_in_the_legend_have_the_room_of_their_letters() -> None:
+    figure = go.Figure().add_scatter(name="loss").add_scatter(name="损失").add_scatter(name="end")
+    figure.update_layout(drawn([0, 1], [1, 2]).layout, showlegend=True)
+    places = [float(x) for x in re.findall(r'<text x="(\S+)" y="40"', sketch(figure))]
+    assert np.diff(places).tolist() == [4 * 8 + 16, 2 * 12 + 16]
+
+
 def test_a_line_breaks_where_a_value_has_no_place() -> None:
     found = points(sketch(drawn([0, 2, 4, 6, 10], [1, 10, 0, 10, np.nan], log=True)))
     assert found == [("M", 0, 100), ("L", 20, 50), ("M", 60, 50)]
