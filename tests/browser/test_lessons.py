@@ -279,6 +279,31 @@ def test_a_chinese_lesson_says_its_language_and_leads_to_the_design_on_the_page(
     page.close()
 
 
+def test_a_chinese_lesson_answers_and_draws_in_chinese(browser: Browser, voila: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    visit = Dashboard(page, "voila")
+    page.goto(f"{voila}/lessons/zh/{RUN[0]}.ipynb")
+    expect(page.get_by_text("还不对：")).to_have_count(4, timeout=LONGEST)
+    expect(page.get_by_text("Not yet:")).to_have_count(0)
+    entry = page.get_by_role("textbox", name="你对 02.1 的答案")
+    box = page.locator(".ex-answer").filter(has=entry)
+    said = box.get_by_role("status")
+    entry.fill("n*v")
+    page.keyboard.press("Enter")
+    expect(said).to_have_text("还不对：这是前向时信号的因子。反向时对哪个下标求和？")
+    box.get_by_role("button", name="提示").click()
+    expect(said).to_have_text("提示：x_j 处的梯度是对各个输出求和。共有多少项？")
+    entry.fill("m*v")
+    box.get_by_role("button", name="检查").click()
+    expect(said).to_have_text("正确。")
+    figure = page.locator(".ex-live").first
+    expect(figure.locator("[data-field=depth]")).to_contain_text("深度")
+    expect(figure).to_contain_text("信号和梯度通过网络 n → m → n → …")
+    expect(figure).to_contain_text("梯度, 理论")
+    visit.must_be_clean()
+    page.close()
+
+
 def test_stored_lessons_show_stills_in_jupyterlab_and_live_figures_once_they_have_run(
     browser: Browser,
     laboratory: Laboratory,
