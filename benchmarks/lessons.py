@@ -314,7 +314,9 @@ def translated(lesson: Path) -> nbformat.NotebookNode:
     for cell in cells:
         cell.source = cell.source.replace("](../", "](../../").replace("](zh/", "](../")
     translations = {
-        message.id: message.string for message in catalogue(code_catalogue(lesson)) if message.id
+        message.id: message.string
+        for message in catalogue(code_catalogue(lesson))
+        if message.id and message.string
     }
     for cell in code_cells(notebook):
         cell.source = replaced(cell.source, translations)
