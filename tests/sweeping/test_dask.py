@@ -21,7 +21,7 @@ from distributed import Client
 from small_sweeps import ENVIRONMENT, OVER, SMALL, same
 
 from explorer import Sweep, sweep
-from explorer.sweeping.workers import Here, OnCluster
+from explorer.sweeping.workers import OnCluster
 from explorer.tasks.cluster import OUT_OF_REACH
 
 SECONDS = 60
@@ -68,11 +68,6 @@ def client(processes: Processes) -> Iterator[Client]:
         time.sleep(0.05)
     with Client(scheduler_file=str(processes.file), timeout=SECONDS) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def whole() -> xr.Dataset:
-    return sweep(SMALL, OVER, executor=Here())
 
 
 def test_workers_may_come_later(processes: Processes, client: Client, whole: xr.Dataset) -> None:

@@ -43,11 +43,6 @@ def here(**others: Any) -> xr.Dataset:
         return sweep(SMALL, **{"over": OVER, "executor": pool, **others})
 
 
-@pytest.fixture(scope="module")
-def whole() -> xr.Dataset:
-    return here()
-
-
 SWEEPING = """
 import os, signal, sys
 from small_sweeps import OVER, SMALL

@@ -28,11 +28,6 @@ from explorer.tasks.broker import Remote, RemoteTicket
 from explorer.tasks.pool import Notify, Pool, Task
 
 
-@pytest.fixture(scope="module")
-def whole() -> xr.Dataset:
-    return sweep(SMALL, OVER, executor=Here())
-
-
 def cells(seed: int) -> list[Cell]:
     """Four small cells."""
     points = Sweep(
