@@ -5,9 +5,12 @@ in more draws.
         # loss of the course's model in 8 seeds, by the distribution of its weights
     python -m benchmarks.quoted 04
         # gap between LayerNorm and RMSNorm over theory's, in 8 seeds, by steps
-    python -m benchmarks.quoted 12  # what becomes of each rule for α, in 8 seeds
+    python -m benchmarks.quoted 11  # loss of the course's model without the sum of logits
+    python -m benchmarks.quoted 12
+        # what becomes of each rule for α, in 8 seeds; loss of the course's model by depth
     python -m benchmarks.quoted 13
-        # excess of W_Q's gradient² over theory, in 48 draws, by width and mask
+        # excess of W_Q's gradient² over theory, in 48 draws, by width and mask; loss of the
+        # course's model with and without gate and rotary positions
 
 The definitions come from the notebook itself: those of its statements on which the wanted names
 depend."""
@@ -17,17 +20,30 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import nbformat
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import silu
 
 from benchmarks.lessons import LESSONS
 from explorer import measure, predict
 from explorer.lessons.ledger import LAST
-from explorer.lessons.running import Lesson9, train
+from explorer.lessons.running import (
+    Lesson9,
+    Lesson10,
+    Lesson11,
+    Lesson12,
+    Lesson13,
+    Model,
+    rotated,
+    train,
+)
 
 
 def definitions(number: str, *wanted: str) -> dict[str, Any]:
@@ -138,10 +154,79 @@ def queries() -> None:
             print(f"width {width}, causal {causal}: {shown(excess)}")
 
 
-QUOTED: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {"01": distributions, "04": norms, "12": rules, "13": queries}
+def losses(name: str, model: Callable[[int], Model], seeds: int = 8) -> None:
+    """Prints the course's loss of a model, as its ledger has it."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    ends = [np.mean(train(model(seed))[-LAST:]) for seed in range(seeds)]
+    error = np.std(ends, ddof=1) / seeds**0.5
+    print(f"{name}: {np.mean(ends):.3f} ± {error:.3f}")
+
+
+def sums() -> None:
+    """Lesson 11: four layers of attention whose logits do not add up, and that do."""
+    losses("not added", lambda seed: Lesson10(seed, every=6))
+    losses("added up", Lesson11)
+
+
+def depths() -> None:
+    """Lesson 12: both factors on a layer in 240 layers, and in 3 seeds of 1000."""
+    for layers, seeds in ((240, 8), (1000, 3)):
+        for name, model in (("√24/N", Lesson12), ("1/√N", Lesson11)):
+            make = partial(model, layers=layers, every=layers // 4)
+            losses(f"{layers} layers, {name}", make, seeds)
+
+
+class Block(Lesson13):
+    """Lesson 13's block, whose gate or rotary positions may be absent.
+
+    Args:
+        seed: of the weights, and of the text.
+        gated: a third matrix in each MLP.
+        rotary: otherwise positions are learned.
+    """
+
+    def __init__(self, seed: int, gated: bool, rotary: bool) -> None:
+        Lesson12.__init__(self, seed, layers=24, every=2)
+        self.gated, self.rotary = gated, rotary
+        for matrices in self.layers:
+            if len(matrices) == 1:  # type: ignore[arg-type]
+                count = 2 if gated else 1
+                matrices.extend(Parameter(self.weight(64, 64, 64)) for _ in range(count))  # type: ignore[operator]
+        if rotary:
+            self.positions.requires_grad_(False).zero_()
+            self.letters.data *= 2**0.5
+
+    def dense(self, x: Tensor, W_gate: Tensor, *others: Tensor) -> Tensor:
+        hidden = 0.3558**-0.5 * silu(x @ W_gate)
+        if self.gated:
+            hidden = hidden * (x @ others[0])
+        return hidden @ others[-1]
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        if self.rotary:
+            q, k = rotated(q), rotated(k)
+        return q @ k.mT / q.shape[-1] ** 0.5  # type: ignore[no-any-return]
+
+
+def blocks() -> None:
+    """Lesson 13: the block with and without gate and rotary positions."""
+    for gated in (False, True):
+        for rotary in (False, True):
+            losses(f"gated {gated}, rotary {rotary}", partial(Block, gated=gated, rotary=rotary))
+
+
+QUOTED: Mapping[str, tuple[Callable[[], None], ...]] = MappingProxyType(
+    {
+        "01": (distributions,),
+        "04": (norms,),
+        "11": (sums,),
+        "12": (rules, depths),
+        "13": (queries, blocks),
+    }
 )
 
 if __name__ == "__main__":
     for number in sys.argv[1:] or QUOTED:
-        QUOTED[number]()
+        for quoted in QUOTED[number]:
+            quoted()
