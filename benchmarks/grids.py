@@ -5,7 +5,9 @@ kernel.
 
 `docs/live` has a file of each lesson: a list of figures with their `cell` and `controls`, and in
 `changes` a record for each setting, the last control varying fastest, of what is another than
-before. After a change of a lesson's live figures its file is written anew."""
+before. `docs/live/zh` has the same of what the Chinese lesson has otherwise than the English one:
+`words`, and the labels of its controls. After a change of a lesson's live figures its files are
+written anew."""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ import nbformat
 
 import explorer
 from benchmarks.goldens import plain
+from benchmarks.lessons import FOLDER as CHINESE
 from benchmarks.lessons import LESSONS, ROOT
 from explorer.app.widgets.slider_steps import slider_steps, thinned
 from explorer.choices import Choices
@@ -149,30 +152,60 @@ def control(spec: Spec, values: list[Any]) -> dict[str, Any]:
     return {"kind": kind, "label": spec.about.label, "texts": texts, "start": start}
 
 
-def recorded(lesson: Path) -> list[dict[str, Any]]:
-    """What is stored of a lesson's live figures."""
+def drawings(call: LiveCall) -> list[dict[str, Any]]:
+    """A live figure at all settings of its grid."""
+    function, settings = call
+    values = grid(settings)
+    return [
+        drawing(function, dict(zip(values, setting, strict=True)))
+        for setting in itertools.product(*values.values())
+    ]
+
+
+def changes(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each record what is another than in the one before; all of the first."""
+    return [difference(*pair) for pair in itertools.pairwise([{}, *records])]
+
+
+def controls(settings: type[Choices]) -> list[dict[str, Any]]:
+    """The controls of a live figure."""
+    values = grid(settings)
+    return [control(spec, values[name]) for name, spec in settings.specs().items()]
+
+
+def stored_figures(lesson: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What is stored of a lesson's live figures, and of its translation's.
+
+    The translation comes second, since it sets the language of the process."""
     cells = [cell for cell in live_cells(lesson) if LIVE in cell]
-    figures = []
-    for (function, settings), cell in zip(live_calls(lesson), cells, strict=True):
-        specs, values = settings.specs(), grid(settings)
-        changes, before = [], dict[str, Any]()
-        for setting in itertools.product(*values.values()):
-            after = drawing(function, dict(zip(values, setting, strict=True)))
-            changes.append(difference(before, after))
-            before = after
-        controls = [control(spec, values[name]) for name, spec in specs.items()]
-        figures.append({"cell": cell, "controls": controls, "changes": changes})
-    return figures
+    calls = live_calls(lesson)
+    states = [drawings(call) for call in calls]
+    figures = [
+        {"cell": cell, "controls": controls(settings), "changes": changes(of_figure)}
+        for cell, (_, settings), of_figure in zip(cells, calls, states, strict=True)
+    ]
+    words = []
+    for call, of_figure in zip(live_calls(translation(lesson)), states, strict=True):
+        translated = [difference(*pair) for pair in zip(of_figure, drawings(call), strict=True)]
+        labels = [spec.about.label for spec in call[1].specs().values()]
+        words.append({"labels": labels, "words": changes(translated)})
+    return figures, words
+
+
+def translation(lesson: Path) -> Path:
+    """The lesson in Chinese."""
+    return lesson.parent / CHINESE / lesson.name
 
 
 def store(lesson: Path) -> None:
-    """Writes the file of a lesson."""
-    lines = [
-        json.dumps(figure, ensure_ascii=False, separators=(",", ":")) for figure in recorded(lesson)
-    ]
-    file = FOLDER / f"{lesson.stem}.json"
-    file.write_text("[" + ",\n".join(lines) + "]\n", encoding="utf-8")
-    print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB", flush=True)
+    """Writes the files of a lesson."""
+    paths = FOLDER / f"{lesson.stem}.json", FOLDER / CHINESE / f"{lesson.stem}.json"
+    for file, figures in zip(paths, stored_figures(lesson), strict=True):
+        lines = [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in figures]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("[" + ",\n".join(lines) + "]\n", encoding="utf-8")
+        size = file.stat().st_size / 1000
+        print(f"{file.relative_to(FOLDER)}: {size:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":

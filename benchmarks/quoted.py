@@ -5,6 +5,8 @@ in more draws.
         # loss of the course's model in 8 seeds, by the distribution of its weights
     python -m benchmarks.quoted 04
         # gap between LayerNorm and RMSNorm over theory's, in 8 seeds, by steps
+    python -m benchmarks.quoted 09
+        # second moment at the end of the course's model, before and after its 200 steps
     python -m benchmarks.quoted 11  # loss of the course's model without the sum of logits
     python -m benchmarks.quoted 12
         # what becomes of each rule for α, in 8 seeds; loss of the course's model by depth
@@ -41,6 +43,7 @@ from explorer.lessons.running import (
     Lesson12,
     Lesson13,
     Model,
+    batch,
     rotated,
     train,
 )
@@ -216,10 +219,24 @@ def blocks() -> None:
             losses(f"gated {gated}, rotary {rotary}", partial(Block, gated=gated, rotary=rotary))
 
 
+def growth() -> None:
+    """Lesson 9: the second moment at the end of the stream, before and after training."""
+    text, _ = batch()
+    ends = []
+    for seed in range(8):
+        model = Lesson9(seed)
+        before = model.stream(text)[-1].square().mean().item()
+        train(model)
+        ends.append([before, model.stream(text)[-1].square().mean().item()])
+    for when, values in zip(("before", "after"), np.transpose(ends), strict=True):
+        print(f"{when}: {values.mean():.2f} ± {values.std(ddof=1) / len(values) ** 0.5:.2f}")
+
+
 QUOTED: Mapping[str, tuple[Callable[[], None], ...]] = MappingProxyType(
     {
         "01": (distributions,),
         "04": (norms,),
+        "09": (growth,),
         "11": (sums,),
         "12": (rules, depths),
         "13": (queries, blocks),

@@ -106,6 +106,20 @@ def lead(app: Sphinx, doctree: nodes.document) -> None:
         link.replace_self(nodes.reference("", "", *link.children, refuri=address))
 
 
+LESSONS = Path(__file__).parent.parent / "notebooks" / "lessons"
+
+
+def read_translation(app: Sphinx, page: str, source: list[str]) -> None:
+    """Puts the Chinese lesson in place of the English one: its code and outputs are Chinese, too.
+
+    Its links are those of a lesson one folder deeper."""
+    if app.config.language == "en" or Path(page).parent != Path("notebooks/lessons"):
+        return
+    text = (LESSONS / "zh" / f"{Path(page).name}.ipynb").read_text(encoding="utf-8")
+    text = re.sub(r"\]\(\.\./(\d\d_)", r"](zh/\1", text)
+    source[0] = text.replace("](../../", "](../")
+
+
 GRIDS = Path(__file__).with_name("live")
 """Of each lesson, its live figures at some settings: see benchmarks/grids.py."""
 NOTE = re.compile(r"<p><em>[^<]*</em></p>(?=</div>$)")
@@ -142,7 +156,11 @@ def write_scripts(app: Sphinx) -> None:
     (folder / "plotly.js").write_bytes(gzip.decompress(plotlyjs.part()))
     for grid in GRIDS.glob("*.json"):
         figures = grid.read_text(encoding="utf-8")
-        (folder / f"{grid.stem}.js").write_text(f"const FIGURES = {figures};", encoding="utf-8")
+        words = (GRIDS / "zh" / grid.name).read_text(encoding="utf-8")
+        script = f"const FIGURES = {figures};"
+        if app.config.language != "en":
+            script += f"window.WORDS = {words};"
+        (folder / f"{grid.stem}.js").write_text(script, encoding="utf-8")
 
 
 def add_scripts(app: Sphinx, page: str, *_: Any) -> None:
@@ -188,6 +206,7 @@ def setup(app: Sphinx) -> None:
     up, Chinese found, and live figures moved by scripts."""
     app.add_search_language(Chinese)
     app.connect("autodoc-process-docstring", mark_code, priority=400)
+    app.connect("source-read", read_translation)
     app.connect("doctree-read", lead)
     app.connect("doctree-read", change_stills)
     app.connect("builder-inited", write_scripts)

@@ -42,7 +42,7 @@ def stored(lesson: Path) -> list[dict[str, Any]]:
     return list(json.loads((FOLDER / f"{lesson.stem}.json").read_text(encoding="utf-8")))
 
 
-def drawings(changes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def states(changes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The drawings that changes lead to, from none."""
     return list(accumulate(changes, changed, initial={}))[1:]
 
@@ -57,11 +57,11 @@ def test_a_lesson_has_the_grid_of_each_of_its_live_figures(lesson: Path) -> None
 def test_a_grid_has_the_numbers_of_its_lesson(number: int) -> None:
     lesson = LESSONS[number - 1]
     for (function, settings), figure in zip(live_calls(lesson), stored(lesson), strict=True):
-        values, states = grid(settings), drawings(figure["changes"])
+        values, all_states = grid(settings), states(figure["changes"])
         for place in (0, -1):  # the first and the last setting
             setting = {name: options[place] for name, options in values.items()}
             expected = drawing(function, setting)
-            state = states[place]
+            state = all_states[place]
             assert state["sentence"] == expected["sentence"], STALE.format(lesson.stem)
             for name, trace in expected["traces"].items():
                 y = pytest.approx(trace["y"], rel=1e-3, abs=1e-9)
@@ -86,3 +86,14 @@ def test_changes_lead_from_one_record_to_the_next() -> None:
     changes = difference(before, after)
     assert changes == {"traces": {"0": {"y": [1, 5]}, "1": None}}
     assert changed(before, changes) == after
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_a_chinese_figure_has_other_words_and_the_same_numbers(lesson: Path) -> None:
+    chinese = json.loads((FOLDER / "zh" / f"{lesson.stem}.json").read_text(encoding="utf-8"))
+    for figure, words in zip(stored(lesson), chinese, strict=True):
+        assert len(words["labels"]) == len(figure["controls"])
+        assert len(words["words"]) == len(figure["changes"])
+        for change in words["words"]:
+            for trace in (change.get("traces") or {}).values():
+                assert not (trace or {}).keys() & {"x", "y", "z"}

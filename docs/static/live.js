@@ -1,7 +1,7 @@
 /* Live figures of a lesson, without a kernel: each still becomes a chart with the controls of its figure.
 
    FIGURES comes from a script of the lesson's own, see benchmarks/grids.py: a figure's controls, and for each setting
-   what is another than at the setting before. */
+   what is another than at the setting before. WORDS, of a Chinese page, has what is another there. */
 
 const SETTINGS = { displayModeBar: false, responsive: true };
 
@@ -39,10 +39,24 @@ function position(input) {
   return input.selectedIndex ?? Number(input.value);
 }
 
+/** The records that changes lead to, from none. */
+function records(changes) {
+  const all = [];
+  for (const change of changes) all.push(changed(all.at(-1) ?? {}, change));
+  return all;
+}
+
+/** A figure in the words of its translation. */
+function inWords({ controls, changes }, { labels, words }) {
+  const replacements = records(words);
+  return {
+    controls: controls.map((control, place) => ({ ...control, label: labels[place] })),
+    figures: records(changes).map((figure, place) => changed(figure, replacements[place])),
+  };
+}
+
 /** Puts a chart in place of a still, and its controls above it. */
-function enliven(still, { controls, changes }) {
-  const figures = [];
-  for (const change of changes) figures.push(changed(figures.at(-1) ?? {}, change));
+function enliven(still, { controls, figures }) {
   const inputs = controls.map(inputOf);
   const outputs = controls.map(() => element("span", { ariaHidden: true })); // an input says its value itself
   const labels = controls.map(({ label }, place) => (
@@ -75,4 +89,7 @@ function enliven(still, { controls, changes }) {
 }
 
 const stills = document.querySelectorAll(".ex-still");
-FIGURES.forEach((figure, place) => enliven(stills[place], figure));
+FIGURES.forEach((figure, place) => {
+  const { controls, changes } = figure;
+  enliven(stills[place], window.WORDS ? inWords(figure, WORDS[place]) : { controls, figures: records(changes) });
+});

@@ -3,6 +3,7 @@ anywhere."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,26 @@ def assert_drawn(page: Page, expected: dict[str, Any]) -> None:
     y = plot.evaluate("(plot) => [...plot.data[0].y]")
     assert y == pytest.approx(expected["traces"]["0"]["y"], rel=1e-3, abs=1e-9)
     expect(plot).to_have_attribute("aria-label", expected["layout"]["meta"]["description"])
+
+
+def test_a_chinese_lesson_has_code_outputs_and_figures_in_chinese(
+    site: Path, browser: Browser
+) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.goto(f"{site.as_uri()}/zh/notebooks/lessons/06_root_d.html")
+    chinese = re.compile("[\u4e00-\u9fff]")
+    expect(page.get_by_role("status")).to_have_text(chinese)
+    before = page.get_by_role("status").inner_text()
+    width = page.get_by_label("宽度")
+    width.press("ArrowRight")
+    expect(width).to_have_attribute("aria-valuetext", "128")
+    expect(page.get_by_role("status")).to_have_text(chinese)
+    expect(page.get_by_role("status")).not_to_have_text(before)
+    titles = page.locator(".live-plot").evaluate("(plot) => plot.layout.xaxis.title.text")
+    assert chinese.search(titles)
+    for part in (".cell_input .c1", ".cell_output pre"):  # comments, printed lines
+        assert any(map(chinese.search, page.locator(part).all_inner_texts())), part
+    page.close()
 
 
 @pytest.mark.parametrize("language", ["", "zh/"])
