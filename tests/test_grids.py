@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 import explorer as ex
@@ -97,3 +98,17 @@ def test_a_chinese_figure_has_other_words_and_the_same_numbers(lesson: Path) -> 
         for change in words["words"]:
             for trace in (change.get("traces") or {}).values():
                 assert not (trace or {}).keys() & {"x", "y", "z"}
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_chinese_text_names_controls_as_they_are_labeled(lesson: Path) -> None:
+    chinese = nbformat.read(lesson.parent / "zh" / lesson.name, as_version=4)
+    texts = [cell.source for cell in chinese.cells if cell.cell_type == "markdown"]
+    lines = [line for text in texts for line in text.splitlines()]
+    of_lesson = [line for line in lines if "在页面上" not in line]  # the page itself is English
+    words = json.loads((FOLDER / "zh" / f"{lesson.stem}.json").read_text(encoding="utf-8"))
+    for figure, translated in zip(stored(lesson), words, strict=True):
+        for control, label in zip(figure["controls"], translated["labels"], strict=True):
+            if label != control["label"]:
+                named = [line for line in of_lesson if f"*{control['label']}*" in line]
+                assert not named, f"it is called {label}"
