@@ -44,7 +44,6 @@ from explorer.lessons.running import (
     Lesson13,
     Model,
     batch,
-    rotated,
     train,
 )
 
@@ -200,16 +199,14 @@ class Block(Lesson13):
             self.positions.requires_grad_(False).zero_()
             self.letters.data *= 2**0.5
 
-    def dense(self, x: Tensor, W_gate: Tensor, *others: Tensor) -> Tensor:
-        hidden = 0.3558**-0.5 * silu(x @ W_gate)
+    def dense(self, x: Tensor, *matrices: Tensor) -> Tensor:
         if self.gated:
-            hidden = hidden * (x @ others[0])
-        return hidden @ others[-1]
+            return super().dense(x, *matrices)
+        W_in, W_out = matrices
+        return 0.3558**-0.5 * silu(x @ W_in) @ W_out
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        if self.rotary:
-            q, k = rotated(q), rotated(k)
-        return q @ k.mT / q.shape[-1] ** 0.5  # type: ignore[no-any-return]
+        return super().scores(q, k) if self.rotary else Lesson10.scores(self, q, k)
 
 
 def blocks() -> None:

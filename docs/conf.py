@@ -156,9 +156,9 @@ def write_scripts(app: Sphinx) -> None:
     (folder / "plotly.js").write_bytes(gzip.decompress(plotlyjs.part()))
     for grid in GRIDS.glob("*.json"):
         figures = grid.read_text(encoding="utf-8")
-        words = (GRIDS / "zh" / grid.name).read_text(encoding="utf-8")
         script = f"const FIGURES = {figures};"
         if app.config.language != "en":
+            words = (GRIDS / "zh" / grid.name).read_text(encoding="utf-8")
             script += f"window.WORDS = {words};"
         (folder / f"{grid.stem}.js").write_text(script, encoding="utf-8")
 

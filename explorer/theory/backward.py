@@ -61,7 +61,7 @@ class Backward(NamedTuple):
     """`[N, pair]` by parameter, see `attention.Paths`."""
     added_up: Mapping[str, Array] = {}
     """By matrix, `[2N]` for "alpha" and else `[N]` and zeros: what the sums of `parameters.norms`
-    have besides each layer's own, of a layer and its later copies. Empty without copies."""
+    have besides each layer's own, of a layer and its later copies; empty where none share any."""
 
 
 STEP = 0.75

@@ -21,7 +21,7 @@ loss.)"""
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,20 @@ from explorer.vocabulary import Array
 
 if TYPE_CHECKING:
     from explorer.theory.backward import Descent
+
+
+class Branch(NamedTuple):
+    """A branch and its later copies; arrays are `[two, copy]`."""
+
+    sublayer: int
+    later: NDArray[np.intp]
+    """Sublayers of the copies."""
+    correlations: Array
+    """r and c of what both read."""
+    inputs: Array
+    """Overlaps of what both read."""
+    after: Array
+    """Overlaps of gradients at the inputs of both last matrices, but for their gain."""
 
 
 class Returning:
@@ -51,7 +65,7 @@ class Returning:
 
     def __init__(self, copies: Copies, table: Tables, descent: Descent) -> None:
         self.copies, self.table, self.descent = copies, table, descent
-        self.size = len(descent.steps)
+        self.size, self.shared = len(descent.steps), descent.gains.shared
         self.before = self._roots(descent.before)
         """Roots of factors from a branch's input, after the norm, to before that norm."""
         self.skip = self._roots(descent.skip)
@@ -122,7 +136,7 @@ class Returning:
 
     def _with_copies(self, index: int, later: NDArray[np.intp], at_sums: Array) -> Array:
         """Overlaps U·U_l of a branch's gradient with those of its later copies, `[two, copy]`.
-        Notes what its weights have in `added_up`.
+        Notes what weights that all of them share have in `added_up`.
 
         Args:
             at_sums: the overlaps of the gradients at both sums.
@@ -130,10 +144,11 @@ class Returning:
         number = index // self.copies.gains.period  # of this copy, as the later ones count them
         correlations = self.copies.met[:, later, number]
         inputs = self.copies.square(index, later) * correlations
-        self._add_up_last(index, later, self.copies.outputs[:, later, number], at_sums)
+        if self.shared:
+            self._add_up_last(index, later, self.copies.outputs[:, later, number], at_sums)
         after = self.final_input[:, [index]] * self.final_input[:, later] * at_sums
-        branch = self._mlp if index % 2 else self._attention
-        before = branch(index, later, correlations, inputs, after)
+        branch = Branch(index, later, correlations, inputs, after)
+        before = self._mlp(branch) if index % 2 else self._attention(branch)
         roots = self.before[:, [index]] * self.before[:, later]
         return np.asarray(roots * before)
 
@@ -173,46 +188,30 @@ class Returning:
         self._add_up("W_O", layer, mixed, delta)
         self._add_up("W_V", layer, gains.o * (mixed - gains.biases.v), delta)
 
-    def _mlp(
-        self,
-        index: int,
-        later: NDArray[np.intp],
-        correlations: Array,
-        inputs: Array,
-        after: Array,
-    ) -> Array:
-        """Overlaps of the gradients before two MLPs, `[two, copy]`; arguments as of `_attention`.
+    def _mlp(self, branch: Branch) -> Array:
+        """Overlaps of the gradients before two MLPs, `[two, copy]`.
 
         A gated MLP's hidden unit has a factor of each matrix that reads the input."""
-        gains, units = self.copies.gains, self.copies.units(index, later, correlations)
+        gains, after = self.copies.gains, branch.after
+        units = self.copies.units(branch.sublayer, branch.later, branch.correlations)
         slopes = []
         for name, part in zip(gains.readers, gains.kernel.parts, strict=True):
             _, slope = part(*units)
             slopes.append(slope)
-            # a hidden unit has d / d_mlp of what comes down to a coordinate of the input
-            delta = gains.out * gains.d_model / gains.d_mlp * slope * after
-            self._add_up(name, index // 2, inputs, delta)
+            if self.shared:
+                # a hidden unit has d / d_mlp of what comes down to a coordinate of the input
+                delta = gains.out * gains.d_model / gains.d_mlp * slope * after
+                self._add_up(name, branch.sublayer // 2, branch.inputs, delta)
         weighted = [ratio * slope for ratio, slope in zip(gains.ratios, slopes, strict=True)]
         return np.asarray(gains.out * gains.hidden * sum(weighted) * after)
 
-    def _attention(
-        self,
-        index: int,
-        later: NDArray[np.intp],
-        correlations: Array,
-        inputs: Array,
-        after: Array,
-    ) -> Array:
-        """Overlaps of the gradients before two attentions, `[two, copy]`.
-
-        Args:
-            correlations: r and c of what they read, and its overlaps `inputs`: `[two, copy]`.
-            after: overlaps of the gradients at the inputs of their last matrices, but for its gain.
-        """
+    def _attention(self, branch: Branch) -> Array:
+        """Overlaps of the gradients before two attentions, `[two, copy]`."""
         copies, axis, paths = self.copies, self.descent.axis, self.descent.paths
-        gains, layer, layers = copies.gains, index // 2, later // 2
-        rows, gradient = copies.rows(index, later, correlations), _by_copy(after)
-        shared_weights = _by_copy(copies.rows_met[:, layers, index // gains.period])
+        gains, layer, layers = copies.gains, branch.sublayer // 2, branch.later // 2
+        rows = copies.rows(branch.sublayer, branch.later, branch.correlations)
+        gradient = _by_copy(branch.after)
+        shared_weights = _by_copy(copies.rows_met[:, layers, branch.sublayer // gains.period])
         of_values = value_factors(axis, shared_weights[:, 0], shared_weights[:, 1:])
         # `[copy, kind, pair]`: to one key and to two different keys
         received = gains.v * gains.o * of_values * gradient[:, None]
@@ -220,11 +219,12 @@ class Returning:
         energy = _mean(paths.energy, layer, layers)
         energy *= (self._alike(rows, within) * gradient)[:, None]
         to_queries = _through_queries(_mean(paths.query, layer, layers), energy, rows.apart)
-        self._add_up("W_Q", layer, inputs, _by_two(to_queries))
-        # by symmetry: the keys' gradient meets queries with their biases, but no key's
-        to_keys = _through_queries(_mean(paths.unbiased, layer, layers), energy, rows.apart)
-        bias = gains.biases.q / at_least(gains.q, 1e-300)
-        self._add_up("W_K", layer, inputs + bias, _by_two(to_keys))
+        if self.shared:
+            self._add_up("W_Q", layer, branch.inputs, _by_two(to_queries))
+            # by symmetry: the keys' gradient meets queries with their biases, but no key's
+            to_keys = _through_queries(_mean(paths.unbiased, layer, layers), energy, rows.apart)
+            bias = gains.biases.q / at_least(gains.q, 1e-300)
+            self._add_up("W_K", layer, branch.inputs + bias, _by_two(to_keys))
         # through the keys, by how far both layers' queries are alike
         queries = quotient(_by_copy(rows.queries), within)
         received += _mean(paths.key, layer, layers) * (queries * energy[:, 2])[:, None]

@@ -139,6 +139,8 @@ class Gains:
         """Soft cap on the logits; 0 is none."""
         self.sink = design.sink.logit
         """Logit of the sink, or None."""
+        self.shared = design.shared
+        """Whether layers that start alike are one set of parameters."""
         self.period = 2 * design.unique
         """Sublayers after which their weights return."""
         self.d_model, self.d_mlp, self.batch_size = config.d_model, config.d_mlp, config.batch_size

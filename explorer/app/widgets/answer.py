@@ -19,9 +19,7 @@ class Answer(Part):
     """The box of one exercise, its buttons, and a sentence about the last answer.
 
     Traits:
-        exercise: its number.
         takes: the kind of text that the box takes, in words.
-        example: such a text.
         longest: characters that it may have.
         said: the sentence about the last answer, or a hint.
         right: whether the last answer was right.
@@ -29,21 +27,20 @@ class Answer(Part):
 
     Args:
         reply: answers a visitor.
-        traits: all of the above.
+        exercise: its number.
+        example: a text that the box takes.
+        traits: all of the above but the words.
     """
 
     view = "answer"
-    exercise = traitlets.Unicode().tag(sync=True)
     takes = traitlets.Unicode().tag(sync=True)
-    example = traitlets.Unicode().tag(sync=True)
     longest = traitlets.Int().tag(sync=True)
     said = traitlets.Unicode().tag(sync=True)
     right = traitlets.Bool(False).tag(sync=True)
-
     words = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, reply: Reply, **traits: Any) -> None:
-        super().__init__(words=box_words(traits["exercise"], traits["example"]), **traits)
+    def __init__(self, reply: Reply, exercise: str, example: str, **traits: Any) -> None:
+        super().__init__(words=box_words(exercise, example), **traits)
         self._reply = reply
         self.on_msg(self._take)
 
