@@ -80,6 +80,8 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
         notes["max_abs"] = "not covered at branches, which a function bounds"
         _withdraw({key: value for key, value in out.items() if key[1] in BRANCHES}, ("max_abs",))
     _cancelled(out, notes)
+    if design.point and design.final_norm:
+        _flat_at_the_end(out, notes)
     if design.slopes:
         _sloped(config, out, notes)
     if config.output_cap and design.predicts_text:
@@ -222,6 +224,16 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
     ]
     if names:
         notes[GRADIENTS[1]] = f"not covered where tokens are too alike: {' and '.join(names)}"
+
+
+def _flat_at_the_end(out: dict[Key, Array], notes: dict[str, str]) -> None:
+    """Withdraws gradients where the stream is so large that the function in the last norm's place
+    has no slope: relative to the last layer's, they are 0 over 0."""
+    gradient = out.get((GRADIENTS[0], STREAM[-1]))
+    if gradient is not None and np.isnan(gradient[0, -1]):
+        _withdraw(out, GRADIENTS)
+        reason = "not covered: the last function is flat here, and lets no gradient through"
+        notes |= dict.fromkeys(GRADIENTS, reason)
 
 
 def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:

@@ -186,7 +186,7 @@ OF_ATTENTION = (
         _under_cap,
         (3, 10, 100),
         True,
-        "{value:.2g} logits of a sequence under their cap",
+        "{value:.2g} uncapped logits in a sequence",
     ),
     Feature("slow turns", lambda case: _highest(case.rows.spread * case.rows.turned**2), (0.35,)),
     Feature("causal mask", lambda case: case.config.causal),

@@ -93,13 +93,26 @@ def test_any_config_is_answered_and_what_is_missing_is_explained(choices: dict[s
     for (statistic, site), value in profile.values.items():
         known = value[np.isfinite(value)]
         assert len(known) == value.size or statistic in profile.notes, (statistic, site)
-        if statistic != "token_correlation":
+        if "correlation" not in statistic:
             assert (known >= 0).all(), (statistic, site)
         if statistic in ("attention_entropy_normalized", "attention_max"):
             assert (known <= 1 + 1e-6).all(), (statistic, site)
     for note in profile.notes.values():
-        assert note == note.strip()
-        assert len(note) < 160
+        for reason in note.split("; "):
+            assert reason == reason.strip()
+            assert len(reason) < 160
+
+
+def test_a_last_function_without_slope_is_named_as_the_cause() -> None:
+    config = Config(
+        norm="derf", final_norm="yes", input_second_moment=1e8, residual="deepnorm", n_layers=12
+    )
+    profile = predict(config)
+    for row in STATISTICS.values():
+        if row.backward:
+            assert "last function is flat" in profile.notes[row.name]
+    assert np.isnan(profile["activation_gradient", "resid_post"]).all()
+    assert np.isfinite(profile["second_moment", "resid_post"]).all()
 
 
 def test_logits_that_run_away_are_explained_with_their_layer() -> None:
