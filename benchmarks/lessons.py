@@ -13,51 +13,46 @@ lesson have changed.
 
 There are two more kinds of catalogues. `docs/locale/zh_CN/LC_MESSAGES/notebooks/code` has the
 strings and comments of each lesson's code, see `code_texts`. `explorer/locale` has the messages of
-the package: what `translated` is called with, the texts of exercises, the repairs of the ledger,
-and the names of live figures' controls."""
+the package, see `messages`."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 import torch
 from babel.messages.catalog import Catalog
-from babel.messages.pofile import read_po
 from nbclient import NotebookClient
 from sphinx_intl.basic import update
-from sphinx_intl.catalog import dump_po
 
 from benchmarks.code_texts import NUMBER, replaced, texts
+from benchmarks.messages import (
+    LANGUAGE,
+    LESSONS,
+    PACKAGE_MESSAGES,
+    ROOT,
+    bring_up_to_date,
+    catalogue,
+    code_cells,
+    package_messages,
+    write_catalogue,
+)
 from explorer.glossary import ROWS, Lesson
-from explorer.lessons.exercises import EXERCISES as ROWS_OF_EXERCISES
-from explorer.lessons.exercises import TEXTS
 from explorer.lessons.ledger import FILE, LAST, STEPS
-from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.running import MODELS, train
-from explorer.lessons.settings import PROGRESS
 from explorer.numbers import listed
-from explorer.translation import LOCALE as PACKAGE_LOCALE
 from explorer_serve.server import TRAIN
-from explorer_serve.start import notebooks
 
-ROOT = Path(__file__).parents[1]
-LOCALE, LANGUAGE, FOLDER = ROOT / "docs" / "locale", "zh_CN", "zh"
+LOCALE, FOLDER = ROOT / "docs" / "locale", "zh"
 CATALOGUES = LOCALE / LANGUAGE / "LC_MESSAGES"
-PACKAGE_MESSAGES = PACKAGE_LOCALE / LANGUAGE / "LC_MESSAGES" / "explorer.po"
 IMPORT = "import explorer as ex"
-TRANSLATING = {"translated", "AnswerError", "ExpressionError"}
-"""Functions and errors of the package whose first argument is a message."""
-LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
 BEFORE, AFTER = r"((?:^|\||\$\$)[ \t>#*-]*(?:\d+\.[ \t]+)?)", r"(?=[ \t]*(?:\||\$\$|$))"
 """What stands around a paragraph in Markdown: a line's ends, a table's bars, marks of a heading,
 list or formula."""
@@ -195,11 +190,6 @@ def execute(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode
     return [(cell, cell.metadata.pop("execution")) for cell in cells]
 
 
-def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """The cells of code of a notebook."""
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
 def extract(folder: Path) -> None:
     """Writes the messages of each lesson, and of the site's first page, into a folder.
 
@@ -221,51 +211,6 @@ def extract(folder: Path) -> None:
     )
 
 
-def catalogue(path: Path) -> Catalog:
-    """The messages of a file and their translations."""
-    with path.open("rb") as file:
-        return read_po(file)
-
-
-def called_messages(code: str) -> Iterator[str]:
-    """The messages that a module's calls of `TRANSLATING` have as they stand."""
-    for node in ast.walk(ast.parse(code)):
-        match node:
-            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as text), *_]):
-                if name in TRANSLATING:
-                    yield text
-
-
-def control_labels(code: str) -> Iterator[str]:
-    """Labels of the controls that a function of a notebook gets from the names of its
-    parameters."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.FunctionDef):
-            for argument in node.args.args:
-                if argument.annotation and len(argument.arg) > 2 and argument.arg != PROGRESS:
-                    yield argument.arg.replace("_", " ").capitalize()
-
-
-def package_messages() -> Catalog:
-    """Every message of the package, without a translation."""
-    sentences: list[str] = []
-    for path in sorted((ROOT / "explorer").rglob("*.py")):
-        sentences += called_messages(path.read_text(encoding="utf-8"))
-    for number, exercise in ROWS_OF_EXERCISES.items():
-        sentences += [exercise.asks, *exercise.parts, exercise.box]
-        sentences += [TEXTS[number].hint, TEXTS[number].solution]
-        for mistake in TEXTS[number].mistakes:
-            sentences += [mistake.words, mistake.question]
-    sentences += [row.repair for row in ledger_rows()]
-    for lesson in LESSONS:
-        for cell in code_cells(nbformat.read(lesson, as_version=4)):
-            sentences += control_labels(cell.source)
-    messages = Catalog()
-    for text in filter(None, sentences):
-        messages.add(text)
-    return messages
-
-
 def code_messages(lesson: Path) -> Catalog:
     """The texts of a lesson's code, without a translation."""
     messages = Catalog()
@@ -278,16 +223,6 @@ def code_messages(lesson: Path) -> Catalog:
 def code_catalogue(lesson: Path) -> Path:
     """The file of a lesson's texts in code."""
     return CATALOGUES / "notebooks" / "code" / f"{lesson.stem}.po"
-
-
-def bring_up_to_date(path: Path, template: Catalog) -> None:
-    """Gives a catalogue the messages of a template; new ones have no translation yet."""
-    messages = catalogue(path) if path.exists() else Catalog(LANGUAGE, fuzzy=False)
-    written = messages.creation_date  # it would change at each run
-    messages.update(template, no_fuzzy_matching=True)
-    messages.obsolete.clear()
-    messages.creation_date = written
-    dump_po(str(path), messages, line_width=120)
 
 
 def translated(lesson: Path) -> nbformat.NotebookNode:
@@ -362,7 +297,7 @@ def translate_generated(path: Path, row: Lesson) -> None:
         if text in known:
             message.string = known[text]
             message.flags.discard("fuzzy")
-    dump_po(str(path), messages, line_width=120)
+    write_catalogue(path, messages)
 
 
 def translate() -> None:

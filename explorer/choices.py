@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from inspect import Parameter, Signature
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from explorer.display import reason, shown, table
 from explorer.fields import Spec, spec
+from explorer.translation import translated
 
 LastRows = tuple[tuple[int, tuple[str, ...]], ...]
+NO_VALUES: Mapping[str, object] = MappingProxyType({})
 Conditions = Mapping[str, tuple[str | bool, ...]]
 """Other fields, each with the values that use the field in question."""
 
@@ -34,6 +37,20 @@ class FieldName(NamedTuple):
 
     def __str__(self) -> str:
         return self.name if self.value is None else f"{self.name} = {self.value}"
+
+
+def phrases(sentence: str, phrase: Callable[[str], object]) -> list[str | FieldName]:
+    """A message in the language that is spoken, cut at its braces.
+
+    Args:
+        phrase: from what stands between braces to what takes its place.
+    """
+    texts = re.split(r"\{([^}]*)\}", translated(sentence))
+    parts: list[str | FieldName] = []
+    for index, text in enumerate(texts):
+        part = phrase(text) if index % 2 else text
+        parts.append(part if isinstance(part, FieldName) else str(part))
+    return parts
 
 
 class ConfigError(ValueError):
@@ -73,7 +90,14 @@ def opening(path: object, rule: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{rule}; got {str(path)!r} ({reason(path, error)})") from None
+        raise ConfigError(
+            translated(
+                "{rule}; got {path} ({reason})",
+                rule=translated(rule),
+                path=repr(str(path)),
+                reason=reason(path, error),
+            )
+        ) from None
 
 
 class Choices(BaseModel):
@@ -108,9 +132,9 @@ class Choices(BaseModel):
             super().__init__(**choices)
         except ValidationError as error:
             refusals = [self._refusal(item) for item in error.errors()]
-            phrases = [phrase for refusal in refusals for phrase in ("; ", *refusal.phrases)]
+            parts = [part for refusal in refusals for part in ("; ", *refusal.phrases)]
             raise ConfigError(
-                *phrases[1:], fixes=refusals[0].fixes if len(refusals) == 1 else None
+                *parts[1:], fixes=refusals[0].fixes if len(refusals) == 1 else None
             ) from None
 
     @classmethod
@@ -123,22 +147,30 @@ class Choices(BaseModel):
         """A field, and a value of it where one is given, for a refusal."""
         return FieldName(name, cls._specs[name].about.label, value)
 
-    def refusal(self, sentence: str, **fixes: object) -> ConfigError:
+    def refusal(
+        self, sentence: str, values: Mapping[str, object] = NO_VALUES, **fixes: object
+    ) -> ConfigError:
         """An error to be raised by a rule between fields.
 
         Args:
-            sentence: `{loss}` in it is the field, `{loss=}` the field and its value,
-                `{loss=linear}` and another one.
+            sentence: a message, in which `{loss}` is the field, `{loss=}` the field and its value,
+                `{loss=linear}` and another one, and `{loss:}` its value alone.
+            values: of other names in braces: words, or fields by `field_name`.
             fixes: values by field, each of which alone satisfies the rule.
         """
-        first, *rest = re.split(r"\{(\w+)(=?)(\w*)\}", sentence)
-        phrases: list[str | FieldName] = [first]
-        for name, given, value, text in zip(*(rest[start::4] for start in range(4)), strict=True):
-            phrases += [
-                self.field_name(name, (value or getattr(self, name)) if given else None),
-                text,
-            ]
-        return ConfigError(*phrases, fixes=fixes)
+
+        def phrase(name: str) -> object:
+            if name in values:
+                return values[name]
+            field, sign, value = re.split("([=:]|$)", name, maxsplit=1)
+            if sign == ":":
+                given = getattr(self, field)
+                return f"{given:g}" if isinstance(given, float) else given
+            if sign == "=":
+                return self.field_name(field, value or getattr(self, field))
+            return self.field_name(field)
+
+        return ConfigError(*phrases(sentence, phrase), fixes=fixes)
 
     @property
     def unmet(self) -> Mapping[str, Conditions]:
@@ -165,19 +197,25 @@ class Choices(BaseModel):
         Raises:
             ConfigError: always; says how to make another record.
         """
-        self._stay(name, f"; got {shown(value)}")
+        message = (
+            "{field} cannot be changed, because a {kind} is frozen: {call} makes another; "
+            "got {value}"
+        )
+        self._stay(name, message, value=shown(value))
 
     def __delattr__(self, name: str) -> None:
         """Refuses, as assignment does."""
-        self._stay(name, "; it was to be deleted")
-
-    def _stay(self, name: str, attempt: str) -> NoReturn:
-        field = self.field_name(name) if name in self._specs else name
-        raise ConfigError(
-            field,
-            f" cannot be changed, because a {type(self).__name__} is frozen: replace({name}=…) "
-            f"makes another{attempt}",
+        message = (
+            "{field} cannot be changed, because a {kind} is frozen: {call} makes another; "
+            "it was to be deleted"
         )
+        self._stay(name, message)
+
+    def _stay(self, name: str, sentence: str, **values: object) -> NoReturn:
+        values["field"] = self.field_name(name) if name in self._specs else name
+        values["kind"] = type(self).__name__
+        values["call"] = f"replace({name}=…)"
+        raise self.refusal(sentence, values)
 
     def accepts(self, **changes: Any) -> bool:
         """Whether `replace` would accept the changes."""
@@ -227,9 +265,16 @@ class Choices(BaseModel):
         try:
             choices = json.loads(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
-            raise ConfigError(f"config must be JSON; got {shown(text)} ({error})") from None
+            message = translated(
+                "config must be JSON; got {text} ({error})", text=shown(text), error=error
+            )
+            raise ConfigError(message) from None
         if not isinstance(choices, dict):
-            raise ConfigError(f"config must be a JSON object of fields; got {shown(choices)}")
+            raise ConfigError(
+                translated(
+                    "config must be a JSON object of fields; got {value}", value=shown(choices)
+                )
+            )
         return cls(**choices)
 
     @classmethod
@@ -240,11 +285,16 @@ class Choices(BaseModel):
             return cause if isinstance(cause, ConfigError) else ConfigError(str(cause))
         name, got = str(item["loc"][0]), shown(item["input"])
         if name not in cls._specs:
-            fields = ", ".join(cls._specs)
             return ConfigError(
-                f"{shown(name)[1:-1]} is not a field; the fields are {fields}; got {got}"
+                translated(
+                    "{name} is not a field; the fields are {fields}; got {value}",
+                    name=shown(name)[1:-1],
+                    fields=", ".join(cls._specs),
+                    value=got,
+                )
             )
-        return ConfigError(cls.field_name(name), f" must be {cls._specs[name].rule()}; got {got}")
+        values = {"field": cls.field_name(name), "rule": cls._specs[name].rule(), "value": got}
+        return ConfigError(*phrases("{field} must be {rule}; got {value}", values.__getitem__))
 
 
 def _uses(value: object, values: tuple[str | bool, ...]) -> bool:

@@ -24,6 +24,7 @@ from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
 from explorer.schemes.scale import SCALE_RULES
 from explorer.settings import Settings
+from explorer.translation import TranslatedError
 
 __all__ = ["Config", "ConfigError", "preset"]
 
@@ -73,20 +74,19 @@ class Config(Settings):
         design = Design(self)
         if not self.head_size and self.d_model % self.n_heads:
             raise self.refusal(
-                f"{{d_model}} must be divisible by {{n_heads}}; got {self.d_model} and {self.n_heads}",
+                "{d_model} must be divisible by {n_heads}; got {d_model:} and {n_heads:}",
                 n_heads=heads_of(self.d_model, self.n_heads),
                 d_model=max(self.n_heads, self.d_model - self.d_model % self.n_heads),
             )
         if self.n_heads % self.kv_heads:
             raise self.refusal(
-                f"{{n_heads}} must be divisible by {{n_kv_heads}}; got {self.n_heads} and "
-                f"{self.n_kv_heads}",
+                "{n_heads} must be divisible by {n_kv_heads}; got {n_heads:} and {n_kv_heads:}",
                 n_kv_heads=heads_of(self.n_heads, self.n_kv_heads),
                 n_heads=self.n_kv_heads,
             )
         if not design.unique:
             raise self.refusal(
-                f"{{n_layers}} must be divisible by {{n_loops}}; got {self.n_layers} and {self.n_loops}",
+                "{n_layers} must be divisible by {n_loops}; got {n_layers:} and {n_loops:}",
                 n_loops=math.gcd(self.n_layers, self.n_loops),
                 n_layers=max(self.n_loops, self.n_layers - self.n_layers % self.n_loops),
             )
@@ -104,7 +104,11 @@ class Config(Settings):
             )
         for field, height in (("logit_cap", self.logit_cap), ("output_cap", self.output_cap)):
             if 0 < height < LEAST_CAP:
-                raise self.refusal(f"{{{field}}} must be 0 or at least {LEAST_CAP}; got {height:g}")
+                values = {"least": LEAST_CAP, "height": f"{height:g}"}
+                raise self.refusal(
+                    "{field} must be 0 or at least {least}; got {height}",
+                    {"field": self.field_name(field), **values},
+                )
         if design.inherits and not design.attends:
             raise self.refusal(
                 "{residual_attention} must be none where {attention=}; got {residual_attention=}",
@@ -118,8 +122,9 @@ class Config(Settings):
         if design.rotates and (design.rotated % 2 or not design.rotated):
             fewer = heads_of(max(self.d_model // 2, 1), self.n_heads)
             raise self.refusal(
-                "{position=} needs an even number of coordinates of each head to turn; got "
-                f"{design.rotated} of {self.d_head} ({{rope_fraction=}})",
+                "{position=} needs an even number of coordinates of each head to turn; "
+                "got {turned} of {d_head} ({rope_fraction=})",
+                {"turned": design.rotated, "d_head": self.d_head},
                 position="none",
                 **({"n_heads": fewer} if self.d_head % 2 else {"rope_fraction": 1.0}),
             )
@@ -129,14 +134,14 @@ class Config(Settings):
                 position="none",
                 causal=True,
             )
-        if sentence := excess(design):
-            raise self.refusal(sentence)
+        if refused := excess(design):
+            raise self.refusal(*refused)
         return self
 
     def _agree_with_norm(self, design: Design) -> None:
         if design.final_norm and not PLACEMENTS[self.norm_placement].normalizes:
             raise self.refusal(
-                f"{{final_norm=}} needs a {{norm_placement}} other than {self.norm_placement}; got "
+                "{final_norm=} needs a {norm_placement} other than {norm_placement:}; got "
                 "{norm_placement=}",
                 final_norm="design",
                 norm_placement="pre",
@@ -189,7 +194,7 @@ class Config(Settings):
             )
         if row.shrinks_last and SCALE_RULES[self.scale_rule].shrinks_last:
             raise self.refusal(
-                f"{{residual=}} needs another {{scale_rule}} than {self.scale_rule}, which shrinks W_O "
+                "{residual=} needs another {scale_rule} than {scale_rule:}, which shrinks W_O "
                 "and W_out already; got {scale_rule=}",
                 scale_rule="lecun",
                 residual="constant",
@@ -201,8 +206,11 @@ class Config(Settings):
                 else ("parametrization", "standard")
             )
             raise self.refusal(
-                f"{{scale_rule=}} needs {{{field}={value}}}, because σ differs from layer to layer; "
-                f"got {{{field}=}}",
+                "{scale_rule=} needs {needed}, because σ differs from layer to layer; got {given}",
+                {
+                    "needed": self.field_name(field, value),
+                    "given": self.field_name(field, getattr(self, field)),
+                },
                 **{field: value},
                 scale_rule="gpt2",
             )
@@ -236,8 +244,8 @@ class Config(Settings):
         for field, on in (("attention_gate", design.gates), ("sink", sinks)):
             if on and any(place.has("last") for place in design.sublayers[::2]):
                 raise self.refusal(
-                    f"{{{field}=}} needs a {{norm_placement}} with no norm before W_O; got "
-                    "{norm_placement=}",
+                    "{field} needs a {norm_placement} with no norm before W_O; got {norm_placement=}",
+                    {"field": self.field_name(field, getattr(self, field))},
                     norm_placement="pre",
                     **{field: "none"},
                 )
@@ -298,8 +306,15 @@ def preset(name: str, **choices: Any) -> Config:
     """
     if must_be(str, "name", name) not in PRESETS:
         near = ", ".join(PRESETS.near(name))
-        rule = f"a name in PRESETS, such as {near}" if near else f"one of {', '.join(PRESETS)}"
-        raise ValueError(f"preset must be {rule}; got {shown(name)}")
+        if near:
+            raise TranslatedError(
+                "preset must be a name in PRESETS, such as {near}; got {name}",
+                near=near,
+                name=shown(name),
+            )
+        raise TranslatedError(
+            "preset must be one of {names}; got {name}", names=", ".join(PRESETS), name=shown(name)
+        )
     return Config(**{**PRESETS[name].changes, **choices})
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from explorer import plugins
+from explorer.translation import translated
 
 DRAWERS: dict[str, Callable[[], Callable[..., Any]]] = {}
 """A record's class name to what loads the function that draws it; filled by
@@ -83,17 +84,18 @@ def must_be(kind: type[Kind], name: str, value: object) -> Kind:
     """
     if isinstance(value, kind):
         return value
-    article = "an" if kind.__name__[0] in "AEIOUaeio" else "a"
-    raise TypeError(
-        f"{name} must be {article} {kind.__name__}; got {shown(value)} of type {type(value).__name__}"
-    )
+    message = "{name} must be a {kind}; got {value} of type {type}"
+    if kind.__name__[0] in "AEIOUaeio":
+        message = "{name} must be an {kind}; got {value} of type {type}"
+    values = {"kind": kind.__name__, "value": shown(value), "type": type(value).__name__}
+    raise TypeError(translated(message, name=name, **values))
 
 
 def reason(path: object, error: Exception) -> str:
     """Why a path cannot be opened: the system's words, or that it has a character which no path can
     have."""
     if "\0" in str(path):
-        return "no path has the character NUL"
+        return translated("no path has the character NUL")
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 

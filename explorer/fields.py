@@ -16,11 +16,14 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
+from explorer.translation import translated, with_messages
+
 Kind = Literal["integer", "number", "switch", "choice", "text"]
 KINDS: Mapping[Any, Kind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 GROUPS = ("Size", "Initialization", "Normalization", "Residual", "Attention", "Input and loss")
 
 
+@with_messages("formula", "label")
 @dataclass(frozen=True)
 class Option:
     """One value of a choice; the rows of `schemes` add its formulas."""
@@ -35,6 +38,7 @@ class Option:
     """Words for it in a list; empty where its name serves."""
 
 
+@with_messages("label", "unit", "usual")
 @dataclass(frozen=True)
 class About:
     """The words and the manner of one field: attached to its annotation in `Config`."""
@@ -99,6 +103,7 @@ def setting(
     return info
 
 
+@with_messages("description")
 @dataclass(frozen=True)
 class Spec:
     """Everything known of one field: enough to draw its control and to explain a refusal."""
@@ -129,14 +134,18 @@ class Spec:
     def rule(self) -> str:
         """The accepted values, in the words that follow 'must be' in an error."""
         if self.kind == "choice":
-            return "one of " + ", ".join(self.choices)
+            return translated("one of {choices}", choices=", ".join(self.choices))
         if self.kind == "switch":
-            return "true or false"
+            return translated("true or false")
+        low, high = f"{self.low:g}", f"{self.high:g}"
         if self.kind == "text":
-            return f"a text of {self.low:g} to {self.high:g} printable characters"
+            return translated("a text of {low} to {high} printable characters", low=low, high=high)
         if self.kind == "integer":
-            return f"a whole number between {int(self.low)} and {int(self.high)}"
-        return "a finite number" + f" between {self.low:g} and {self.high:g}" * self.bounded
+            low, high = f"{self.low:.0f}", f"{self.high:.0f}"
+            return translated("a whole number between {low} and {high}", low=low, high=high)
+        if self.bounded:
+            return translated("a finite number between {low} and {high}", low=low, high=high)
+        return translated("a finite number")
 
 
 def spec(name: str, info: FieldInfo) -> Spec:

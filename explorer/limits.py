@@ -17,6 +17,7 @@ from explorer.choices import ConfigError
 from explorer.design import Design
 from explorer.memory import LEDGER, WORKER, Ledger, environment, machine_memory
 from explorer.schemes.placement import SITES
+from explorer.translation import translated
 
 MAX_MEMORY_MEGABYTES = 8_000
 """Bytes that one experiment may take, on a machine that has them; EXPLORER_MAX_MEMORY_MB
@@ -237,26 +238,29 @@ def _mixing(design: Design) -> tuple[int, int]:
     return (9 * n * d // 2 + 100 * n**2 * rule.constrained, n * d) if rule.mixes else (0, 0)
 
 
-def excess(design: Design) -> str:
-    """The refusal of a too large experiment, for `Choices.refusal`, with the fields that cause it;
-    else empty."""
+def excess(design: Design) -> tuple[str, dict[str, object]] | None:
+    """The refusal of a too large experiment, for `Choices.refusal`: its message, which names the
+    fields that cause it, and the values of that; else None."""
     needed, memory, most = (
         sizes(design),
         memory_limit(),
         environment("EXPLORER_MAX_SECONDS", math.inf),
     )
     if needed.memory_bytes > memory:
-        return (
-            f"weights and activations must fit into {memory / 1e9:.3g} GB; got about "
-            f"{needed.memory_bytes / 1e9:.3g} GB ({{n_layers=}}, {{d_model=}}, {{mlp_ratio=}}, {{n_ctx=}}, "
-            "{batch_size=}; EXPLORER_MAX_MEMORY_MB raises the limit)"
+        message = (
+            "weights and activations must fit into {most} GB; got about {needed} GB "
+            "({n_layers=}, {d_model=}, {mlp_ratio=}, {n_ctx=}, {batch_size=}; "
+            "EXPLORER_MAX_MEMORY_MB raises the limit)"
         )
+        gigabytes = needed.memory_bytes / 1e9
+        return message, {"most": f"{memory / 1e9:.3g}", "needed": f"{gigabytes:.3g}"}
     if (seconds := design.settings.n_seeds * needed.seconds) > most:
-        return (
-            f"a measurement must take at most {most:.3g} s of a processor; got about {seconds:.3g} s "
+        message = (
+            "a measurement must take at most {most} s of a processor; got about {seconds} s "
             "({n_seeds=}, {n_layers=}, {d_model=}, {n_ctx=}, {n_heads=}; EXPLORER_MAX_SECONDS raises the limit)"
         )
-    return ""
+        return message, {"most": f"{most:.3g}", "seconds": f"{seconds:.3g}"}
+    return None
 
 
 def memory_limit() -> float:
@@ -285,8 +289,12 @@ def claimed(need: float) -> Iterator[None]:
         if not ledger.claim(sum(_claims) + extra):
             left = max(0.0, ledger.free() - sum(_claims)) + WORKER
             raise ConfigError(
-                f"memory must suffice for all visitors of this server; this computation needs about "
-                f"{need / 1e9:.3g} GB, and others leave {left / 1e9:.3g} GB: try again in a while"
+                translated(
+                    "memory must suffice for all visitors of this server; this computation needs about "
+                    "{need} GB, and others leave {left} GB: try again in a while",
+                    need=f"{need / 1e9:.3g}",
+                    left=f"{left / 1e9:.3g}",
+                )
             )
         _claims.append(extra)
     try:

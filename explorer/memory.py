@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from explorer.translation import TranslatedError
+
 if TYPE_CHECKING:
     from filelock import FileLock
 
@@ -37,7 +39,9 @@ def environment(variable: str, default: float) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise ValueError(f"{variable} must be a number of at least 0; got {text!r}")
+        raise TranslatedError(
+            "{name} must be a number of at least 0; got {text!r}", name=variable, text=text
+        )
     return value
 
 

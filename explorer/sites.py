@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from explorer.translation import Texts
+
 if TYPE_CHECKING:
     from explorer.design import Design
 
@@ -101,7 +103,7 @@ ROWS = sites_of("attention")
 """Sites of attention, by head."""
 FORWARD = tuple(TAPS)
 """The order in which a layer's sites are computed."""
-SITE_WORDS: Mapping[str, str] = MappingProxyType({site.name: site.label for site in TAPS.values()})
+SITE_WORDS: Mapping[str, str] = Texts({site.name: site.label for site in TAPS.values()})
 """Words for the sites; a weight matrix keeps its name."""
 
 MATRICES = ("W_Q", "W_K", "W_V", "W_G", "W_O", "W_gate", "W_in", "W_out")

@@ -1,5 +1,9 @@
-"""Sentences of the package in the language of the process: English, or the one that `language` has
-set.
+"""Sentences of the package in the language of their reader: English, or the one that `language` has
+set for the process, or `speaking` for a page.
+
+Messages stand in English where they are used: in the code, as calls of `translated`; in tables of
+TOML; and in rows, see `with_messages`. Each is translated when it is read, not when it is
+written, so that pages in different languages may share a process.
 
 The messages of a language are `locale/NAME/LC_MESSAGES/explorer.po`, as gettext's tools write and
 merge them. The file is used as it is, so that no compiled one can be older than it.
@@ -9,22 +13,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-
-from explorer.display import shown
+from typing import TypeVar
 
 LOCALE = Path(__file__).with_name("locale")
 LANGUAGES: Mapping[str, str] = {"en": "", "zh": "zh_CN"}
 """The languages, and the folders of their messages; English has none."""
 FIELD = re.compile(r'^(msgid|msgstr) ((?:"(?:[^"\\]|\\.)*"\n?)+)', re.MULTILINE)
 """A message or its translation: strings in quotation marks, a line each."""
-_current = "en"  # of the process, not of a context: figures are computed on threads of their own
+_of_process = "en"  # threads do not inherit a context: live figures are computed on their own
+_of_context: ContextVar[str] = ContextVar("language", default="")
+"""The language of a page; empty where it has the process's."""
 
 
 def language(name: str) -> None:
-    """Sets the language of checks, hints and live figures: English is "en", Chinese "zh".
+    """Sets the language of the package: English is "en", Chinese "zh".
 
     A sentence that has no translation stays English. The setting is the process's, so that every
     thread has it.
@@ -38,21 +45,47 @@ def language(name: str) -> None:
         正确。
         >>> ex.language("en")
     """
-    global _current
+    global _of_process
+    _of_process = known_language(name)
+
+
+def known_language(name: str) -> str:
+    """The name, if it is a language's. ValueError if it is not."""
     if name not in LANGUAGES:
-        raise ValueError(f"name must be one of {', '.join(LANGUAGES)}; got {shown(name)}")
-    _current = name
+        raise ValueError(f"name must be one of {', '.join(LANGUAGES)}; got {name!r}")
+    return name
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """A block in which this thread's sentences are in another language than the process's."""
+    token = _of_context.set(known_language(name))
+    try:
+        yield
+    finally:
+        _of_context.reset(token)
+
+
+def spoken() -> str:
+    """The language in which sentences are now."""
+    return _of_context.get() or _of_process
 
 
 def translated(message: str, /, **values: object) -> str:
-    """A message in the language of the process, with values in place of its named fields.
+    """A message in the language that is spoken, with values in place of its named fields.
 
     Args:
         message: a whole sentence, a clause or a name in English, such as "the value is {name}".
         values: of the fields, in words or numbers; without any, braces are no fields.
     """
-    text = catalog(LANGUAGES[_current]).get(message) or message
+    text = catalog(LANGUAGES[spoken()]).get(message) or message
     return text.format(**values) if values else text
+
+
+def sentences(texts: Iterable[str]) -> str:
+    """Sentences one after the other, without the empty ones; after a full-width stop stands no
+    space."""
+    return " ".join(filter(None, texts)).replace("。 ", "。")
 
 
 class TranslatedError(ValueError):
@@ -60,6 +93,50 @@ class TranslatedError(ValueError):
 
     def __init__(self, message: str, /, **values: object) -> None:
         super().__init__(translated(message, **values))
+
+
+class Message:
+    """A field of a row that is written in English and read in the language that is spoken."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, row: object, owner: type | None = None) -> str:
+        return translated(row.__dict__[self._name])
+
+    def __set__(self, row: object, text: str) -> None:
+        row.__dict__[self._name] = text
+
+
+Row = TypeVar("Row", bound=type)
+
+
+def with_messages(*names: str) -> Callable[[Row], Row]:
+    """A decorator of a dataclass some of whose fields are messages: they are written in English,
+    and read in the language that is spoken."""
+
+    def decorated(row: Row) -> Row:
+        for name in names:
+            setattr(row, name, Message(name))
+        return row
+
+    return decorated
+
+
+class Texts(Mapping[str, str]):
+    """Texts by name: written in English, and read in the language that is spoken."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.english = dict(texts)
+
+    def __getitem__(self, name: str) -> str:
+        return translated(self.english[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.english)
+
+    def __len__(self) -> int:
+        return len(self.english)
 
 
 @cache

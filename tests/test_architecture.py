@@ -35,7 +35,7 @@ FLOORS = {
     "schemes": 1,
     "memory": 0,
     "log": 0,
-    "translation": 1,
+    "translation": -1,
     "settings": 2,
     "design": 3,
     "limits": 4,
@@ -65,6 +65,7 @@ FLOORS = {
 """Rooms by floor: a room is a module, or a package with all its modules."""
 
 THEORY_MAY_IMPORT = {
+    "translation",
     "fields",
     "limits",
     "design",

@@ -7,31 +7,50 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from string import Formatter
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 
 import explorer as ex
-from benchmarks.lessons import (
+from benchmarks.goldens import PRESETS, SICK
+from benchmarks.messages import (
     PACKAGE_MESSAGES,
     TRANSLATING,
     called_messages,
     catalogue,
+    is_prose,
     package_messages,
+    write_catalogue,
 )
+from explorer import translation
 from explorer.app.widgets.answer import box_words
+from explorer.diagnosis.agreement import agreement
 from explorer.lessons.answers import form
 from explorer.lessons.checking import AnswerError, checked_text, reply
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.expressions import ExpressionError
 from explorer.lessons.ledger import rows
 from explorer.lessons.settings import settings_of
-from explorer.translation import TranslatedError, catalog, translated
+from explorer.translation import TranslatedError, catalog, speaking, translated
+from explorer.vocabulary import STATISTICS
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 SYMBOLS = {"Eps", "Alpha", "Beta1", "Beta2"}
 """Labels that are Greek letters in Chinese."""
+NAMES = {
+    "SSMax s",
+    "the {site}",
+    "4: hyper-connections, mHC",
+    "8: Llama 3; 1: PaLM; 0: GPT-2",
+    "off: Llama, GPT-2; on: Qwen 3, Gemma 3, OLMo 2",
+    "head: Qwen 3, Gemma 3; all: OLMo 2",
+    "separate: Llama 3; tied: GPT-2, BERT",
+    ", where ",  # between parts of a plug-in's sentence, which is English
+}
+"""Messages without a Chinese word: names alone."""
 FIELD = re.compile(r"\{[^}]*\}")
 NUMBER = re.compile(r"(?<![\w.])\.?\d+(?:[.,]\d+)*")
 
@@ -41,6 +60,35 @@ def chinese() -> Iterator[None]:
     ex.language("zh")
     yield
     ex.language("en")
+
+
+@pytest.fixture
+def bracketed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A language that is made by machine: each message a third longer, and in brackets. A language
+    is a folder and a row."""
+    messages = package_messages()
+    for message in messages:
+        if message.id:
+            message.string = f"⟦{message.id}{'~' * (len(message.id) // 3)}⟧"
+    file = tmp_path / "xx" / "LC_MESSAGES" / "explorer.po"
+    file.parent.mkdir(parents=True)
+    write_catalogue(file, messages)
+    monkeypatch.setattr(translation, "LOCALE", tmp_path)
+    monkeypatch.setattr(translation, "LANGUAGES", {**translation.LANGUAGES, "xx": "xx"})
+    catalog.cache_clear()
+    with translation.speaking("xx"):
+        yield
+    catalog.cache_clear()
+
+
+def untranslated(text: str) -> str:
+    """What stands outside of all brackets, and is a word."""
+    depth, outside = 0, ""
+    for character in text:
+        depth += (character == "⟦") - (character == "⟧")
+        if not depth and character != "⟧":
+            outside += character
+    return outside if is_prose(outside) else ""
 
 
 def fields(message: str) -> Counter[str]:
@@ -64,8 +112,14 @@ def test_a_translation_keeps_fields_and_numbers() -> None:
             numbers = Counter(NUMBER.findall(message.id))
             assert Counter(NUMBER.findall(message.string)) == numbers, message.id
             is_of_words = re.search("[A-Za-z]", FIELD.sub("", message.id))
-            if is_of_words and message.id not in SYMBOLS:
+            if is_of_words and message.id not in SYMBOLS | NAMES:
                 assert CHINESE.search(message.string), message.id
+
+
+def test_a_note_without_a_prediction_begins_alike_in_every_language() -> None:
+    for message in catalogue(PACKAGE_MESSAGES):
+        if "not covered" in message.id:
+            assert catalog("zh_CN")["not covered"] in message.string
 
 
 def test_the_file_is_read_as_gettext_reads_it() -> None:
@@ -77,11 +131,11 @@ def test_the_file_is_read_as_gettext_reads_it() -> None:
 def test_messages_are_found_in_calls() -> None:
     code = 'translated("a {b}", b=1)\nraise AnswerError("c" "d")\nother("e")\ntranslated(f)'
     assert list(called_messages(code)) == ["a {b}", "cd"]
+    code = 'error = choices.refusal("f" if x else "g", {})\nmessage = "h"\nname = "i"'
+    assert list(called_messages(code)) == ["h", "f", "g"]
     classes = {TranslatedError, AnswerError, ExpressionError}
     assert {TranslatedError, *TranslatedError.__subclasses__()} == classes
-    assert {"translated", *(kind.__name__ for kind in TranslatedError.__subclasses__())} == (
-        TRANSLATING
-    )
+    assert {kind.__name__ for kind in classes} < TRANSLATING
 
 
 def test_a_language_that_is_not_there_is_refused() -> None:
@@ -99,6 +153,41 @@ def test_all_threads_have_the_language_and_what_is_missing_stays_english() -> No
     assert translated("no {such} message", such="new") == "no new message"
     ex.language("en")
     assert translated("Right.") == "Right."
+
+
+def test_a_page_may_speak_another_language_than_the_process() -> None:
+    profile = ex.predict(ex.Config())
+    with speaking("zh"):
+        assert ex.diagnose(profile)[0].meaning == "健康：信号增长到 19 倍，梯度增长到 12 倍。"
+    assert ex.diagnose(profile)[0].meaning == "Healthy: signal grows 19 ×, gradient grows 12 ×."
+
+
+@pytest.mark.usefixtures("bracketed")
+@pytest.mark.parametrize("change", SICK, ids=str)
+def test_a_diagnosis_is_all_of_messages(change: dict[str, Any]) -> None:
+    for config in PRESETS[::6]:
+        try:
+            sick = config.replace(**change)
+        except ex.ConfigError:
+            continue
+        profile = ex.predict(sick)
+        findings = ex.diagnose(profile)
+        assert not untranslated(str(findings))
+        assert not untranslated(re.sub("<.*?>", "", findings._repr_html_()))
+        comparison = ex.compare(ex.predict(ex.Config(n_layers=sick.n_layers)), profile)
+        assert not untranslated(str(comparison))
+
+
+@pytest.mark.usefixtures("bracketed")
+def test_the_words_of_an_agreement_are_messages() -> None:
+    for seeds in (1, 3):
+        config = ex.Config(n_layers=3, d_model=32, n_ctx=16, n_seeds=seeds, causal=True)
+        measured, predicted = ex.measure(config), ex.predict(config)
+        for statistic in STATISTICS:
+            words = agreement(measured, predicted, statistic)
+            assert not untranslated(words.rule)
+            if statistic not in predicted.notes:
+                assert not untranslated(words.words), statistic
 
 
 @pytest.mark.usefixtures("chinese")

@@ -21,6 +21,7 @@ from explorer.diagnosis.signal import LEAST_DIFFERENCE, alike, token_difference
 from explorer.display import must_be
 from explorer.foreign import STUCK
 from explorer.profile import Profile
+from explorer.translation import speaking
 
 __all__ = [
     "LEAST_DIFFERENCE",
@@ -132,7 +133,7 @@ def diagnose(profile: Profile) -> Findings:
 
     Example:
         >>> ex.diagnose(ex.predict(ex.Config()))[0].meaning
-        'Healthy: signal grows 19 ×, gradient grows 12 × (limits 1,000 and 100,000 ×).'
+        'Healthy: signal grows 19 ×, gradient grows 12 ×.'
     """
     must_be(Profile, "profile", profile)
     with np.errstate(all="ignore"):  # ratios of what exploded or vanished are part of the evidence
@@ -171,14 +172,14 @@ def _apply(profile: Profile, rules: Sequence[Rule]) -> dict[Rule, Finding]:
     findings: dict[Rule, Finding] = {}
     for rule in rules:
         finding = rule(profile)
-        if finding is not None and not _follows(profile, rule, finding):
+        if finding is not None and not _follows(profile, rule):
             findings[rule] = finding
     return findings
 
 
-def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
-    """Whether a finding is about a layer whose code is known to differ, or follows from a fault
-    that was read."""
+def _follows(profile: Profile, rule: Rule) -> bool:
+    """Whether a rule's finding is about a layer whose code is known to differ, or follows from a
+    fault that was read."""
     not_finite = faults.held(profile, *faults.NOT_FINITE)
     if rule in (*learning.CAUSES, learning.stepwise):
         return bool(not_finite) or _explains_learning(profile)
@@ -194,9 +195,12 @@ def _follows(profile: Profile, rule: Rule, finding: Finding) -> bool:
         layers |= {layer for layer, _, _ in profile.differences}
     if rule in CONSEQUENCES or rule is signal.nothing_learns:
         layers |= faults.explained(profile)
-    words = finding.meaning + finding.evidence
-    return any(
-        f"{word} {numbered(profile, layer)}" in words
+    if not layers:
+        return False
+    with speaking("en"):  # the layers are found in its words
+        finding = rule(profile)
+    return finding is not None and any(
+        f"{word} {numbered(profile, layer)}" in finding.meaning + finding.evidence
         for word in ("layer", "Layer", "them")
         for layer in layers
     )

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 from explorer.diagnosis.finding import Finding, finding, text
 from explorer.diagnosis.reading import (
     by_layer,
+    capitalized,
     comparable,
     numbered,
     path,
@@ -27,6 +28,7 @@ from explorer.profile import Profile, index_of
 from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory import predict
 from explorer.theory.scatter import LINE
+from explorer.translation import translated
 from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
 CLOSE = {True: 0.02, False: 0.05}
@@ -290,7 +292,8 @@ def _exact(profile: Profile, key: Key, layer: int = 0) -> NDArray[np.bool_]:
 
 def _uncovered(note: str) -> str:
     """The note of a statistic with no prediction at all, as a sentence."""
-    uncovered, prefix, reason = note.partition("not covered")
+    note = translated(note)
+    uncovered, prefix, reason = note.partition(translated("not covered"))
     return note if uncovered or not prefix else text("agreement", "uncovered", reason=reason)
 
 
@@ -343,14 +346,15 @@ def unlike_twin(profile: Profile) -> Finding | None:
     are no lines."""
     if profile.twin is not None or profile.config is not None or not profile.remarks:
         return None
-    reasons = "; ".join(profile.remarks[-3:])  # where they part comes last
+    # where they part comes last
+    reasons = text("phrase", "semicolon").join(map(translated, profile.remarks[-3:]))
     return finding(
         "good",
         "unlike_twin",
         "meaning",
         "evidence",
         "more" if len(profile.remarks) > 3 else "",
-        reasons=f"{reasons[:1].upper()}{reasons[1:]}",
+        reasons=capitalized(reasons),
         more=len(profile.remarks) - 3,
     )
 
@@ -392,7 +396,7 @@ def departs(profile: Profile, expected: Profile) -> Finding | None:
         evidence,
         remedy=fix(profile, "compared", block=path(profile, layer)),
         layer=numbered(profile, layer),
-        statistic=STATISTICS[statistic].label.lower(),
+        statistic=translated(STATISTICS[statistic].label).lower(),
         site=SITE_WORDS[site],
         measured=stated(measured, theory),
         expected=stated(theory, measured),

@@ -18,6 +18,7 @@ from explorer.diagnosis.structure import FEEDS
 from explorer.display import Copied, draw, glance, must_be, shown, table
 from explorer.profile import Profile
 from explorer.sites import FORWARD, SITE_WORDS
+from explorer.translation import TranslatedError, translated
 from explorer.vocabulary import VOCABULARY, Array, Key, Statistic
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class Difference(NamedTuple):
     @property
     def words(self) -> str:
         """Statistic, site, both values, and the factor where there is one."""
-        row, site = VOCABULARY[self.statistic], SITE_WORDS.get(self.site, "")
+        label, site = translated(VOCABULARY[self.statistic].label), SITE_WORDS.get(self.site, "")
         known = {
-            "statistic": row.label[:1].lower() + row.label[1:],
-            "site": f"the {site}" if site else self.site,
+            "statistic": label[:1].lower() + label[1:],
+            "site": text("phrase", "site", site=site) if site else self.site,
             "first": stated(self.first, self.second),
             "second": stated(self.second, self.first),
         }
@@ -145,13 +146,13 @@ class Comparison(Copied):
         return {"text/plain": repr(self), "text/html": self._repr_html_(), **glance(self)}
 
     def _repr_html_(self) -> str:
-        header = ("Statistic", "Site", "Parts", "First", "Second", "Factor")
+        words = ("Statistic", "Site", "Parts", "First", "Second", "Factor")
         return table(
             str(self),
-            header,
+            [*map(translated, words)],
             [
                 (
-                    VOCABULARY[row.statistic].label,
+                    translated(VOCABULARY[row.statistic].label),
                     SITE_WORDS.get(row.site, row.site),
                     self.place(row) if row.parts else "–",
                     row.first,
@@ -194,8 +195,11 @@ def compare(
     pair = must_be(Profile, "first", first), must_be(Profile, "second", second)
     for name, value, most in (("tolerance", tolerance, 1e6), ("chance", chance, 1.0)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
-            raise ValueError(
-                f"{name} must be a number above 0, of at most {most:g}; got {shown(value)}"
+            raise TranslatedError(
+                "{name} must be a number above 0, of at most {most:g}; got {value}",
+                name=name,
+                most=most,
+                value=shown(value),
             )
     keys = [(name, site) for name, row in VOCABULARY.items() for site in row.sites]
     gaps = []
@@ -205,16 +209,21 @@ def compare(
             continue
         lengths = [profile.values[key].shape[1] for profile in pair]
         if lengths[0] != lengths[1]:
-            raise ValueError(
-                f"second must have as many layers as first; got {lengths[1]} and {lengths[0]} of "
-                f"{key[0]} at {key[1]}"
+            raise TranslatedError(
+                "second must have as many layers as first; got {second} and {first} of {statistic} at {site}",
+                second=lengths[1],
+                first=lengths[0],
+                statistic=key[0],
+                site=key[1],
             )
         gap = _Gap.of(*pair, key)
         if gap.known.any():
             gaps.append(gap)
     if not gaps:
-        raise ValueError(
-            f"second must share a statistic with first; got {second!r} beside {first!r}"
+        raise TranslatedError(
+            "second must share a statistic with first; got {second!r} beside {first!r}",
+            second=second,
+            first=first,
         )
     count = sum(int(gap.known.sum()) for gap in gaps)
     rows = [gap.difference(tolerance, chance / count) for gap in gaps]

@@ -50,7 +50,7 @@ def some(names: list[str]) -> str:
     return (
         listed(names)
         if more <= 0
-        else text("phrase", "and_more", names=", ".join(names[:MOST]), more=more)
+        else text("phrase", "and_more", names=text("phrase", "comma").join(names[:MOST]), more=more)
     )
 
 

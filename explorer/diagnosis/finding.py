@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from explorer.display import Copied, table
 from explorer.numbers import filled
+from explorer.translation import sentences, translated
 
 Severity = Literal["good", "warning", "bad"]
 """Severities speak of the trainings in `docs/training.csv`: models of width 32 with 6 to 48 layers
@@ -87,13 +88,14 @@ class Finding(Copied):
     @property
     def details(self) -> str:
         """Evidence and numbers in one line."""
-        numbers = "; ".join(
-            f"{number.name}: {number.value} (limit: {number.limit})" for number in self.numbers
+        numbers = text("phrase", "semicolon").join(
+            text("phrase", "quantity", **number._asdict()) for number in self.numbers
         )
-        return " ".join(filter(None, (self.evidence, numbers and f"{numbers}.")))
+        every = text("phrase", "quantities", numbers=numbers) if numbers else ""
+        return sentences([self.evidence, every])
 
     def __str__(self) -> str:
-        line = f"{self.severity}: {self.meaning} {self.details}".strip()
+        line = f"{translated(self.severity)}: {sentences([self.meaning, self.details])}"
         return line + "".join(f"\n  {part}" for part in (self.remedy, self.code) if part)
 
 
@@ -104,20 +106,30 @@ class Findings(list[Finding]):
         return "\n".join(map(str, self))
 
     def _repr_html_(self) -> str:
-        header = ("", "Finding", "Evidence", "Remedy", "In torch")
-        return table(
-            "Findings",
-            header,
-            [
-                (finding.severity, finding.meaning, finding.details, finding.remedy, finding.code)
-                for finding in self
-            ],
-        )
+        header = [
+            "",
+            translated("Finding"),
+            translated("Evidence"),
+            translated("Remedy"),
+            translated("In torch"),
+        ]
+        rows = [
+            (
+                translated(finding.severity),
+                finding.meaning,
+                finding.details,
+                finding.remedy,
+                finding.code,
+            )
+            for finding in self
+        ]
+        return table(translated("Findings"), header, rows)
 
 
 def text(rule: str, key: str, /, **values: object) -> str:
-    """A sentence of `verdicts.toml` with its placeholders filled; see `numbers.filled`."""
-    return filled(VERDICTS[rule][key], **values)
+    """A sentence of `verdicts.toml` in the language that is spoken, with its placeholders filled;
+    see `numbers.filled`."""
+    return filled(translated(VERDICTS[rule][key]), **values)
 
 
 def finding(
@@ -141,15 +153,11 @@ def finding(
         values: of the placeholders.
     """
     places = [key.split(".") if "." in key else (rule, key) for key in evidence if key]
-    sentences = [text(*place, **values) for place in places]
-    return Finding(severity, text(rule, meaning, **values), " ".join(sentences), *remedy)
+    proof = sentences(text(*place, **values) for place in places)
+    return Finding(severity, text(rule, meaning, **values), proof, *remedy)
 
 
 def quantity(name: str, /, **values: object) -> Quantity:
     """A number beside its limits, in the words of the table `quantity`."""
-    return Quantity(
-        **{
-            part: filled(sentence, **values)
-            for part, sentence in VERDICTS["quantity"][name].items()
-        }
-    )
+    row = VERDICTS["quantity"][name]
+    return Quantity(**{key: filled(translated(row[key]), **values) for key in row})

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from explorer.diagnosis.finding import LONGEST, NO_REMEDY, VERDICTS, Finding, Remedy, Severity, text
-from explorer.diagnosis.reading import numbered, runs, weight_gradients
+from explorer.diagnosis.reading import capitalized, numbered, runs, weight_gradients
 from explorer.diagnosis.remedies import fix, listed
 from explorer.diagnosis.structure import unmoved_layers
 from explorer.foreign import STUCK, Part, State
 from explorer.profile import FIRST_STEP, Profile
+from explorer.translation import sentences
 
 NAMES = 8
 """Names that a list has at most; how many more there are is said."""
@@ -40,9 +41,9 @@ def nothing(profile: Profile) -> Finding | None:
         return None
     held = {state: parts for state in STUCK if (parts := learning.of(state))}
     most = max(held, key=lambda state: _count(held[state]))
-    sentences = [_evidence(profile, state, parts) for state, parts in held.items()]
+    proof = [_evidence(profile, state, parts) for state, parts in held.items()]
     return Finding(
-        "bad", text("nothing_learns", "nothing"), " ".join(sentences), *_remedy(profile, most)
+        "bad", text("nothing_learns", "nothing"), sentences(proof), *_remedy(profile, most)
     )
 
 
@@ -104,7 +105,7 @@ def _evidence(profile: Profile, state: State, parts: Sequence[Part]) -> str:
     trained = learning.steps and f"{state}_steps" in VERDICTS["stuck"]
     reason = f"{state}_steps" if trained else f"{state}_evidence"
     which = "which" if count > 1 else "which_one"
-    return " ".join(
+    return sentences(
         [
             text("stuck", which, count=count, names=names(profile, parts)),
             text("stuck", reason, steps=learning.steps),
@@ -136,7 +137,7 @@ def stepwise(profile: Profile) -> Finding | None:
         return None
     first, note = phases["first"], profile.notes.get("activation_gradient", "")
     if note.startswith(FIRST_STEP):  # it names the parameters already
-        meaning = text("nothing_learns", "later", note=f"{note[0].upper()}{note[1:]}")
+        meaning = text("nothing_learns", "later", note=capitalized(note))
     else:
         # the sentence says when the rest moves: at later steps, if some of it does, else at the
         # second; of a rest that only waits it says nothing
@@ -149,7 +150,7 @@ def stepwise(profile: Profile) -> Finding | None:
         text("stepwise", f"{phase}_evidence", names=names(profile, parts))
         for phase, parts in phases.items()
     ]
-    return Finding("good", meaning, " ".join([*evidence, *learning.facts]))
+    return Finding("good", meaning, sentences([*evidence, *learning.facts]))
 
 
 def _outline(parts: Sequence[Part]) -> str:
@@ -173,14 +174,14 @@ def trains(profile: Profile) -> Finding | None:
         if parts
     ]
     return Finding(
-        "good", text("trains", key, frozen=counts[0], every=counts[1]), " ".join(evidence)
+        "good", text("trains", key, frozen=counts[0], every=counts[1]), sentences(evidence)
     )
 
 
 def partly(profile: Profile) -> Finding | None:
     """The part of the model that was read, where that is not all."""
-    sentences = [*profile.coverage, *(() if stepwise(profile) else profile.learning.facts)]
-    return Finding("good", text("partly", "meaning"), " ".join(sentences)) if sentences else None
+    proof = [*profile.coverage, *(() if stepwise(profile) else profile.learning.facts)]
+    return Finding("good", text("partly", "meaning"), sentences(proof)) if proof else None
 
 
 def names(profile: Profile, parts: Iterable[Part]) -> str:
@@ -188,7 +189,9 @@ def names(profile: Profile, parts: Iterable[Part]) -> str:
     by_layers: dict[tuple[int, ...], list[str]] = {}
     for part in parts:
         by_layers.setdefault(part.layers, []).append(part.name)
-    return "; ".join(_of_layers(profile, layers, inside) for layers, inside in by_layers.items())
+    return text("phrase", "semicolon").join(
+        _of_layers(profile, layers, inside) for layers, inside in by_layers.items()
+    )
 
 
 def _of_layers(profile: Profile, layers: tuple[int, ...], inside: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from scipy.special import chdtri, stdtrit
 from explorer.diagnosis.finding import text
 from explorer.profile import Profile
 from explorer.sites import BRANCHES, STREAM
+from explorer.translation import translated
 from explorer.vocabulary import Array
 
 GROWN = 10.0
@@ -163,6 +164,12 @@ def numbered(profile: Profile, depth: float) -> str:
     )
 
 
+def capitalized(note: str) -> str:
+    """A note in the language that is spoken, at the beginning of a sentence."""
+    note = translated(note)
+    return note[:1].upper() + note[1:]
+
+
 def place(profile: Profile, depth: float) -> str:
     """A layer in words, "layer 17 (transformer.h.16)", or the input, which is layer 0."""
     layer = math.ceil(depth)
@@ -171,7 +178,7 @@ def place(profile: Profile, depth: float) -> str:
 
 def layer_names(profile: Profile, layers: Iterable[int]) -> str:
     """Layers as a list: "layer 3 (h.2), layer 5 (h.4)"."""
-    return ", ".join(place(profile, layer) for layer in layers)
+    return text("phrase", "comma").join(place(profile, layer) for layer in layers)
 
 
 def runs(layers: Iterable[int]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from explorer.diagnosis.finding import VERDICTS, Remedy, text
 from explorer.numbers import filled
 from explorer.profile import Profile
 from explorer.schemes.placement import PLACEMENTS
+from explorer.translation import translated
 
 LARGE = 2.0
 """An init variance above which the weights themselves widen the logits too far."""
@@ -63,7 +64,7 @@ def fix(
     if not cure:
         return Remedy()
     words, code, _ = CURES["later" if profile.step and CURES[cure].draws else cure]
-    return Remedy(filled(words, **values), {}, filled(code, **values))
+    return Remedy(filled(translated(words), **values), {}, filled(translated(code), **values))
 
 
 def remedy(config: Config, candidates: Callable[[Config], Candidates]) -> Remedy:
@@ -77,14 +78,16 @@ def remedy(config: Config, candidates: Callable[[Config], Candidates]) -> Remedy
         ]
         change = {step.field: step.value for step in steps}
         if change and config.accepts(**change):
-            return Remedy(text("phrase", "then").join(step.words for step in steps), change)
+            words = [translated(step.words) for step in steps]
+            return Remedy(text("phrase", "then").join(words), change)
     return Remedy()
 
 
 def listed(names: Iterable[str]) -> str:
     """Names as a list in words: "W_Q, W_K and W_V"."""
     *others, last = names
-    return text("phrase", "and", first=", ".join(others), last=last) if others else last
+    comma = text("phrase", "comma")
+    return text("phrase", "and", first=comma.join(others), last=last) if others else last
 
 
 def plain(config: Config) -> tuple[str, ...]:

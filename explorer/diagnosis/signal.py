@@ -30,6 +30,7 @@ from explorer.diagnosis.reading import (
     NONE,
     Line,
     by_layer,
+    capitalized,
     line,
     numbered,
     only_added,
@@ -43,6 +44,7 @@ from explorer.foreign import LOGITS, Fault
 from explorer.profile import ALMOST_ZERO, FIRST_STEP, OTHER_TOKENS, Breakdown, Profile
 from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.theory.inputs import log_sum
+from explorer.translation import sentences, translated
 from explorer.vocabulary import STATISTICS, VOCABULARY, WEIGHT_STATISTICS, Array, Key
 
 
@@ -92,7 +94,7 @@ def not_finite(profile: Profile) -> Finding | None:
     known: dict[str, object] = {"layer": "", "statistic": "", "site": ""}
     if first is not None:
         known = {
-            "statistic": VOCABULARY[first.statistic].label.lower(),
+            "statistic": translated(VOCABULARY[first.statistic].label).lower(),
             "site": first.site_label,
             "layer": numbered(profile, first.layer),
         }
@@ -137,7 +139,7 @@ def _bad_operation(profile: Profile, fault: Fault, cause: str, evidence: str) ->
         end=fault.value,
         count=int(fault.value),
     )
-    return replace(result, evidence=f"{result.evidence} {evidence}".strip())
+    return replace(result, evidence=sentences([result.evidence, evidence]))
 
 
 def _finite(profile: Profile, first: Breakdown) -> bool:
@@ -184,7 +186,7 @@ def nothing_learns(profile: Profile) -> Finding | None:
             "nothing_learns",
             "later",
             "later_evidence",
-            note=f"{note[0].upper()}{note[1:]}",
+            note=capitalized(note),
             layers=n_layers,
         )
     cure, extent = "not_zero" if _untouched(profile) else "reached", "nothing" if every else "some"
@@ -335,7 +337,7 @@ def zero_token(profile: Profile) -> Finding | None:
         "meaning",
         "evidence",
         remedy=fix(profile, "not_zero_token"),
-        note=note,
+        note=translated(note),
         input=gradient.at(0.0),
         first=gradient.at(1.0),
     )
@@ -394,7 +396,7 @@ def silent(profile: Profile) -> Finding | None:
         "silent",
         "meaning",
         "evidence",
-        silent=", ".join(quiet),
+        silent=text("phrase", "comma").join(quiet),
         first="α" if first == "alpha" else first,
         size=sizes[first],
     )

@@ -62,7 +62,7 @@ def odd_design(profile: Profile) -> Finding | None:
     siblings = ""
     if len(text("odd_design", "meaning", difference=difference, **values).split()) > LONGEST:
         difference, _, siblings = difference.partition(text("odd_design", "before_siblings"))
-    others = "; ".join(
+    others = text("phrase", "semicolon").join(
         text(
             "odd_design",
             "other",
@@ -96,7 +96,7 @@ def several_kinds(profile: Profile) -> Finding | None:
     }
     if len(members) < 2:
         return None
-    words = "; ".join(
+    words = text("phrase", "semicolon").join(
         text("several_kinds", "kind", name=name, layers=_listed(layers))
         for name, layers in members.items()
     )
@@ -117,7 +117,10 @@ def _listed(layers: Sequence[int]) -> str:
     """Layers by their numbers, runs of them by their ends: "layers 1–3, 5"."""
     parts = [f"{first}–{last}" if last > first else f"{first}" for first, last in runs(layers)]
     return text(
-        "phrase", "layers" if len(layers) > 1 else "layer", layers=", ".join(parts), layer=parts[0]
+        "phrase",
+        "layers" if len(layers) > 1 else "layer",
+        layers=text("phrase", "comma").join(parts),
+        layer=parts[0],
     )
 
 
@@ -150,7 +153,7 @@ def dead_branch(profile: Profile) -> Finding | None:
             layer=numbered(profile, dead[0]),
             layers=layer_names(profile, dead),
             site=SITE_WORDS[site],
-            matrices=", ".join(zero),
+            matrices=text("phrase", "comma").join(zero),
             size=np.median(size[size > 0]),
         )
     return None

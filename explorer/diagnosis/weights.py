@@ -34,6 +34,7 @@ from explorer.diagnosis.signal import alike, gradient_steep, not_finite, one_hot
 from explorer.diagnosis.structure import FEEDS
 from explorer.profile import Profile
 from explorer.sites import BRANCHES, MATRICES, SITE_WORDS
+from explorer.translation import sentences
 from explorer.vocabulary import Array
 
 SIZE = {"attn_scores": "logit_std", "attn_out": "second_moment", "mlp_out": "second_moment"}
@@ -61,15 +62,15 @@ def odd_weights(profile: Profile) -> Finding | None:
     name = max(odd, key=lambda matrix: abs(math.log(odd[matrix])))
     theirs = beside(by_layer(profile, "weight_variance", name), layer, profile.kinds)
     scale = drawn_variance(profile, name, theirs)
-    sentences = [_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()]
-    sentences += list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]
+    proof = [_matrix(profile, matrix, layer, ratio) for matrix, ratio in odd.items()]
+    proof += list(_effects(profile, layer, odd)) or [text("odd_weights", "unknown")]
     others = sorted({other for layers in odd_by_matrix.values() for other in layers} - {layer})
     if others:
-        sentences.append(text("odd_weights", "others", layers=layer_names(profile, others)))
+        proof.append(text("odd_weights", "others", layers=layer_names(profile, others)))
     block = path(profile, layer)
     remedy = fix(profile, "drawn_alike", matrix=name, number=layer, scale=scale, block=block)
     meaning = text("odd_weights", "meaning", layer=numbered(profile, layer))
-    return Finding("warning", meaning, " ".join(sentences), *remedy)
+    return Finding("warning", meaning, sentences(proof), *remedy)
 
 
 def _matrix(profile: Profile, name: str, layer: int, ratio: float) -> str:

@@ -53,12 +53,12 @@ def test_the_first_card_shows_how_far_the_largest_value_lies_from_the_end_of_flo
 
 
 @in_voila
-def test_the_verdict_is_a_sentence_with_its_limit_and_evidence_on_demand(
+def test_the_verdict_is_a_sentence_with_its_limits_and_evidence_on_demand(
     dashboard: Dashboard,
 ) -> None:
     verdict = dashboard.page.locator(".ex-verdict").first
     evidence = verdict.locator(".ex-evidence").first
-    for placement, sentence in (("pre", "(limits 1,000 and 100,000 ×)."), ("post", "limit 29 %.")):
+    for placement, sentence in (("pre", "Healthy: signal grows"), ("post", "limit 29 %.")):
         if placement != "pre":
             with dashboard.redrawn():
                 dashboard.choose("norm_placement", placement)

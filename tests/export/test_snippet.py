@@ -60,7 +60,7 @@ def test_the_explore_page(capsys: pytest.CaptureFixture[str]) -> None:
         left["measured"].pattern, ex.measure(config, pattern_of=(2, 1)).pattern
     )
     assert list(left["pins"]) == names
-    assert "limits 1,000" in capsys.readouterr().out
+    assert "Healthy: signal" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
