@@ -69,14 +69,18 @@ class Row(NamedTuple):
     """The statistic that it shows; empty for the attention pattern, which is none."""
     together: str = ""
     """The caption where several designs are drawn, if that is another picture."""
+    definition: str = ""
+    """The exact definition of its numbers, a sentence; empty where the caption says it."""
 
     def draw(self, profiles: Sequence[Profile], looks: Sequence[LegendEntry] = ()) -> go.Figure:
         """The figure, which plotly has checked."""
         return go.Figure(self.plain(profiles, looks))
 
     def why(self, *predicted: Profile) -> Why:
-        """The line below the caption, for the designs that are drawn: see `figures.why.why`."""
-        return why(self.statistic or self.name, *predicted)
+        """The definition of its numbers, and the reason why they are so for the designs that are
+        drawn: see `figures.why.why`."""
+        reason = why(self.statistic or self.name, *predicted)
+        return reason._replace(words=f"{self.definition} {reason.words}".strip())
 
 
 def _pattern_of_first(
@@ -103,7 +107,8 @@ def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
         layer: from 1, whose positions are drawn; 0 is the last. Other charts show all layers.
     """
     row = VOCABULARY[statistic]
-    caption = row.caption or f"{row.definition[0].upper()}{row.definition[1:]}."
+    definition = f"{row.definition[0].upper()}{row.definition[1:]}."
+    caption = row.caption or definition
     if row.by_position:
         caption = caption.format(layer=f"layer {layer}" if layer else "the last layer")
         draw = partial(by_position.plain, statistic, layer=layer)
@@ -111,7 +116,9 @@ def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
         draw = partial(weights_by_matrix.plain, statistic)
     else:
         draw = partial(by_layer.plain, statistic)
-    return Row(name or statistic, row.label, caption, draw, statistic)
+    if not row.caption:
+        definition = ""
+    return Row(name or statistic, row.label, caption, draw, statistic, definition=definition)
 
 
 FIGURES: Mapping[str, Row] = MappingProxyType(

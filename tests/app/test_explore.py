@@ -79,10 +79,12 @@ def test_the_line_below_a_chart_is_that_of_the_designs_drawn(open_panel: Open) -
     page.choose(norm_placement="post")
     assert "/ q_(l−1)" not in chart.why
     assert "before its norm" in chart.why
-    assert page.charts["second_moment"].why == "The norm on each sum resets q to 1."
+    assert page.charts["second_moment"].why == (
+        "Mean of x² over batch, token and coordinate. The norm on each sum resets q to 1."
+    )
     page.comparison.box.handle(["pin"], [])
     page.choose(norm_placement="pre")
-    assert not chart.why
+    assert chart.why == "Mean of (∂L/∂x)² per coordinate, relative to the last layer."
     assert chart.lesson == "09_norm_placement"
 
 

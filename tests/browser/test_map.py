@@ -178,6 +178,8 @@ def test_a_button_beside_a_slider_opens_a_map_of_one_axis(browser: Browser, voil
     visit = Dashboard(page, "voila")
     page.goto(f"{voila}/{EXPLORE}")
     visit.wait_until_drawn()
+    with visit.redrawn():  # a slider that was used has the button
+        visit.press("alpha", "ArrowRight")
     page.get_by_role("button", name="Map over Residual α").press("Enter")
     tab = page.locator(".ex-header [role=tab][aria-selected=true]").first
     expect(tab).to_have_text("Map")

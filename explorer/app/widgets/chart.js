@@ -178,10 +178,12 @@ class Card {
     const enlarge = button("Enlarge", "ex-chart-tool ex-enlarge", () => this.toggleSize(), {
       title: "Large or small", "aria-pressed": "false",
     });
-    return [enlarge, ...zoomButtons, ...saveMenu({
+    const [saver, menu] = saveMenu({
       PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
       PDF: whenDrawn(() => this.save("pdf")), HTML: () => this.model.act("html"),
-    })];
+    });
+    makeToolbar([...zoomButtons, saver]);
+    return [enlarge, ...zoomButtons, saver, menu];
   }
 
   /** Makes a chart large that the page shows as a small picture, or small again. */

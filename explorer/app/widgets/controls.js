@@ -74,6 +74,9 @@ function slider(field, id, send, release) {
   const range = make("input", {
     id, type: "range", min: 0, max: field.steps.length - 1, step: 1, "aria-label": spokenLabel(field),
     oninput: () => send(field.steps[Number(range.value)], true),
+    onkeydown: ({ key, ctrlKey, metaKey }) => { // a number that is typed goes into the entry
+      if (/^[\d.]$/.test(key) && !ctrlKey && !metaKey) after[0].select();
+    },
   });
   // The browser leaves out `change` where `paint` has written the value meanwhile.
   listen(range, "change pointerup pointercancel keyup blur", release);
@@ -178,6 +181,7 @@ function control(model, field) {
   const { name, initial } = field;
   const id = `ex-${(controlCount += 1)}`;
   let paintedState = null; // as text
+  let isUsed = false; // whether it shows all that it offers: its value is another one, or was
   const send = (value, isHeld = false) => {
     // The model would not send what it has already, so that no answer would come.
     if (model.get("values")[name] !== value || model.get("held") !== isHeld) {
@@ -200,8 +204,13 @@ function control(model, field) {
     if (state === paintedState) return;
     paintedState = state;
     const excluded = traits[0] ?? [];
+    isUsed ||= value !== initial;
+    nodes.root.classList.toggle("ex-used", isUsed);
     look.paint(value, (option) => excluded.find((item) => item.value === option));
     paintWords(model, field, nodes, value, isDisabled);
+    nodes.note.hidden = !isUsed && !traits[1];
+    makeTabStop(nodes.root);
+    if (field.look === "slider") nodes.root.querySelector(".ex-entry").tabIndex = isUsed ? 0 : -1;
     nodes.root.classList.toggle("ex-disabled", isDisabled);
     nodes.root.classList.toggle("ex-refused", isRefused);
     nodes.reset.classList.toggle("ex-hidden", value === initial);

@@ -35,6 +35,20 @@ function button(label, className, onclick, attributes = {}) {
   return make("button", { type: "button", class: className, ...OWN_KEYS, ...attributes, onclick }, label);
 }
 
+/** Makes buttons one stop of the Tab key: the arrow keys move between those that can be seen. */
+function makeToolbar(buttons) {
+  const stopAt = (stop) => buttons.forEach((node) => { node.tabIndex = node === stop ? 0 : -1; });
+  stopAt(buttons[0]);
+  const onkeydown = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = buttons.at((buttons.indexOf(event.currentTarget) + step) % buttons.length);
+    stopAt(next);
+    next.focus();
+  };
+  buttons.forEach((node) => node.addEventListener("keydown", onkeydown));
+}
+
 /** Gives a view's own element its class in the style sheet, and its attributes for screen readers. */
 function become(el, className, attributes = {}) {
   el.classList.add(className);

@@ -80,10 +80,15 @@ const explained = (text) => replaceMatches(text, glossary.pattern, ([symbol]) =>
 const termsAround = (node) => [...(node.closest(".ex-control, .ex-chart-words, .ex-finding")
   ?? node.closest("p, li, dd, td, div") ?? node).querySelectorAll(".ex-term")];
 
-/** Lets Tab reach one symbol around a node: `stop`, or else the first. Arrow keys reach the others. */
+/** Lets Tab reach one symbol around a node: `stop`, or else the first. Arrow keys reach the others. Those of a control
+    that was not used yet wait: until then the menu's glossary has them. */
 function makeTabStop(node, stop) {
   const terms = termsAround(node);
-  terms.forEach((term, index) => { term.tabIndex = (stop ? term === stop : index === 0) ? 0 : -1; });
+  const isWaiting = node.closest(".ex-control:not(.ex-used)");
+  terms.forEach((term, index) => {
+    const isStop = stop ? term === stop : index === 0;
+    term.tabIndex = isStop && !isWaiting ? 0 : -1;
+  });
 }
 
 /** Moves the focus from a symbol to the next or the previous one at an arrow key. */

@@ -98,6 +98,12 @@ function chipList(model, list, refuge) {
   };
 }
 
+/** The meaning of a mark. Details after a semicolon, for experts, are in its tooltip and for screen readers. */
+const markNodes = (text) => {
+  const [short, ...details] = text.split(/(?=;)/);
+  return make("span", { title: text }, short, make("span", { class: "ex-spoken" }, ...details));
+};
+
 /** The current design with the button that pins it, and the meaning of dots and lines. */
 function currentDesign(model) {
   const mark = swatch();
@@ -114,7 +120,7 @@ function currentDesign(model) {
     setText(name, design.name ?? "");
     now.hidden = !model.get("entries").length;
     const texts = model.get("marks");
-    write(marks, texts.join("\n"), () => texts.map((text) => make("span", {}, text)));
+    write(marks, texts.join("\n"), () => texts.map(markNodes));
   };
   return { nodes: [make("div", { class: "ex-pin-head" }, current, marks)], button: pin, paint };
 }
