@@ -17,7 +17,17 @@ from typing import Any
 GROUP = "explorer.plugins"
 KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "explorer_models": ("CoordCheck", "Twin", "Watch", "coord_check", "probe", "twin", "watch"),
+        "explorer_models": (
+            "CoordCheck",
+            "Start",
+            "Twin",
+            "Watch",
+            "coord_check",
+            "expect",
+            "probe",
+            "twin",
+            "watch",
+        ),
         "explorer_race": ("Contender", "Race", "Recipe", "Task", "Training", "race"),
     }
 )

@@ -21,7 +21,7 @@ ROOMS: dict[str, int] = {
     ".": 24_100,
     "app": 91_000,
     "diagnosis": 24_500,
-    "explorer_models": 80_000,
+    "explorer_models": 84_300,
     "explorer_race": 29_900,
     "explorer_serve": 17_000,
     "export": 8_000,

@@ -10,9 +10,11 @@ from explorer.plugins import Plugin
 PLUGIN = Plugin(
     names={
         "CoordCheck": "explorer_models.coordinates:CoordCheck",
+        "Start": "explorer_models.starts:Start",
         "Twin": "explorer_models.twin:Twin",
         "Watch": "explorer_models.watch:Watch",
         "coord_check": "explorer_models.coordinates:coord_check",
+        "expect": "explorer_models.starts:expect",
         "probe": "explorer_models.probe:probe",
         "twin": "explorer_models.probe:twin",
         "watch": "explorer_models.watch:watch",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from explorer.choices import ConfigError, opening
 from explorer.command import FAILED, Add
+
+if TYPE_CHECKING:
+    from explorer_models.expecting import Verdict
 
 
 def add_commands(add: Add) -> None:
@@ -34,28 +40,46 @@ def add_commands(add: Add) -> None:
     )
     command.add_argument(
         "--expect",
-        metavar="DESIGN",
-        help="a preset, such as llama3, or a file with a config or a profile: say on standard output "
-        "whether the model starts so, and exit with 1 if it does not",
+        metavar="START",
+        help="a preset, such as llama3; a start that --write has stored; a file with a config; or the word "
+        "class, for what the model's own class says: say on standard output whether the model starts so, "
+        "and exit with 1 if it does not",
+    )
+    command.add_argument(
+        "--write", metavar="START.toml", type=Path, help="store how the model starts, for review"
+    )
+    command.add_argument(
+        "--report",
+        metavar="REPORT.json",
+        type=Path,
+        help="write the departures from --expect as JSON, and beside it their chart as SVG",
+    )
+    command.add_argument(
+        "--github",
+        action="store_true",
+        help="print departures as annotations of a GitHub workflow, and add to its summary",
     )
     command.set_defaults(run=_probe)
 
 
 def _probe(choices: argparse.Namespace) -> int:
-    """Runs the command; returns its exit code, 1 where the model departs from the expected
-    design."""
+    """Runs the command; returns its exit code, 1 where the model departs from what is expected."""
     from explorer_models.expecting import expectation, verdict
     from explorer_models.model import make, named_error
-    from explorer_models.probe import probe
+    from explorer_models.probe import probed
+    from explorer_models.starts import Start
 
+    if choices.expect is None and (choices.report or choices.github):
+        raise ConfigError("report and github need --expect, which they are about")
     judged, expected = None, None if choices.expect is None else expectation(choices.expect)
     try:
         made = make(choices.factory)
-        if expected is None:
-            profile = probe(*made)
+        if choices.expect is None:
+            profile, stack = probed(*made)
+            start = Start.of(made[0], profile, stack) if choices.write else None
         else:
             judged = verdict(choices.expect, expected, *made)
-            profile = judged.profile
+            profile, start = judged.profile, judged.start
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except Exception as error:
@@ -66,11 +90,27 @@ def _probe(choices: argparse.Namespace) -> int:
         _write(choices.html, page(profile))
     elif choices.json is not None:
         _write(choices.json, profile.to_json() + "\n")
-    elif judged is None:
+    elif judged is None and choices.write is None:
         sys.stdout.write(profile.to_json() + "\n")
-    if judged is not None:
-        sys.stdout.write(f"{judged}\n")
-    return FAILED if judged is not None and not judged.agrees else 0
+    if choices.write is not None:
+        _write(choices.write, str(start))
+    return 0 if judged is None else _told(judged, choices)
+
+
+def _told(judged: Verdict, choices: argparse.Namespace) -> int:
+    """Prints and writes a verdict as the options say; returns the exit code."""
+    from explorer_models.reporting import chart, report, summary, workflow_commands
+
+    sys.stdout.write(f"{judged}\n")
+    if choices.report is not None:
+        _write(choices.report, json.dumps(report(judged), indent=2) + "\n")
+        _write(choices.report.with_suffix(".svg"), chart(judged))
+    if choices.github:
+        sys.stdout.writelines(f"{line}\n" for line in workflow_commands(judged))
+        if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(summary(judged))
+    return 0 if judged.agrees else FAILED
 
 
 def _write(path: Path, text: str) -> None:

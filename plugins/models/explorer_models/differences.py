@@ -191,7 +191,7 @@ def _others(layers: Sequence[Facts], members: Sequence[int]) -> Iterator[Differe
         odd = [
             index
             for index, value in enumerate(values)
-            if value is not None and not _same(value, usual)
+            if value is not None and not same(value, usual)
         ]
         if _rare(odd, members):
             for index in odd:
@@ -217,7 +217,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.3g}") if isinstance(value, float) else value
 
 
-def _same(value: Any, usual: Any) -> bool:
+def same(value: Any, usual: Any) -> bool:
     """Whether two facts are equal; numbers may differ by `APART`."""
     if isinstance(value, float) and isinstance(usual, float):
         return abs(value - usual) <= APART * max(abs(value), abs(usual))

@@ -1,9 +1,10 @@
-"""A model beside the design that it is to have: `explorer probe --expect` measures that design at
-the model's size."""
+"""A model beside what is expected of it, by `explorer probe --expect`: a design, which is measured
+at the model's size, or a stored start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,15 +20,17 @@ from explorer.diagnosis.reading import numbered
 from explorer.display import shown
 from explorer.measuring import measure
 from explorer.profile import Profile
+from explorer.schemes.activation import second_moment
+from explorer.schemes.attention import DIVISORS
+from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
-from explorer.sites import SITE_WORDS
+from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.vocabulary import VOCABULARY, Array, Key
-from explorer_models.departures import departures, unseen
-from explorer_models.differences import Difference
 from explorer_models.fields import Majority
 from explorer_models.model import Batch, Loss, projected
 from explorer_models.probe import probed, twin_in
 from explorer_models.stack import Stack
+from explorer_models.starts import Departure, Start, departures, expect, signal_of
 from explorer_models.texts import text
 from explorer_models.twin import COMPARED, Twin
 
@@ -58,34 +61,37 @@ SIZES = (
 )
 """Fields that are the model's own and its batch's, beside width and depth."""
 
-SHARED = {
-    "softmax": "axis of the softmax",
-    "mask": "mask",
-    "divisor": "divisor of the logits",
-    "qk_norm": "QK-norm",
-    "attention_skip": "factor on the stream beside attention",
-    "mlp_skip": "factor on the stream beside the MLP",
-}
-"""Facts of a stored profile that are compared, and their words."""
+OWN_CLASS = "class"
+"""The argument that stands for the model's own class, drawn once more from its config."""
+TURNED = ("rotary", "alibi")
+"""Positions that attention itself has. Learned positions are added to the embeddings, where they
+cannot be recognized for certain."""
+NEAR = 0.05
+"""Relative difference of two activations' second moments up to which one is another way to compute
+the other."""
+
+Expected = Config | Start | None
+"""A design, a stored start, or None for what the model's own class says."""
 
 
-def expectation(name: str) -> Config | Profile:
-    """The design or the profile that a model is compared with, by the name of a preset or of a
-    file.
+def expectation(name: str) -> Expected:
+    """The expectation of a model, by the name of a preset or of a file, or the word "class".
 
     Raises:
         ConfigError: there is neither, or the file holds something else.
     """
+    if name == OWN_CLASS:
+        return None
     if name in PRESETS:
         return preset(name)
     near = ", ".join(PRESETS.near(name) or ("llama3", "gpt2"))
     with opening(name, f"expect must be a preset, such as {near}, or a file that can be read"):
         content = Path(name).read_text(encoding="utf-8")
     try:
-        return Profile.from_json(content) if '"origin"' in content else Config.from_json(content)
+        return Start.from_toml(content) if name.endswith(".toml") else Config.from_json(content)
     except ValueError as error:
         raise ConfigError(
-            f"expect must hold a config or a profile; {shown(name)} does not: {error}"
+            f"expect must hold a start or a config; {shown(name)} does not: {error}"
         ) from None
 
 
@@ -93,17 +99,18 @@ class Verdict(NamedTuple):
     """The comparison of a model with its expectation; as text, lines for a log."""
 
     name: str
-    """Of the design, the file or the profile, as the command line has it."""
+    """Of the design or the file, as the command line has it."""
     profile: Profile
     """Of the model."""
-    comparison: Comparison
-    differences: tuple[Difference, ...]
-    """Layers that are built otherwise than their siblings, and are not so in an expected
-    profile."""
+    start: Start
+    """Of the model."""
+    expected: Start
+    stated: tuple[Departure, ...]
+    """Departures from facts, and from numbers, that the expectation states."""
+    comparison: Comparison | None = None
+    """Statistics beside those of the design; None beside a start."""
     remarks: tuple[str, ...] = ()
     """Of what could not be read, or stands in no config."""
-    facts: tuple[str, ...] = ()
-    """Sentences on facts of all layers, or of many, in which the model departs from the design."""
     explained: frozenset[Key] = frozenset()
     """Statistics and sites that part, and do not where the design has the model's facts."""
     unseen: tuple[Key, ...] = ()
@@ -112,74 +119,106 @@ class Verdict(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Whether the model starts as expected."""
-        return not (self.comparison.partings or self.differences or self.facts or self.unseen)
+        return not self.departures
+
+    @property
+    def departures(self) -> tuple[Departure, ...]:
+        """Each respect in which the model does not start as expected; first what is stated, then
+        what follows from it, then layers unlike their siblings, and all else."""
+        partings = () if self.comparison is None else self.comparison.partings
+        said = {(row.layer, row.site) for row in self.stated}
+        differences = [row for row in self.profile.differences if row[:2] not in said]
+        return (
+            *self.stated,
+            *(self._parting(row) for row in partings if row[:2] in self.explained),
+            *(
+                Departure(
+                    text(
+                        "expected", "layer", layer=numbered(self.profile, layer), difference=words
+                    ),
+                    layer,
+                    site,
+                )
+                for layer, site, words in differences
+            ),
+            *(self._parting(row) for row in partings if row[:2] not in self.explained),
+            *(
+                Departure(
+                    text(
+                        "expected",
+                        "unseen",
+                        statistic=VOCABULARY[name].label.lower(),
+                        site=SITE_WORDS.get(site, site),
+                    ),
+                    site=site,
+                    key=(name, site),
+                )
+                for name, site in self.unseen
+            ),
+        )
+
+    def _parting(self, row: Parting) -> Departure:
+        """A statistic that parts, as a departure."""
+        assert self.comparison is not None  # noqa: S101 - whose row it is
+        key = "follows" if row[:2] in self.explained else "place"
+        words = text("expected", key, place=self.comparison.place(row), words=row.words)
+        factor = row.factor if math.isfinite(row.factor) else None
+        return Departure(words, row.layer, row.site, row.second, row.first, factor, row[:2])
 
     def __str__(self) -> str:
-        comparison = self.comparison
-        fact = self.facts[0] if self.facts else ""
-        key = "as_design" if self.agrees else "fact" if fact else "otherwise"
-        explained = [row for row in comparison.partings if row[:2] in self.explained]
-        others = [row for row in comparison.partings if row[:2] not in self.explained]
-        model = self.profile.model or "The model"
-
-        def places(key: str, rows: Sequence[Parting]) -> list[str]:
-            return [
-                text("expected", key, place=comparison.place(row), words=row.words) for row in rows
-            ]
-
+        key = "otherwise"
+        if self.agrees:
+            key = "as_design"
+        elif self.stated:
+            key = "fact"
         lines = [
-            text("expected", key, model=model, design=self.name, comparison=comparison, fact=fact)
+            text(
+                "expected",
+                key,
+                model=self.profile.model or "The model",
+                design=self.name,
+                comparison=self.comparison or "",
+                fact=self.stated[0].words if self.stated else "",
+            ).rstrip()
         ]
-        lines += [text("expected", "departs", fact=fact) for fact in self.facts]
-        lines += places("follows", explained)
         lines += [
-            text("expected", "layer", layer=numbered(self.profile, layer), difference=sentence)
-            for layer, _, sentence in self.differences
+            f"{self.name}:{row.line}: {row.words}" if row.line else row.words
+            for row in self.departures
         ]
-        lines += places("place", others)
-        for name, site in self.unseen:
-            label, words = VOCABULARY[name].label.lower(), SITE_WORDS.get(site, site)
-            lines.append(text("expected", "unseen", statistic=label, site=words))
         lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
         return "\n  ".join(lines)
 
 
 def verdict(
-    name: str, expected: Config | Profile, model: nn.Module, batch: Batch, loss: Loss | None = None
+    name: str, expected: Expected, model: nn.Module, batch: Batch, loss: Loss | None = None
 ) -> Verdict:
     """Compares a model with what is expected of it.
 
     Args:
         name: of what is expected.
-        expected: as `expectation` reads it.
-        model, batch, loss: as for `probe`; the loss is used beside a profile alone.
+        expected: as `expectation` gives it.
+        model, batch, loss: as for `probe`; the loss is used beside a start alone.
     Raises:
         TypeError, ValueError: as `probe`; or the model's blocks were not understood.
         ConfigError: the design cannot have the model's size.
     """
-    if isinstance(expected, Profile):
-        return _beside_profile(name, expected, probed(model, batch, loss)[0])
-    # the loss of a measured design, so that gradients can be compared
-    profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
-    return _beside_config(name, expected, profile, stack, twin_in(stack, model))
-
-
-def _beside_profile(name: str, expected: Profile, profile: Profile) -> Verdict:
-    """The verdict beside a stored profile: all that both have is compared, and the facts that all
-    layers share. A statistic that only the expectation has is a departure."""
-    odd = tuple(row for row in profile.differences if row not in expected.differences)
-    return Verdict(
-        name,
-        profile,
-        compare(expected, profile, TOLERANCE, CHANCE),
-        odd,
-        facts=_changed(expected, profile),
-        unseen=tuple(key for key in expected if key not in profile),
-    )
+    if isinstance(expected, Config):
+        # the loss of a measured design, so that gradients can be compared
+        profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
+        return _beside_config(name, expected, model, profile, stack)
+    profile, stack = probed(model, batch, loss)
+    start = Start.of(model, profile, stack)
+    wanted = expect(model, batch) if expected is None else expected
+    # what a person has approved with the start is not said again
+    known = wanted.tables[""].get("unlike", ())
+    new = [row for row in profile.differences if f"{row[0]}: {row[2]}" not in known]
+    profile = replace(profile, differences=tuple(new))
+    stated = tuple(departures(wanted, start, profile))
+    return Verdict("its class" if expected is None else name, profile, start, wanted, stated)
 
 
 def _beside_config(
-    name: str, design: Config, profile: Profile, stack: Stack, nearest: Twin
+    name: str, design: Config, model: nn.Module, profile: Profile, stack: Stack
 ) -> Verdict:
     """The verdict beside a design.
 
@@ -187,26 +226,120 @@ def _beside_config(
     size, with `DRAWS` seeds. Where facts differ, it is measured with the model's facts, too:
     statistics that then agree follow from them.
     """
+    nearest = twin_in(stack, model)
     width = Majority(stack.facts, ()).usual("layer", "width")
     config = _sized(design, profile, nearest.config, width)
     first, second = _measured(config), _compared(profile)
     comparison = compare(first, second, TOLERANCE, CHANCE)
-    departed = departures(stack.facts, nearest, config, profile)
+    start = Start.of(model, profile, stack)
+    wanted = start_of_design(config)
+    rows = departures(wanted, start, profile)
+    alike = [row.words for row in rows if row.key[1] == "activation" and _alike(row)]
+    stated = tuple(row for row in rows if row.words not in alike)
     explained: frozenset[Key] = frozenset()
-    if departed.fields and comparison.partings and config.accepts(**departed.fields):
-        again = compare(_measured(config.replace(**departed.fields)), second, TOLERANCE, CHANCE)
+    fields = _changed(config, nearest)
+    if stated and comparison.partings and config.accepts(**fields):
+        again = compare(_measured(config.replace(**fields)), second, TOLERANCE, CHANCE)
         rest = {row[:2] for row in again.partings}
         explained = frozenset(row[:2] for row in comparison.partings) - rest
     return Verdict(
         name,
         profile,
+        start,
+        Start({**wanted.tables, **signal_of(first)}),
+        stated,
         comparison,
-        profile.differences,
-        (*nearest.unread, *nearest.differs, *departed.remarks),
-        departed.facts,
+        (*nearest.unread, *nearest.differs, *alike),
         explained,
-        tuple(unseen(first, second, tuple(first), config, nearest.config)),
+        tuple(_unseen(first, second, config, nearest.config)),
     )
+
+
+def start_of_design(config: Config) -> Start:
+    """The facts of a design's layers as a start; what no model shows for certain is left out."""
+    design, n_layers = config.design, config.n_layers
+    place = PLACEMENTS[config.norm_placement]
+    later = n_layers - 1  # layers that may carry on what the first one has
+    tables: dict[str, dict[str, Any]] = {
+        "": {},
+        "layer": {
+            "attends": design.attends,
+            "parallel": design.stream.parallel,
+            "final_norm": FINAL_NORMS[config.final_norm].present(place),
+            "weights": config.layer_weights,
+        },
+        "attn_out": {},
+        "mlp_out": {"mlp": config.mlp, "activation": config.activation},
+    }
+    for half, site in enumerate(BRANCHES):
+        rows = [place.sublayer(2 * layer + half, n_layers) for layer in range(n_layers)]
+        tables[site]["norms"] = [", ".join(sorted(row.norms)) or "none" for row in rows]
+        if place.normalizes:
+            tables[site]["norm"] = config.norm
+        if not design.profiled:
+            tables[site]["skip"] = list(design.skips[half::2])
+    if design.attends:
+        d_head = config.d_head
+        gates = {"none": 0, "head": config.n_heads, "coordinate": config.n_heads * d_head}
+        tables["attn_out"]["gates"] = gates[config.attention_gate]
+        scores = tables["attn_scores"] = {
+            "softmax": "keys",
+            "mask": "causal" if config.causal else "none",
+            "cap": config.logit_cap,
+            "qk_normed": config.qk_norm,
+            "position": config.position if config.position in TURNED else "none",
+            "sink": config.sink,
+            "mixes_values": [False, *[config.value_residual] * later],
+            "inherits": ["none", *[config.residual_attention] * later],
+        }
+        row = DIVISORS[config.attention_scale]
+        if not (row.uses or config.qk_norm):  # norms on queries and keys undo it
+            scores["divisor"] = row.of(d_head)
+        if design.rotates:
+            scores |= {"rope_base": config.rope_base, "rope_share": config.rope_fraction}
+            scores |= {"rope_speed": 1.0, "rotary": ""}
+    return Start(tables)
+
+
+def _changed(config: Config, nearest: Twin) -> dict[str, Any]:
+    """Fields of a design as the model has them, where they differ and are not of its size."""
+    own = nearest.config
+    names = set(nearest.read_fields) - {*SIZES, "n_layers", "d_model", "input_second_moment"}
+    if not {own.position, config.position} & {*TURNED}:
+        names -= {"position"}
+    values = {name: getattr(own, name) for name in sorted(names)}
+    return {name: value for name, value in values.items() if value != getattr(config, name)}
+
+
+def _alike(row: Departure) -> bool:
+    """Whether one activation is another way to compute the other."""
+    try:
+        sizes = second_moment(row.value), second_moment(row.expected)
+    except KeyError:  # one that is in no table
+        return False
+    return abs(math.log(sizes[0] / sizes[1])) <= NEAR
+
+
+def _unseen(design: Profile, model: Profile, config: Config, twin: Config) -> Iterator[Key]:
+    """Statistics and sites that a design's profile has and a model's has not.
+
+    Left out are sites that the model need not have. Two parallel branches read one stream, so that
+    their layer has no stream between them. A gate that the model has as the design does, but no
+    matrix of its own for it, lies within another matrix.
+
+    Args:
+        design, model: the profiles.
+        config: of the design.
+        twin: the model as a config, as far as one describes it.
+    """
+    not_needed = {
+        "resid_mid": config.design.stream.parallel and twin.design.stream.parallel,
+        "W_G": config.attention_gate == twin.attention_gate,
+        "W_gate": config.mlp == twin.mlp,
+    }
+    for key in design:
+        if key not in model.values and not not_needed.get(key[1], False):
+            yield key
 
 
 def _measured(config: Config) -> Profile:
@@ -222,20 +355,6 @@ def _compared(profile: Profile) -> Profile:
         key: profile.values[key] for key in profile if key in PLACES or key[0] == "weight_variance"
     }
     return replace(profile, values=kept)
-
-
-def _changed(expected: Profile, profile: Profile) -> tuple[str, ...]:
-    """A sentence for each fact of all layers that differs in two profiles."""
-    pairs = [
-        (name, value, profile.facts.get(name))
-        for name, value in expected.facts.items()
-        if name in SHARED
-    ]
-    return tuple(
-        text("departs", "shared", name=SHARED[name], value=own, usual=value)
-        for name, value, own in pairs
-        if own is not None and own != value
-    )
 
 
 def _sized(expected: Config, profile: Profile, nearest: Config, width: int) -> Config:
