@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from explorer.config import Config
 from explorer.profile import Profile
 
@@ -28,6 +31,16 @@ DIVERGING = ("#0b4a8f", "#3f8fc4", "#a3c8df", "#d8d5cc", "#ecbd85", "#d9822b", "
 """Too little, healthy, too much: blue to orange, which all kinds of color vision tell apart, as do
 lighter and darker. The middle is a gray that is seen on white paper, the ends are still seen on
 black."""
+
+
+def diverging(distances: ArrayLike) -> list[str]:
+    """The diverging color, `#rrggbb`, of each distance from the healthy value: −1 and less is the
+    first, 0 the middle, 1 and more the last."""
+    indices = np.clip(0.5 + np.asarray(distances) / 2, 0.0, 1.0) * (len(DIVERGING) - 1)
+    channels = np.array([rgb(color) for color in DIVERGING]).T  # [red green blue, color]
+    mixed = [np.interp(indices, np.arange(len(DIVERGING)), channel) for channel in channels]
+    levels = np.rint(mixed).astype(int).T.tolist()
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in levels]
 
 
 def rgb(color: str) -> list[int]:

@@ -26,7 +26,7 @@ from explorer.figures.kit import (
     field_title,
     round_values,
 )
-from explorer.figures.palette import DIVERGING, SEQUENTIAL, rgb
+from explorer.figures.palette import SEQUENTIAL, diverging
 from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.sweeping.cell import varied_specs
@@ -429,11 +429,4 @@ def _stops(middle: float, low: float, high: float) -> list[list[Any]]:
     far = max(middle - low, high - middle) or 1.0
     shares = np.linspace(0.0, 1.0, STOPS)
     distances = (low + shares * (high - low) - middle) / far  # −1 … 1
-    indices = np.clip(0.5 + distances / 2, 0.0, 1.0) * (len(DIVERGING) - 1)
-    channels = np.array([rgb(color) for color in DIVERGING]).T  # [red green blue, color]
-    stops = []
-    for share, index in zip(shares, indices, strict=True):
-        mixed = (np.interp(index, np.arange(len(DIVERGING)), channel) for channel in channels)
-        red, green, blue = (round(float(level)) for level in mixed)
-        stops.append([float(share), f"#{red:02x}{green:02x}{blue:02x}"])
-    return stops
+    return [list(stop) for stop in zip(shares.tolist(), diverging(distances), strict=True)]
