@@ -20,6 +20,7 @@ from explorer.diagnosis import diagnose
 from explorer.display import table
 from explorer.figures import FIGURES, Row
 from explorer.figures.diagram import diagram
+from explorer.figures.stack import stack
 from explorer.figures.words import typeset
 from explorer.profile import Profile
 from explorer.theory import predict
@@ -63,7 +64,8 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 {_stories()}
 <div class="ex-panel ex-box"><div class="ex-explore ex-box">
 <div class="ex-side ex-box"></div>
-<div class="ex-main ex-box"><div class="ex-top ex-box">{_verdict(predicted)}{_diagram(config, predicted)}</div>
+<div class="ex-main ex-box">
+<div class="ex-top ex-box">{_stack(config, predicted)}{_verdict(predicted)}{_diagram(config, predicted)}</div>
 <div class="ex-pins"><div class="ex-pin-head"><span class="ex-now"><b>{html.escape(name_of(config))}</b>
 </span><button class="ex-button ex-pin-button" data-later>Pin</button>
 <span class="ex-marks"><span>— predicted; outlined: two of three draws</span></span></div></div>
@@ -113,10 +115,15 @@ def _verdict(predicted: Profile) -> str:
     )
 
 
+def _stack(config: Config, predicted: Profile) -> str:
+    """The picture of all layers, as theory expects them."""
+    return f'<div class="ex-stack"><div class="ex-stack-picture">{stack(config, predicted)}</div></div>'
+
+
 def _diagram(config: Config, predicted: Profile) -> str:
     """The last layer, with the numbers that theory expects."""
-    n_layers, words = config.n_layers, f"q = mean x², {predicted.origin}"
+    n_layers = config.n_layers
     return (
-        f'<div class="ex-diagram">{head(n_layers, n_layers, words, disabled=True)}'
+        f'<div class="ex-diagram"><p class="ex-diagram-head">{head(n_layers, n_layers, predicted.origin)}</p>'
         f'<div class="ex-blocks">{diagram(config, n_layers, predicted, Config())}</div></div>'
     )

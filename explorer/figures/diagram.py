@@ -13,16 +13,16 @@ from html import escape
 from typing import NamedTuple
 
 from explorer.config import Config, differences
-from explorer.numbers import number
+from explorer.figures.stack import added, along
+from explorer.numbers import listed, number
 from explorer.profile import Profile
 from explorer.schemes.attention import DIVISORS
 from explorer.schemes.mlp import MLPS
 from explorer.schemes.placement import NORMS, SITES
 from explorer.schemes.residual import RESIDUALS
 from explorer.sites import BRANCHES
-from explorer.vocabulary import STATISTICS
 
-STREAM, LANE, HEIGHT = 84, 39, 117
+STREAM, LANE, HEIGHT = 75, 36, 105
 """Pixels from the top: the residual line, the branch above it, and the lower end of the drawing."""
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
 """Pixels: from the left to where a branch leaves the stream, between two parts, across a letter,
@@ -168,23 +168,31 @@ def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
     return [Part(f"× {number(factor)}", ("residual", "norm_placement", "parametrization"), words)]
 
 
-def moments(profile: Profile | None, layer: int) -> dict[str, str]:
-    """Second moments in a layer, 1 … N, as text: "= 1.2", or "not finite".
+def moments(config: Config, profile: Profile | None, layer: int) -> dict[str, str]:
+    """Second moments in a layer, 1 … N, as text: "1.2", or "not finite".
 
-    By site: of each branch, of the stream after it, and, by the name `input`, of the stream before
-    the layer. Sites that the profile does not have are left out."""
-    if profile is None:
+    By site: of what each branch adds, its factor included, of the stream after it, and, by the name
+    `input`, of the stream before the layer. Empty where there are none."""
+    signal, adds = along(config, profile, "second_moment"), added(config, profile)
+    if signal is None or adds is None:
         return {}
-    row = STATISTICS["second_moment"]
-    index = layer - 1
-    sites = {site: (site, index) for site in (*AFTER, *AFTER.values())}
-    sites["input"] = ("resid_post", index - 1) if index else ("embed", 0)
-    numbers = {}
-    for name, (site, index_of_site) in sites.items():
-        if (row.name, site) in profile:
-            moment = float(row.mean(profile[row.name, site])[index_of_site])
-            numbers[name] = f"= {number(moment)}" if math.isfinite(moment) else "not finite"
-    return numbers
+    first = 2 * (layer - 1)  # sublayer
+    sites = ("input", *AFTER.values(), *AFTER)
+    values = (*signal[first : first + 3], *adds[first : first + 2])
+    return {
+        site: number(value) if math.isfinite(value) else "not finite"
+        for site, value in zip(sites, values, strict=True)
+    }
+
+
+def layer_words(config: Config, layer: int, profile: Profile | None) -> str:
+    """A layer, 1 … N, in words: what its branches add, and the stream before it and after it."""
+    numbers = moments(config, profile, layer)
+    sentence = f"Layer {layer} of {config.n_layers}"
+    if not numbers:
+        return sentence
+    adds = [f"{branch.title} adds {numbers[branch.site]}" for branch in branches(config, layer)]
+    return f"{sentence}. {listed(adds)}; signal {numbers['input']} → {numbers['resid_post']}"
 
 
 def diagram(
@@ -198,7 +206,7 @@ def diagram(
         reference: parts of which a field differs from this config's are marked.
     """
     changed = set(differences(config, reference)) if reference else set()
-    numbers, drawn = moments(profile, layer), branches(config, layer)
+    numbers, drawn = moments(config, profile, layer), branches(config, layer)
     return "".join(_svg(branch, numbers, changed, is_first=branch is drawn[0]) for branch in drawn)
 
 
@@ -210,7 +218,7 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
         changed: fields whose parts are marked.
         is_first: whether the layer's input is at its left end.
     """
-    size = f"E F² {numbers[branch.site]}" if branch.site in numbers else ""
+    size = f"adds {numbers[branch.site]}" if branch.site in numbers else ""
     # pixels from the left: the branch leaves at TAP and joins at `total`, then the stream goes on
     boxes, end = _boxes(branch.parts, TAP + GAP, LANE, changed)
     letters = len(branch.title) + len(size) + 2  # they stand above the branch
@@ -219,13 +227,13 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
     skip_boxes, _ = _boxes(branch.skip, (TAP + total - skip_width) / 2, STREAM, changed)
     after_boxes, end = _boxes(branch.after, total + 2 * GAP, STREAM, changed)
     width = max(end, total + 64)
-    above, below = LANE - 24, STREAM + 28
+    above, below = LANE - 22, STREAM + 27
     texts = _text(branch.title, TAP + GAP, above, "start", "ex-block-title")
     if is_first and "input" in numbers:
-        texts += _text(f"q {numbers['input']}", 2, below, "start", "ex-block-number")
+        texts += _text(f"signal {numbers['input']}", 2, below, "start", "ex-block-number")
     after = AFTER[branch.site]
     if after in numbers:
-        texts += _text(f"q {numbers[after]}", width, below, "end", "ex-block-number")
+        texts += _text(f"→ {numbers[after]}", width, below, "end", "ex-block-number")
     texts += _text(size, total, above, "end", "ex-block-number")
     parts = (*branch.parts, *branch.skip, *branch.after)
     spoken = ", ".join([branch.title, *(part.words for part in parts)])

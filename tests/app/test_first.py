@@ -49,12 +49,13 @@ def test_it_says_what_the_theory_says() -> None:
     assert "script" not in page.tags
 
 
-def test_its_layer_is_the_one_that_the_live_page_draws() -> None:
+def test_its_stack_and_its_layer_are_those_that_the_live_page_draws() -> None:
     config, live = Config(norm_placement="post", n_layers=3), Diagram()
     live.show(config, [predict(config)], Config())
-    inert = live.head.replace("><span>", " disabled><span>", 1)
-    assert f'{inert}<div class="ex-blocks">{live.svg}</div>' in first_picture(config, ["Explore"])
-    assert " of 3</span><span>q = mean x², predicted</span>" in live.head
+    page = first_picture(config, ["Explore"])
+    assert f'<div class="ex-stack-picture">{live.stack.picture}</div>' in page
+    assert f'{live.head}</p><div class="ex-blocks">{live.svg}</div>' in page
+    assert live.head == "<span>Layer 3 of 3</span><span>predicted</span>"
 
 
 def test_a_server_draws_it_without_torch() -> None:
@@ -68,3 +69,4 @@ def test_a_server_draws_it_without_torch() -> None:
     drawn = done.stdout.decode()
     assert 'id="ex-first"' in drawn
     assert drawn.count('<svg class="ex-block"') == 2
+    assert drawn.count('<div class="ex-stack-view') == 1

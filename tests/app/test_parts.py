@@ -58,7 +58,7 @@ def test_a_browser_has_all_of_the_page_after_each_move_by_one_message(monkeypatc
             panel.controls, "set", {"values": {**panel.controls.values, "init_variance": value}}
         )
         (message,) = browser.messages
-        assert panel.diagram.number in message["parts"]
+        assert {panel.diagram.number, panel.diagram.stack.number} <= message["parts"].keys()
         assert message["handled"] == browser.number
         assert all(map(browser.has_all_of, page.top.tree()))
     assert panel.controls.config == SMALL.replace(init_variance=2.0)

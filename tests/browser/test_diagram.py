@@ -1,6 +1,9 @@
-"""The diagram of a layer, and the small pictures, under a pointer and by keyboard."""
+"""The picture of the stack, the diagram of a layer, and the small pictures, under a pointer and by
+keyboard."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -13,6 +16,20 @@ WHOLE = """(names) => names.filter((name) => {
 })"""
 """Those of the parts that do not lie whole in the window."""
 FOCUS = "() => document.activeElement.closest('.ex-control')?.dataset.field"
+HELD = """async (steps) => {
+  const slider = document.querySelector('[data-field=init_variance] input[type=range]');
+  const drawn = () => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn));
+  const before = drawn();
+  for (let step = 0; step < steps; step += 1) {
+    slider.value = Number(slider.value) + 1;
+    slider.dispatchEvent(new Event('input', { bubbles: true }));
+    await new Promise((go) => setTimeout(go, 150));
+  }
+  const during = drawn().map((count, at) => count - before[at]);
+  slider.dispatchEvent(new Event('change', { bubbles: true }));
+  return during;
+}"""
+"""How often each chart is drawn while a slider is dragged and held."""
 NUMBERS = "(texts) => texts.map((text) => text.textContent)"
 
 
@@ -37,10 +54,11 @@ def test_a_part_opens_its_control_wherever_it_is_folded_away(wide: Dashboard) ->
 
 
 def test_parts_are_one_stop_of_the_keyboard(wide: Dashboard) -> None:
-    entry = wide.page.get_by_label("Layer of the diagram")
-    entry.focus()
-    wide.page.keyboard.press("Tab")
     parts = wide.page.locator(".ex-part")
+    parts.first.focus()
+    wide.page.keyboard.press("Tab")
+    expect(wide.page.locator(".ex-part:focus")).to_have_count(0)
+    wide.page.keyboard.press("Shift+Tab")
     expect(parts.first).to_be_focused()
     wide.page.keyboard.press("ArrowRight")
     expect(parts.nth(1)).to_be_focused()
@@ -74,12 +92,108 @@ def test_a_pointer_on_a_chart_chooses_the_layer(wide: Dashboard) -> None:
     assert mark["x"] == pytest.approx(dot["x"] + dot["width"] / 2, abs=1.5)
     wide.page.mouse.move(5, 5)
     expect(wide.page.locator(".ex-chart-layer:visible")).to_have_count(0)
-    entry.fill("99")
-    entry.press("Enter")
+    entry.press("End")
     entry.blur()
     expect(entry).to_have_value("12")
     expect(numbers).to_have_text(last)
     wide.must_be_clean()
+
+
+THICKNESS = """() => [...document.querySelectorAll('.ex-stack-picture[aria-hidden] .ex-stack-band')].map((band) => (
+  [band.firstChild, band.lastChild].map((piece) => Math.round(piece.getBBox().height))))"""
+"""Pixels of the signal and of the gradient, each where it begins and where it ends."""
+VIEW = ".ex-stack-picture[aria-hidden] .ex-stack-view:visible"
+
+
+def test_the_stack_is_as_thick_as_the_signal_and_the_gradient(wide: Dashboard) -> None:
+    (begin, end), (at_input, at_end) = wide.page.evaluate(THICKNESS)
+    assert begin == 12
+    assert end > 20  # 19 times the signal at the input
+    assert at_input > at_end == 9
+    with wide.redrawn():
+        wide.choose("norm_placement", "post")
+    (begin, flat), (_, shrunk) = wide.page.evaluate(THICKNESS)
+    assert begin == flat == 12
+    assert shrunk == 9
+    wide.reset()
+
+
+def test_the_stack_moves_with_a_slider_and_settles_when_it_is_measured(wide: Dashboard) -> None:
+    view, end = wide.page.locator(VIEW), wide.page.evaluate(THICKNESS)[0][1]
+    expect(view).to_have_attribute("data-origin", "measured")
+    with wide.redrawn():
+        wide.page.evaluate(HELD, 8)
+        expect(view).to_have_attribute("data-origin", "predicted")
+        assert wide.page.evaluate(THICKNESS)[0][1] > end
+    expect(view).to_have_attribute("data-origin", "measured")
+    wide.reset()
+
+
+def test_a_layer_is_chosen_in_the_stack_by_pointer_touch_and_keys(wide: Dashboard) -> None:
+    entry, view = wide.page.get_by_label("Layer of the diagram"), wide.page.locator(VIEW)
+    marks = wide.page.locator(".ex-chart-layer:visible")
+    box = view.bounding_box()
+    assert box is not None
+    wide.page.mouse.move(box["x"] + box["width"] / 2 + 5, box["y"] + 30)
+    expect(entry).to_have_value("7")  # the first one after the middle
+    expect(wide.page.locator(".ex-diagram-head")).to_contain_text("Layer 7 of 12")
+    expect(marks).to_have_count(5)
+    wide.page.mouse.move(5, 5)
+    expect(marks).to_have_count(0)
+    view.dispatch_event("pointerdown", {"clientX": box["x"] + 3, "pointerType": "touch"})
+    expect(entry).to_have_value("1")
+    entry.focus()
+    wide.page.keyboard.press("ArrowRight")
+    expect(wide.page.locator(".ex-diagram-head")).to_contain_text("Layer 2 of 12")
+    expect(entry).to_have_attribute("aria-valuetext", re.compile("Layer 2 of 12. Attention adds"))
+    chosen = wide.page.locator(f"{VIEW} .ex-stack-chosen").bounding_box()
+    assert chosen is not None
+    assert box["x"] < chosen["x"] < box["x"] + box["width"] / 4
+    wide.page.keyboard.press("End")
+    expect(entry).to_have_value("12")
+    entry.blur()
+    wide.must_be_clean()
+
+
+def test_a_deep_stack_is_folded_and_fits_on_a_phone(wide: Dashboard) -> None:
+    with wide.redrawn():
+        wide.write("d_model", "32")
+    with wide.redrawn():
+        wide.write("n_layers", "200")
+    fold = wide.page.locator(f"{VIEW} > span")
+    expect(fold).to_have_text("176 layers")
+    before = wide.page.viewport_size
+    assert before is not None
+    wide.page.set_viewport_size({"width": 390, "height": 844})
+    expect(fold).to_have_text("188 layers")
+    view = wide.page.locator(VIEW).bounding_box()
+    assert view is not None
+    assert view["x"] >= 0
+    assert view["x"] + view["width"] <= 390
+    wide.page.set_viewport_size(before)
+    wait_until_still(wide.page)
+    entry = wide.page.get_by_label("Layer of the diagram")
+    middle = wide.page.locator(VIEW).bounding_box()
+    assert middle is not None
+    wide.page.mouse.move(middle["x"] + middle["width"] / 2 - 1, middle["y"] + 30)
+    expect(entry).to_have_value(re.compile("^(99|100)$"))  # a layer within the fold
+    wide.page.mouse.move(5, 5)
+    entry.press("End")
+    wide.reset()
+
+
+def test_a_signal_that_is_not_finite_is_hatched_and_said(wide: Dashboard) -> None:
+    with wide.redrawn():
+        wide.choose("norm_placement", "none")
+    with wide.redrawn():
+        wide.write("n_layers", "60")
+    with wide.redrawn():
+        wide.write("init_variance", "4")
+    expect(wide.page.locator(".ex-stack-picture[aria-hidden]")).to_contain_text("not finite from")
+    expect(wide.page.locator(".ex-stack > p")).to_contain_text("not finite from layer")
+    hatching = wide.page.locator(f"{VIEW} .ex-stack-hatching").first
+    assert hatching.get_attribute("d")
+    wide.reset()
 
 
 def test_a_picture_is_enlarged_by_a_click_and_by_its_button(wide: Dashboard) -> None:
@@ -134,25 +248,14 @@ def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(
     visit.wait_until_drawn()
     wait_until_still(page)
     cells = [f".ex-charts > .ex-cell:nth-child({number})" for number in range(1, 7)]
-    assert page.evaluate(WHOLE, [".ex-stories-offer", ".ex-verdict", ".ex-diagram", *cells]) == []
+    assert (
+        page.evaluate(
+            WHOLE, [".ex-stories-offer", ".ex-stack", ".ex-verdict", ".ex-diagram", *cells]
+        )
+        == []
+    )
     visit.must_be_clean()
     page.close()
-
-
-HELD = """async (steps) => {
-  const slider = document.querySelector('[data-field=init_variance] input[type=range]');
-  const drawn = () => [...document.querySelectorAll('.ex-chart-plot')].map((plot) => Number(plot.dataset.drawn));
-  const before = drawn();
-  for (let step = 0; step < steps; step += 1) {
-    slider.value = Number(slider.value) + 1;
-    slider.dispatchEvent(new Event('input', { bubbles: true }));
-    await new Promise((go) => setTimeout(go, 150));
-  }
-  const during = drawn().map((count, at) => count - before[at]);
-  slider.dispatchEvent(new Event('change', { bubbles: true }));
-  return during;
-}"""
-"""How often each chart is drawn while a slider is dragged and held."""
 
 
 def test_while_a_slider_is_dragged_charts_follow_and_pictures_rest(wide: Dashboard) -> None:

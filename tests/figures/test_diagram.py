@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import explorer as ex
 from explorer.config import Config
-from explorer.figures.diagram import Part, branches, diagram
+from explorer.figures.diagram import Part, branches, diagram, layer_words
 from explorer.model import batch
 from explorer.model.transformer import Transformer
 from explorer.numbers import number
@@ -122,11 +122,11 @@ def test_its_numbers_are_the_second_moments_of_the_profile() -> None:
     }
     before = number(float(geometric_mean(measured["second_moment", "resid_post"])[0]))
     assert texts == [
-        f"q = {before}",
-        f"q = {at['resid_mid']}",
-        f"E F² = {at['attn_out']}",
-        f"q = {at['resid_post']}",
-        f"E F² = {at['mlp_out']}",
+        f"signal {before}",
+        f"→ {at['resid_mid']}",
+        f"adds {at['attn_out']}",
+        f"→ {at['resid_post']}",
+        f"adds {at['mlp_out']}",
     ]
 
 
@@ -153,5 +153,27 @@ def test_a_size_that_is_not_finite_is_said_to_be_so() -> None:
             values["second_moment", site] = np.full((1, 4), value)
         drawn = parsed(diagram(healthy.config, 4, ex.Profile("measured", values, healthy.config)))
         texts = {text.text or "" for text in drawn.findall(".//text")}
-        assert {"q not finite", "E F² not finite"} <= texts
+        assert {"→ not finite", "adds not finite"} <= texts
         assert not any("nan" in text or "inf" in text for text in texts if "not finite" not in text)
+
+
+def test_what_a_branch_adds_has_its_factor() -> None:
+    config = Config(n_layers=4, n_ctx=8, alpha=0.5)
+    profile = ex.predict(config)
+    size = float(profile["second_moment", "mlp_out"][0, 1])
+    assert f">adds {number(size / 4)}<" in diagram(config, 2, profile)
+
+
+def test_a_layer_is_said_in_words() -> None:
+    config = Config(n_layers=4, n_ctx=8)
+    profile = ex.predict(config)
+    at = {
+        site: number(float(profile["second_moment", site][0, 1]))
+        for site in ("attn_out", "mlp_out", "resid_post")
+    }
+    before = number(float(profile["second_moment", "resid_post"][0, 0]))
+    assert layer_words(config, 2, profile) == (
+        f"Layer 2 of 4. Attention adds {at['attn_out']} and MLP adds {at['mlp_out']}; "
+        f"signal {before} → {at['resid_post']}"
+    )
+    assert layer_words(config, 2, None) == "Layer 2 of 4"

@@ -1,4 +1,7 @@
-/* The diagram of a layer, as the kernel draws it. A part opens its control; the charts choose the layer by a pointer. */
+/* The picture of all layers, and the drawing of the one that is chosen in it, as the kernel draws them.
+
+   A pointer on the picture or on a chart chooses the layer, and so do the arrow keys. A part of the drawing opens its
+   control. */
 
 /** Shows the control of a field beside the diagram, and gives it the focus. */
 function openControl(root, field) {
@@ -10,8 +13,29 @@ function openControl(root, field) {
   control.querySelector("input:not(:disabled), select:not(:disabled)")?.focus({ preventScroll: true });
 }
 
-export function diagram(model, el) {
-  become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
+/** Pairs of a depth in layers and a share of the picture's width, between which layers have equal room. */
+const knotsOf = (view) => view.dataset.knots.split(" ").map((knot) => knot.split(":").map(Number));
+
+/** The value at `x` on the line through points, `[x, y]` each. */
+function onLine(points, x) {
+  const after = points.findIndex(([end], index) => index && x <= end);
+  const end = after < 0 ? points.length - 1 : after;
+  const [[x0, y0], [x1, y1]] = [points[end - 1], points[end]];
+  return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
+}
+
+/** The layer in which a pointer is, at most `layers`. */
+function layerAt(view, { clientX }, layers) {
+  const { left, width } = view.getBoundingClientRect();
+  const depth = onLine(knotsOf(view).map(([layer, share]) => [share, layer]), (clientX - left) / width);
+  return Math.min(Math.max(1, Math.ceil(depth)), layers);
+}
+
+export function stack(model, el) {
+  become(el, "ex-stack", { role: "group", "aria-label": "The stack of layers" });
+  const words = make("p", { class: "ex-spoken" }), picture = make("div", { class: "ex-stack-picture", "aria-hidden": "true" });
+  const slider = make("input", { type: "range", min: 1, class: "ex-spoken", "aria-label": "Layer of the diagram", ...OWN_KEYS });
+  el.append(words, slider, picture);
   let wanted = 0, isAsking = false;
   const ask = () => {
     if (isAsking || wanted === model.get("layer")) return;
@@ -23,17 +47,45 @@ export function diagram(model, el) {
     });
   };
   const choose = (depth) => {
-    wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), Number(entry.max));
+    wanted = Math.min(Math.max(1, Math.ceil(depth) || 1), model.get("layers"));
     ask();
   };
-  const partsOfHead = () => {
-    const head = parsedHtml(model.get("head"));
-    return { entry: head.querySelector("input"), texts: [...head.querySelectorAll("span")] };
+  /** Tells the panel, and so the charts and this picture, of a depth, or of none. */
+  const point = (depth) => el.dispatchEvent(new CustomEvent("ex-layer", { bubbles: true, detail: depth }));
+  const stopListening = callAll([
+    listen(picture, "pointermove pointerdown", (event) => {
+      const view = event.target.closest(".ex-stack-view");
+      if (view) point(layerAt(view, event, model.get("layers")));
+    }),
+    listen(picture, "pointerleave", () => point(null)), listen(slider, "blur", () => point(null)),
+    listen(slider, "input", () => point(Number(slider.value))),
+    listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail)),
+  ]);
+  /** Marks the chosen layer. */
+  const mark = () => {
+    const layer = model.get("layer");
+    for (const view of picture.querySelectorAll(".ex-stack-view")) {
+      const [left, right] = [layer - 1, layer].map((depth) => 100 * onLine(knotsOf(view), depth));
+      if (!view.querySelector(".ex-stack-chosen")) view.prepend(make("div", { class: "ex-stack-chosen" }));
+      Object.assign(view.firstChild.style, { left: `${left}%`, width: `${right - left}%` });
+    }
+    Object.assign(slider, { max: model.get("layers"), value: layer });
+    slider.setAttribute("aria-valuetext", model.get("words"));
   };
-  const { entry, texts } = partsOfHead(), blocks = make("div", { class: "ex-blocks" });
-  setAttributes(entry, OWN_KEYS);
-  entry.addEventListener("change", () => choose(Number(entry.value)));
-  el.append(entry.parentElement, blocks);
+  const draw = () => {
+    picture.replaceChildren(...parsedHtml(model.get("picture")).childNodes);
+    mark();
+  };
+  return callAll([
+    stopListening, follow(model, "picture", draw), follow(model, "layer words", mark),
+    follow(model, "description", () => setText(words, model.get("description"))),
+  ]);
+}
+
+export function diagram(model, el) {
+  become(el, "ex-diagram", { role: "group", "aria-label": "Diagram of a layer" });
+  const head = make("p", { class: "ex-diagram-head" }), blocks = make("div", { class: "ex-blocks" });
+  el.append(head, blocks);
   let stop = 0; // the number of the part that Tab reaches
   const parts = () => [...blocks.querySelectorAll(".ex-part")];
   const makeStop = (index) => {
@@ -50,15 +102,10 @@ export function diagram(model, el) {
     makeStop(parts().indexOf(event.target) + step);
     parts()[stop].focus();
   });
-  const stopListening = listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail));
-  return callAll([stopListening, follow(model, "svg", () => {
+  return callAll([follow(model, "svg", () => {
     const hasFocus = blocks.contains(document.activeElement);
     blocks.replaceChildren(...parsedHtml(model.get("svg")).children);
     makeStop(stop);
     if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
-  }), follow(model, "head", () => { // the entry stays, and with it the focus
-    const { entry: { value, max }, texts: words } = partsOfHead();
-    Object.assign(entry, { value, max });
-    texts.forEach((node, index) => setText(node, words[index].textContent));
-  })]);
+  }), follow(model, "head", () => write(head, model.get("head"), (text) => [...parsedHtml(text).childNodes]))]);
 }

@@ -113,7 +113,7 @@ class Explore(Live[Job, Profile]):
         }
         self._grid = Part([*self.cells.values()]).add_class("ex-charts").add_class("ex-pictures")
         self.side = side = Part([self.named_designs, self.controls]).add_class("ex-side")
-        top = Part([self.verdict, self.diagram]).add_class("ex-top")
+        top = Part([self.diagram.stack, self.verdict, self.diagram]).add_class("ex-top")
         above = [top, self.comparison.box, self.comparison.table]
         main = Part([*above, self._grid, self.home]).add_class("ex-main")
         heading = prose("<h2>Explore</h2>", "ex-spoken")  # the tab says it to those who see
