@@ -33,7 +33,7 @@ OWN = """
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
 #ex-first .ex-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */
 .ex-first [data-later] { visibility: hidden; }
-.ex-first :is(.ex-tabs, .ex-stories button, summary, .ex-entry) { opacity: .5; }
+.ex-first :is(.ex-tabs, .ex-stories button, summary) { opacity: .5; }
 .ex-first .ex-side { min-height: 80vh; }
 [data-offered] .ex-first .ex-stories { display: none; }
 body:has(> #ex-first) #rendered_cells { visibility: hidden; } /* the page, while it is put together */

@@ -24,8 +24,6 @@ PLACES = """(page) => ['.ex-header', '.ex-stories-offer', '.ex-side', '.ex-chart
   return node?.checkVisibility() ? Math.round(node.getBoundingClientRect().top) : null;
 })"""
 FRONT_END = "**/voila.js"
-INERT = """() => [...document.querySelectorAll('#ex-first :is(input, select)')].map((input) => (
-  [input.disabled, getComputedStyle(input).opacity]))"""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +64,7 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     page.wait_for_selector("#ex-first svg")
     picture = page.evaluate(PLACES, "#ex-first")
     assert (picture[1] is None) == been_here
-    assert set(map(tuple, page.evaluate(INERT))) == {(True, "0.5")}
+    assert not page.query_selector("#ex-first :is(input, select)")
     page.wait_for_function("document.querySelector('script[src$=\"voila.js\"]')")
     held[0].continue_()
     visit.wait_until_drawn()
