@@ -26,6 +26,7 @@ from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.settings import PROGRESS
 from explorer.sites import SITE_WORDS
+from explorer.theory.rough import FEATURES, GROUPS
 from explorer.translation import LOCALE, Message
 from explorer.vocabulary import VOCABULARY
 from explorer_serve.start import notebooks
@@ -37,6 +38,7 @@ PACKAGE_MESSAGES = LOCALE / LANGUAGE / "LC_MESSAGES" / "explorer.po"
 LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
 TRANSLATING = {
     "translated",
+    "Note",
     "refusal",
     "phrases",
     "TranslatedError",
@@ -72,9 +74,13 @@ def called_messages(code: str) -> Iterator[str]:
     """The messages of a module's calls of `TRANSLATING`, and those that are named `message`."""
     for node in ast.walk(ast.parse(code)):
         match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]):
-                if name in TRANSLATING:
-                    yield from literals(first)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]) if (
+                name in TRANSLATING
+            ):
+                yield from literals(first)
+            case ast.Call(args=[ast.Name(id="translated"), ast.Tuple(elts=several)]):
+                for text in several:  # map(translated, ("a", "b"))
+                    yield from literals(text)
             case ast.Assign(targets=[ast.Name(id="message")], value=value):
                 yield from literals(value)
 
@@ -135,8 +141,10 @@ def package_messages() -> Catalog:
     for path in sorted(PACKAGE.rglob("*.py")):
         sentences += called_messages(path.read_text(encoding="utf-8"))
     sentences += lesson_messages()
-    rows: list[str] = [*ORDER, *SITE_WORDS.values(), *choice_messages()]
-    rows += [row.label for row in VOCABULARY.values()]
+    rows = [*ORDER, *SITE_WORDS.values(), *choice_messages(), "measured", "predicted"]
+    for row in VOCABULARY.values():
+        rows += (row.label, row.unpredicted)
+    rows += [*GROUPS.values(), *(feature.words or feature.name for feature in FEATURES.values())]
     sentences += filter(is_prose, rows)
     for file, left_out in TABLES.items():
         table = tomllib.loads((PACKAGE / file).read_text(encoding="utf-8"))

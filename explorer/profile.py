@@ -24,6 +24,7 @@ from explorer.config import Config
 from explorer.display import Copied, draw, glance, shown, table
 from explorer.foreign import NOT_READ, Fault, Learning
 from explorer.sites import FORWARD, MATRICES, SITE_WORDS, STREAM, TAPS, VECTORS
+from explorer.translation import Note, translated
 from explorer.vocabulary import VOCABULARY, Array, Key
 
 if TYPE_CHECKING:
@@ -224,8 +225,15 @@ class Profile(Copied):
     @property
     def heading(self) -> str:
         """Origin and subject: 'measured: Config(n_layers=24), 4 seeds'."""
-        seeds = f", {len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}" if self.seeds else ""
-        return f"{self.origin}: {self.config or self.model or 'a model without a config'}{seeds}"
+        subject = self.config or self.model or translated("a model without a config")
+        message = "{origin}: {subject}, {count} seeds"
+        if len(self.seeds) == 1:
+            message = "{origin}: {subject}, 1 seed"
+        elif not self.seeds:
+            message = "{origin}: {subject}"
+        return translated(
+            message, origin=translated(self.origin), subject=subject, count=len(self.seeds)
+        )
 
     def __repr__(self) -> str:
         return f"Profile({self.heading}; {', '.join(dict.fromkeys(statistic for statistic, _ in self))})"
@@ -239,14 +247,14 @@ class Profile(Copied):
         halfway, where it ends."""
         return table(
             self.heading,
-            ("Statistic", "", "Where", "First", "Middle", "Last", ""),
+            [*map(translated, ("Statistic", "", "Where", "First", "Middle", "Last", ""))],
             [
                 (
-                    VOCABULARY[name].label,
+                    translated(VOCABULARY[name].label),
                     VOCABULARY[name].symbol,
                     where,
                     *_ends(name, value),
-                    self.notes.get(name, ""),
+                    translated(self.notes.get(name, "")),
                 )
                 for name in dict.fromkeys(
                     statistic for statistic, _ in self if not VOCABULARY[statistic].by_position
@@ -304,8 +312,9 @@ class Profile(Copied):
         Args:
             site: such as "W_V"; empty for all parts.
         """
-        parts = self.notes.get(statistic, "").split("; ")
-        return "; ".join(part for part in parts if not site or _concerns(part, site))
+        note = self.notes.get(statistic, "")
+        parts = note.each() if isinstance(note, Note) else note.split("; ")
+        return Note.joined(part for part in parts if not site or _concerns(part, site))
 
     def mean_over_draws(self, key: Key) -> Array:
         """Mean over draws, `[1, layer]`, of a statistic that is predicted for a typical one; the

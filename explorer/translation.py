@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 LOCALE = Path(__file__).with_name("locale")
 LANGUAGES: Mapping[str, str] = {"en": "", "zh": "zh_CN"}
@@ -71,15 +71,57 @@ def spoken() -> str:
     return _of_context.get() or _of_process
 
 
+class Note(str):
+    """A sentence, or several, that a record keeps in English, and that is read in the language that
+    is spoken: see `translated`.
+
+    Args:
+        message: a message with named fields.
+        values: of the fields, which may be notes themselves.
+    """
+
+    parts: tuple[tuple[str, dict[str, object]], ...]
+    """Messages and their values, of one sentence each."""
+
+    def __new__(cls, message: str, /, **values: object) -> Self:
+        note = super().__new__(cls, message.format(**values) if values else message)
+        note.parts = ((message, values),)
+        return note
+
+    @classmethod
+    def joined(cls, notes: Iterable[str]) -> Self:
+        """Several notes as one."""
+        every = [note if isinstance(note, Note) else Note(note) for note in notes]
+        joined = cls("; ".join(every))
+        joined.parts = tuple(part for note in every for part in note.parts)
+        return joined
+
+    def each(self) -> list[Note]:
+        """The sentences, a note each."""
+        return [Note(message, **values) for message, values in self.parts]
+
+
 def translated(message: str, /, **values: object) -> str:
     """A message in the language that is spoken, with values in place of its named fields.
 
     Args:
-        message: a whole sentence, a clause or a name in English, such as "the value is {name}".
+        message: a whole sentence, a clause or a name in English, such as "the value is {name}"; or
+            a `Note`.
         values: of the fields, in words or numbers; without any, braces are no fields.
     """
+    if isinstance(message, Note):
+        return translated("; ").join(_read(*part) for part in message.parts)
     text = catalog(LANGUAGES[spoken()]).get(message) or message
     return text.format(**values) if values else text
+
+
+def _read(message: str, values: Mapping[str, object]) -> str:
+    """A sentence of a note, with values in the same language."""
+    words = {
+        name: translated(value) if isinstance(value, Note) else value
+        for name, value in values.items()
+    }
+    return translated(message, **words)
 
 
 def sentences(texts: Iterable[str]) -> str:

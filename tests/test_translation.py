@@ -3,6 +3,7 @@ and fields."""
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 from collections import Counter
@@ -43,6 +44,8 @@ SYMBOLS = {"Eps", "Alpha", "Beta1", "Beta2"}
 NAMES = {
     "SSMax s",
     "the {site}",
+    "{one} and {other}",
+    "sink",
     "4: hyper-connections, mHC",
     "8: Llama 3; 1: PaLM; 0: GPT-2",
     "off: Llama, GPT-2; on: Qwen 3, Gemma 3, OLMo 2",
@@ -133,6 +136,7 @@ def test_messages_are_found_in_calls() -> None:
     assert list(called_messages(code)) == ["a {b}", "cd"]
     code = 'error = choices.refusal("f" if x else "g", {})\nmessage = "h"\nname = "i"'
     assert list(called_messages(code)) == ["h", "f", "g"]
+    assert list(called_messages('map(translated, ("j", "k"))')) == ["j", "k"]
     classes = {TranslatedError, AnswerError, ExpressionError}
     assert {TranslatedError, *TranslatedError.__subclasses__()} == classes
     assert {kind.__name__ for kind in classes} < TRANSLATING
@@ -186,8 +190,18 @@ def test_the_words_of_an_agreement_are_messages() -> None:
         for statistic in STATISTICS:
             words = agreement(measured, predicted, statistic)
             assert not untranslated(words.rule)
-            if statistic not in predicted.notes:
-                assert not untranslated(words.words), statistic
+            assert not untranslated(words.words), statistic
+
+
+@pytest.mark.usefixtures("bracketed")
+@pytest.mark.parametrize("change", SICK, ids=str)
+def test_the_notes_of_the_theory_are_messages(change: dict[str, Any]) -> None:
+    for config in PRESETS[::4]:
+        if config.accepts(**change, causal=True):
+            profile = ex.predict(config.replace(**change, causal=True))
+            for note in profile.notes.values():
+                assert not untranslated(translated(copy.deepcopy(note))), note
+                assert translated(note).count("⟧")
 
 
 @pytest.mark.usefixtures("chinese")

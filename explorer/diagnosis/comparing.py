@@ -146,10 +146,9 @@ class Comparison(Copied):
         return {"text/plain": repr(self), "text/html": self._repr_html_(), **glance(self)}
 
     def _repr_html_(self) -> str:
-        words = ("Statistic", "Site", "Parts", "First", "Second", "Factor")
         return table(
             str(self),
-            [*map(translated, words)],
+            [*map(translated, ("Statistic", "Site", "Parts", "First", "Second", "Factor"))],
             [
                 (
                     translated(VOCABULARY[row.statistic].label),

@@ -106,13 +106,7 @@ class Findings(list[Finding]):
         return "\n".join(map(str, self))
 
     def _repr_html_(self) -> str:
-        header = [
-            "",
-            translated("Finding"),
-            translated("Evidence"),
-            translated("Remedy"),
-            translated("In torch"),
-        ]
+        header = map(translated, ("", "Finding", "Evidence", "Remedy", "In torch"))
         rows = [
             (
                 translated(finding.severity),
@@ -123,7 +117,7 @@ class Findings(list[Finding]):
             )
             for finding in self
         ]
-        return table(translated("Findings"), header, rows)
+        return table(translated("Findings"), [*header], rows)
 
 
 def text(rule: str, key: str, /, **values: object) -> str:

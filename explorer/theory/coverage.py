@@ -16,6 +16,7 @@ from explorer.theory.inputs import repeated, spread
 from explorer.theory.laws import Rows
 from explorer.theory.positions import LONGEST
 from explorer.theory.rough import Case, roughness
+from explorer.translation import Note
 from explorer.vocabulary import STATISTICS, Array, Key
 
 RUNAWAY = 50.0
@@ -57,8 +58,7 @@ def apply(
     """
     notes = _withdrawn(config, out, rows, covered)
     for statistic, rough in roughness(Case(config, out, rows)).items():
-        reasons = [notes[statistic], rough] if statistic in notes else [rough]
-        notes[statistic] = "; ".join(reasons)
+        notes[statistic] = Note.joined(filter(None, [notes.get(statistic), rough]))
     return out, notes
 
 
@@ -66,7 +66,7 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
     """Withdraws what does not hold; returns the reasons by statistic."""
     design = config.design
     if design.point and any(placement.has("sum") for placement in design.kinds):
-        reason = (
+        reason = Note(
             "not covered: a function of every sum makes a stream whose coordinates are not Gaussian"
         )
         _withdraw(out, STATISTICS, embedding=True)
@@ -77,7 +77,7 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
     # a later rule may replace the note of an earlier one: their order matters
     notes: dict[str, str] = {}
     if design.point and any(placement.has("output") for placement in design.kinds):
-        notes["max_abs"] = "not covered at branches, which a function bounds"
+        notes["max_abs"] = Note("not covered at branches, which a function bounds")
         _withdraw({key: value for key, value in out.items() if key[1] in BRANCHES}, ("max_abs",))
     _cancelled(out, notes)
     if design.point and design.final_norm:
@@ -92,15 +92,16 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
     if design.attends and not design.point:
         _divided_out(config, out, notes)
     if design.mix_shapes:
-        _put_first(notes, "not covered: that by what mixes streams is measured only")
+        _put_first(notes, Note("not covered: that by what mixes streams is measured only"))
     _beyond_range(out, notes)
     notes |= alike
     if design.sentence:
         _on_sentence(config, out, notes, rows)
     if design.point and design.final_norm:
-        notes |= dict.fromkeys(OF_LOGITS, "not covered: a function stands in the last norm's place")
+        reason = Note("not covered: a function stands in the last norm's place")
+        notes |= dict.fromkeys(OF_LOGITS, reason)
     elif design.tied:
-        notes["output_logit_largest"] = (
+        notes["output_logit_largest"] = Note(
             "not covered: a tied readout takes the token itself for the next one"
         )
     return notes
@@ -109,11 +110,12 @@ def _withdrawn(config: Config, out: dict[Key, Array], rows: Rows, covered: int) 
 def _out_of_range(covered: int) -> dict[str, str]:
     """Notes on a signal that leaves float32's range after so many sublayers."""
     layer = covered // 2 + 1
-    notes = dict.fromkeys(
-        STATISTICS, f"not covered from layer {layer} on: the signal leaves float32's range"
+    ahead = Note(
+        "not covered from layer {layer} on: the signal leaves float32's range", layer=layer
     )
-    reason = f"not covered: the signal leaves float32's range at layer {layer}"
-    return notes | dict.fromkeys(GRADIENTS, reason)
+    back = Note("not covered: the signal leaves float32's range at layer {layer}", layer=layer)
+    notes: dict[str, str] = dict.fromkeys(STATISTICS, ahead)
+    return notes | dict.fromkeys(GRADIENTS, back)
 
 
 def _beyond_range(out: Mapping[Key, Array], notes: dict[str, str]) -> None:
@@ -124,7 +126,7 @@ def _beyond_range(out: Mapping[Key, Array], notes: dict[str, str]) -> None:
         lost = (value < 1 / LARGEST) & (value > 0) | (value > LARGEST)
         if lost.any():
             value[lost] = math.nan
-            notes[statistic] = "not covered where it leaves float32's range"
+            notes[statistic] = Note("not covered where it leaves float32's range")
 
 
 def _withdraw(
@@ -140,8 +142,7 @@ def _withdraw(
 
 def _put_first(notes: dict[str, str], reason: str) -> None:
     """Adds a reason before the others of the gradients by weights."""
-    others = [notes[GRADIENTS[1]]] if GRADIENTS[1] in notes else []
-    notes[GRADIENTS[1]] = "; ".join([reason, *others])
+    notes[GRADIENTS[1]] = Note.joined(filter(None, [reason, notes.get(GRADIENTS[1])]))
 
 
 def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
@@ -162,13 +163,15 @@ def _copied(config: Config, values: Mapping[Key, Array]) -> dict[str, str]:
     forward_too = attention or norms or stream
     if forward_too:
         _withdraw(values, STATISTICS)
-        parts = "this attention, these norms or this stream"
-        reason = f"not covered: layers of the same weights have no law for {parts} yet"
+        reason = Note(
+            "not covered: layers of the same weights have no law for this attention, these norms "
+            "or this stream yet"
+        )
         return dict.fromkeys(STATISTICS, reason)
     if not (design.shared and design.predicts_text):
         return {}
     _withdraw(values, GRADIENTS[1:])
-    reason = "not covered: gradients of all layers that share a weight add up in it"
+    reason = Note("not covered: gradients of all layers that share a weight add up in it")
     return dict.fromkeys(GRADIENTS[1:], reason)
 
 
@@ -182,13 +185,16 @@ def _on_sentence(
     # equal characters have equal keys, unless a vector for the position tells them apart
     if 0 < repeated(design.sentence) < 1 and design.attends and not design.embeds_positions:
         lost.append("logit_std")
-    reason = "not covered: it depends on which characters of the sentence are equal"
+    reason = Note("not covered: it depends on which characters of the sentence are equal")
     notes |= dict.fromkeys(lost, reason)
     _withdraw(out, lost, embedding=True)
     if rows.s.max(initial=0.0) > SENTENCE_SPREAD:
-        notes |= dict.fromkeys(
-            STATISTICS, f"{reason}, as attention is uneven (spread {rows.s.max():.2g})"
+        reason = Note(
+            "not covered: it depends on which characters of the sentence are equal, as attention "
+            "is uneven (spread {spread})",
+            spread=f"{rows.s.max():.2g}",
         )
+        notes |= dict.fromkeys(STATISTICS, reason)
         _withdraw(out, STATISTICS)
 
 
@@ -198,20 +204,29 @@ def _softened(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> N
     s = spread(config, float(out["second_moment", STREAM[-1]][0, -1]))
     if config.design.tied or s > NEAR_CAP * config.output_cap:
         _withdraw(out, GRADIENTS)
-        notes |= dict.fromkeys(
-            GRADIENTS, f"not covered: output logits may reach their cap of {config.output_cap:g}"
+        reason = Note(
+            "not covered: output logits may reach their cap of {cap}", cap=f"{config.output_cap:g}"
         )
+        notes |= dict.fromkeys(GRADIENTS, reason)
 
 
 def _sloped(config: Config, out: dict[Key, Array], notes: dict[str, str]) -> None:
     """Withdraws gradients where logits fall with distance; and everything in long sequences, whose
     keys are followed one by one, and beside a small input."""
-    many = f" in sequences of more than {LONGEST} tokens" if config.n_ctx > LONGEST else ""
     before, after = (float(out["second_moment", site][0, 0]) for site in STREAM[:2])
-    small = " beside a small input" if after > SMALL_INPUT * before else ""
-    names = tuple(STATISTICS) if many or small else GRADIENTS
+    names = tuple(STATISTICS)
+    if config.n_ctx > LONGEST:
+        reason = Note(
+            "not covered: logits that fall with distance in sequences of more than {most} tokens",
+            most=LONGEST,
+        )
+    elif after > SMALL_INPUT * before:
+        reason = Note("not covered: logits that fall with distance beside a small input")
+    else:
+        names = GRADIENTS
+        reason = Note("not covered: logits that fall with distance")
     _withdraw(out, names)
-    notes |= dict.fromkeys(names, f"not covered: logits that fall with distance{many or small}")
+    notes |= dict.fromkeys(names, reason)
 
 
 def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
@@ -223,7 +238,9 @@ def _cancelled(out: dict[Key, Array], notes: dict[str, str]) -> None:
         if statistic == GRADIENTS[1] and site in (*MATRICES, *VECTORS[:2]) and np.isnan(value).any()
     ]
     if names:
-        notes[GRADIENTS[1]] = f"not covered where tokens are too alike: {' and '.join(names)}"
+        notes[GRADIENTS[1]] = Note(
+            "not covered where tokens are too alike: {matrices}", matrices=" and ".join(names)
+        )
 
 
 def _flat_at_the_end(out: dict[Key, Array], notes: dict[str, str]) -> None:
@@ -254,8 +271,11 @@ def _divided_out(config: Config, out: dict[Key, Array], notes: dict[str, str]) -
     for name in names:
         out[GRADIENTS[1], name][:, layers] = math.nan
     if names and layers:
-        only = " and ".join(names)
-        _put_first(notes, f"{only} not covered: a norm divides out what multiplies the only head")
+        reason = Note(
+            "{matrices} not covered: a norm divides out what multiplies the only head",
+            matrices=" and ".join(names),
+        )
+        _put_first(notes, reason)
 
 
 def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
@@ -272,9 +292,13 @@ def _collapse(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     ):
         if key in out:
             out[key][:, first:] = math.nan
-    reason = f"not covered from layer {first + 1} on: its tokens are alike to 1 in 100,000"
-    notes["logit_std"] = reason
-    notes["parameter_gradient"] = f"W_Q and W_K {reason}"
+    notes["logit_std"] = Note(
+        "not covered from layer {layer} on: its tokens are alike to 1 in 100,000", layer=first + 1
+    )
+    notes["parameter_gradient"] = Note(
+        "W_Q and W_K not covered from layer {layer} on: its tokens are alike to 1 in 100,000",
+        layer=first + 1,
+    )
 
 
 def _favored(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
@@ -285,8 +309,8 @@ def _favored(out: dict[Key, Array], notes: dict[str, str], rows: Rows) -> None:
     uneven = np.flatnonzero(rows.favor > FAVOR)
     if len(uneven):
         out["attention_received", "pattern"][:, uneven] = math.nan
-        notes["attention_received"] = (
-            f"not covered from layer {uneven[0] + 1} on: longer keys receive more"
+        notes["attention_received"] = Note(
+            "not covered from layer {layer} on: longer keys receive more", layer=int(uneven[0]) + 1
         )
 
 
@@ -302,8 +326,10 @@ def _runaway(config: Config, out: dict[Key, Array], notes: dict[str, str], rows:
             # of layer `last` itself, what comes after its softmax holds
             before_softmax = site in ("embed", "W_Q", "W_K")
             value[:, : last + before_softmax] = math.nan
-    reason = (
-        f"not covered before layer {last + 1}: attention logits run away (spread {number(rows.s[last], 2)}), "
-        "and rare ties between keys carry the gradient"
+    reason = Note(
+        "not covered before layer {layer}: attention logits run away (spread {spread}), and rare "
+        "ties between keys carry the gradient",
+        layer=last + 1,
+        spread=number(rows.s[last], 2),
     )
     notes |= dict.fromkeys(GRADIENTS, reason)

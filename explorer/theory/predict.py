@@ -35,6 +35,7 @@ from explorer.theory.several import joined
 from explorer.theory.sink import drain
 from explorer.theory.tables import Sloped, Tables, sloped, tables
 from explorer.theory.tokens import Norm, State, Tokens, normalize, ratio
+from explorer.translation import Note
 from explorer.vocabulary import STATISTICS, Array, Key, Statistic
 
 WIDEST = 100.0
@@ -248,7 +249,9 @@ def _typical(
         value, row = values[key], STATISTICS[key[0]]
         wide = variance > WIDEST
         if wide.any():
-            reason = f"not covered: draws scatter by more than e^{WIDEST**0.5:.0f}"
+            reason = Note(
+                "not covered: draws scatter by more than e^{power}", power=f"{WIDEST**0.5:.0f}"
+            )
             _note_withdrawal(notes, row.name, reason)
         covered = np.full(value.shape[1], math.nan)  # also where the recursion did not come
         covered[: len(variance)] = np.where(wide, math.nan, variance)
@@ -293,7 +296,7 @@ def _end_where_copies_scatter(
         covered = values[key][:, : len(far)]
         covered[:, far] = math.nan
         _note_withdrawal(
-            notes, name, "not covered where draws of copies scatter far from their mean"
+            notes, name, Note("not covered where draws of copies scatter far from their mean")
         )
 
 
@@ -301,7 +304,7 @@ def _note_withdrawal(notes: dict[str, str], statistic: str, reason: str) -> None
     """Puts a reason before what is said of a statistic, unless that has one."""
     said = notes.get(statistic, "")
     if "not covered" not in said:
-        notes[statistic] = "; ".join([reason, said] if said else [reason])
+        notes[statistic] = Note.joined(filter(None, [reason, said]))
 
 
 def _few_numbers(config: Config) -> dict[str, int]:

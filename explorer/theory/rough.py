@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from explorer.schemes.placement import Part
 from explorer.sites import STREAM
 from explorer.theory.inputs import repeated
 from explorer.theory.laws import Rows
+from explorer.translation import Note
 from explorer.vocabulary import STATISTICS, Array, Key
 
 TABLE = Path(__file__).with_name("rough.json")
@@ -241,12 +242,24 @@ class Rule(NamedTuple):
         """The error and its features, in words."""
         words = [FEATURES[name].words or name for name in self.limits]
         features = [
-            text.format(value=numbers[name]) for name, text in zip(self.limits, words, strict=True)
+            Note(text, value=numbers[name]) for name, text in zip(self.limits, words, strict=True)
         ]
-        measured_on = f"{self.designs} designs with {' and '.join(features)}"
-        where = f"{self.of} " if self.of else ""
-        error = size(self.error, self.statistic)
-        return f"{where}rough: one in ten of {measured_on} was off by more than {error}"
+        both = reduce(lambda one, other: Note("{one} and {other}", one=one, other=other), features)
+        message = (
+            "rough: one in ten of {count} designs with {features} was off by more than {error}"
+        )
+        if self.of:
+            message = (
+                "{sites} rough: one in ten of {count} designs with {features} was off by more "
+                "than {error}"
+            )
+        return Note(
+            message,
+            sites=Note(self.of),
+            count=self.designs,
+            features=both,
+            error=size(self.error, self.statistic),
+        )
 
 
 def size(error: float, statistic: str) -> str:
@@ -296,7 +309,7 @@ def roughness(case: Case) -> dict[str, str]:
             notes[of] = rule.note(numbers)
     joined: dict[str, str] = {}
     for (statistic, _), note in notes.items():
-        joined[statistic] = f"{joined[statistic]}; {note}" if statistic in joined else note
+        joined[statistic] = Note.joined(filter(None, [joined.get(statistic), note]))
     same = {name: joined[mean] for name, mean in BY_POSITION.items() if mean in joined}
     return joined | same
 
