@@ -44,7 +44,6 @@ SYMBOLS = {"Eps", "Alpha", "Beta1", "Beta2"}
 NAMES = {
     "SSMax s",
     "the {site}",
-    "{one} and {other}",
     "sink",
     "4: hyper-connections, mHC",
     "8: Llama 3; 1: PaLM; 0: GPT-2",

@@ -244,7 +244,9 @@ class Rule(NamedTuple):
         features = [
             Note(text, value=numbers[name]) for name, text in zip(self.limits, words, strict=True)
         ]
-        both = reduce(lambda one, other: Note("{one} and {other}", one=one, other=other), features)
+        every = reduce(
+            lambda first, last: Note("{first} and {last}", first=first, last=last), features
+        )
         message = (
             "rough: one in ten of {count} designs with {features} was off by more than {error}"
         )
@@ -257,7 +259,7 @@ class Rule(NamedTuple):
             message,
             sites=Note(self.of),
             count=self.designs,
-            features=both,
+            features=every,
             error=size(self.error, self.statistic),
         )
 
