@@ -22,6 +22,8 @@ from sphinx_intl.catalog import dump_po
 
 from explorer.config import Config
 from explorer.diagnosis.finding import ORDER
+from explorer.ends import ENDS
+from explorer.glossary import TERMS
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.settings import PROGRESS
@@ -46,10 +48,13 @@ TRANSLATING = {
     "ExpressionError",
 }
 """Functions and errors of the package whose first argument is a message."""
-TABLES: Mapping[str, tuple[str, ...]] = {"diagnosis/verdicts.toml": ("field", "value")}
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "diagnosis/verdicts.toml": ("field", "value"),
+    "figures/why.toml": ("lesson", "source"),
+}
 """Tables of texts, and keys of what is no text in them."""
 SYMBOLS = re.compile(
-    r"\{[^}]*\}|[\w^.]*[_(^.·=][\w^.]*|\b(?:ln|tanh|erf|elu|mean|std|max|float\d+)\b|[A-Z][A-Z_]*\b"
+    r"\{[^}]*\}|[\w^.]*[_(^.·=][\w^.]*|\b(?:ln|tanh|erf|elu|mean|std|max|Var|float\d+)\b|[A-Z][A-Z_]*\b"
 )
 """Fields, and what reads the same in every language: formulas and names."""
 WORD = re.compile(r"[A-Za-z]{2,}")
@@ -143,7 +148,10 @@ def package_messages() -> Catalog:
     sentences += lesson_messages()
     rows = [*ORDER, *SITE_WORDS.values(), *choice_messages(), "measured", "predicted"]
     for row in VOCABULARY.values():
-        rows += (row.label, row.unpredicted)
+        _, healthy = row.healthy or (0.0, "")
+        rows += [*row_messages(row), row.unpredicted, healthy, *row.marks.values()]
+    for row in (*ENDS.values(), *TERMS):
+        rows += row_messages(row)
     rows += [*GROUPS.values(), *(feature.words or feature.name for feature in FEATURES.values())]
     sentences += filter(is_prose, rows)
     for file, left_out in TABLES.items():

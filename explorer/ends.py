@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from explorer.profile import Profile
 from explorer.sites import MATRICES, STREAM
+from explorer.translation import translated, with_messages
 from explorer.vocabulary import STATISTICS, Array, AtEnd, Statistic
 
 
@@ -38,7 +40,9 @@ class Ending(NamedTuple):
         return bool(self.note) and not np.isfinite(self.middle)
 
 
-class End(NamedTuple):
+@with_messages("title", "words")
+@dataclass(frozen=True, eq=False)
+class End:
     """A statistic with a value at the end of a stack."""
 
     name: str
@@ -78,7 +82,8 @@ def _largest_matrix(row: Statistic, profile: Profile) -> tuple[Array, str] | Non
     every = np.stack([profile[row.name, matrix] for matrix in matrices])  # [matrix, seed, layer]
     mean = row.mean(every, axis=1)
     matrix, layer = np.unravel_index(np.argmax(mean), mean.shape)
-    return every[matrix, :, layer], f"{matrices[matrix]}, layer {layer + 1}"
+    where = translated("{matrix}, layer {layer}", matrix=matrices[matrix], layer=layer + 1)
+    return every[matrix, :, layer], where
 
 
 def _first_token(row: Statistic, profile: Profile) -> tuple[Array, str] | None:

@@ -250,7 +250,7 @@ class Profile(Copied):
             [*map(translated, ("Statistic", "", "Where", "First", "Middle", "Last", ""))],
             [
                 (
-                    translated(VOCABULARY[name].label),
+                    VOCABULARY[name].label,
                     VOCABULARY[name].symbol,
                     where,
                     *_ends(name, value),

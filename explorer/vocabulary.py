@@ -8,20 +8,24 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.sites import BRANCHES, MATRICES, ROWS, STREAM, TAPS, VECTORS
+from explorer.translation import with_messages
 
 Array = NDArray[np.float64]
 Key = tuple[str, str]
 """Names of a statistic and of a site."""
 
 
-class AtEnd(NamedTuple):
+@with_messages("title", "words")
+@dataclass(frozen=True)
+class AtEnd:
     """How the one value of a statistic at the end of a stack is read, for maps and tables."""
 
     title: str
@@ -31,7 +35,9 @@ class AtEnd(NamedTuple):
     place: Literal["last layer", "input", "largest matrix", "first token"] = "last layer"
 
 
-class Statistic(NamedTuple):
+@with_messages("label", "definition", "unit", "caption", "compared")
+@dataclass(frozen=True, eq=False)
+class Statistic:
     """One quantity of the vocabulary: recorder, predictions, agreement, tables, charts, maps and
     sweeps follow."""
 
@@ -52,7 +58,7 @@ class Statistic(NamedTuple):
     """The value that a map takes for healthy at the end of a stack, and its words."""
     log: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)
-    marks: Mapping[float, str] = MappingProxyType({})
+    marks: Mapping[float, str] = field(default_factory=lambda: MappingProxyType({}))
     """Levels that a figure marks, and their words."""
     compared: str = ""
     """Words after a value, which say what it is a multiple of."""
@@ -137,7 +143,7 @@ def geometric_mean(draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
 def with_own_sites(row: Statistic) -> Statistic:
     """A row with the sites that name its statistic, beside those that it names itself."""
     asking = tuple(site.name for site in TAPS.values() if row.name in site.statistics)
-    return row._replace(sites=row.sites + asking)
+    return replace(row, sites=row.sites + asking)
 
 
 STATISTICS: dict[str, Statistic] = {

@@ -50,6 +50,13 @@ NAMES = {
     "off: Llama, GPT-2; on: Qwen 3, Gemma 3, OLMo 2",
     "head: Qwen 3, Gemma 3; all: OLMo 2",
     "separate: Llama 3; tied: GPT-2, BERT",
+    "one-hot",
+    "logit",
+    "1 / logit²",
+    "relu: E φ² = ½; gelu: 0.425; silu: 0.356",
+    "Queries, keys, values",
+    "1e4; Llama 3: 5e5",
+    "AdamW: W ← (1 − η λ) W − η m / √v",
     ", where ",  # between parts of a plug-in's sentence, which is English
 }
 """Messages without a Chinese word: names alone."""

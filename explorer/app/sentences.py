@@ -11,6 +11,7 @@ from explorer.config import Config, departures, design_fields, differences
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
+from explorer.translation import spoken
 from explorer.vocabulary import STATISTICS
 
 LONGEST_NAME = 40
@@ -57,7 +58,7 @@ def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
     Args:
         taken: the names in use, and their configs.
     """
-    name = _alone(config, tuple(PRESETS))
+    name = _alone(config, tuple(PRESETS), spoken())
     holder = next((other for held, other in taken if held == name), None)
     if holder is None:
         return name
@@ -91,9 +92,9 @@ def lowered(label: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _alone(config: Config, known: tuple[str, ...]) -> str:
-    """Name of a design where there is no other, of the presets that are known. A page asks again at
-    every change."""
+def _alone(config: Config, known: tuple[str, ...], _: str) -> str:
+    """Name of a design where there is no other, of the presets that are known, in a language. A
+    page asks again at every change."""
     departed = departures(config)
     kin = [name for name in known if not {*IDENTITY} & {*departed[name]}]
     if kin:

@@ -11,6 +11,7 @@ from explorer.config import Config
 from explorer.display import shown
 from explorer.fields import Spec
 from explorer.figures import FIGURES
+from explorer.translation import speaking
 
 DESIGN = "design"
 """Stands for the list of named designs, among the controls."""
@@ -121,7 +122,8 @@ def _controls() -> tuple[str, ...]:
 
 def label(spec: Spec) -> str:
     """A field's label as it stands in a link: `norm_placement`."""
-    return lowered(spec.about.label).lower().replace(" ", "_")
+    with speaking("en"):  # links are the same in every language
+        return lowered(spec.about.label).lower().replace(" ", "_")
 
 
 def _few(names: Sequence[str]) -> str:

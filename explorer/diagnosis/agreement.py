@@ -396,7 +396,7 @@ def departs(profile: Profile, expected: Profile) -> Finding | None:
         evidence,
         remedy=fix(profile, "compared", block=path(profile, layer)),
         layer=numbered(profile, layer),
-        statistic=translated(STATISTICS[statistic].label).lower(),
+        statistic=STATISTICS[statistic].label.lower(),
         site=SITE_WORDS[site],
         measured=stated(measured, theory),
         expected=stated(theory, measured),

@@ -63,7 +63,7 @@ class Difference(NamedTuple):
     @property
     def words(self) -> str:
         """Statistic, site, both values, and the factor where there is one."""
-        label, site = translated(VOCABULARY[self.statistic].label), SITE_WORDS.get(self.site, "")
+        label, site = VOCABULARY[self.statistic].label, SITE_WORDS.get(self.site, "")
         known = {
             "statistic": label[:1].lower() + label[1:],
             "site": text("phrase", "site", site=site) if site else self.site,
@@ -151,7 +151,7 @@ class Comparison(Copied):
             [*map(translated, ("Statistic", "Site", "Parts", "First", "Second", "Factor"))],
             [
                 (
-                    translated(VOCABULARY[row.statistic].label),
+                    VOCABULARY[row.statistic].label,
                     SITE_WORDS.get(row.site, row.site),
                     self.place(row) if row.parts else "–",
                     row.first,

@@ -94,7 +94,7 @@ def not_finite(profile: Profile) -> Finding | None:
     known: dict[str, object] = {"layer": "", "statistic": "", "site": ""}
     if first is not None:
         known = {
-            "statistic": translated(VOCABULARY[first.statistic].label).lower(),
+            "statistic": VOCABULARY[first.statistic].label.lower(),
             "site": first.site_label,
             "layer": numbered(profile, first.layer),
         }

@@ -433,6 +433,7 @@ def level(
         side: the end at which the label stands, "left" or "right".
         lift: share of the height between the line and its label, clear of dots on the line.
     """
+    words = translated(words)
     low, high = across.ends.tolist()
     end, position = (high, "top left") if side == "right" else (low, "top right")
     # three points of the line, the last a gap, and one for the label

@@ -21,6 +21,7 @@ from explorer.numbers import number
 from explorer.profile import Profile
 from explorer.schemes.placement import Placement
 from explorer.sites import STREAM
+from explorer.translation import translated
 from explorer.vocabulary import Array
 
 TOLERANCE = 0.01
@@ -297,6 +298,7 @@ def why(name: str, *predicted: Profile) -> Why:
     """
     name = ALIASES.get(name, name)
     row = WHYS.get(name, Why())
+    row = row._replace(words=translated(row.words))
     if name not in LAWS:
         return row
     words = {
@@ -307,4 +309,4 @@ def why(name: str, *predicted: Profile) -> Why:
 
 def _sentence(name: str, law: Law | None) -> str:
     """The sentence of a statistic's law with its values put in; empty where no law holds."""
-    return SENTENCES[name][law.key].format(**law.values) if law else ""
+    return translated(SENTENCES[name][law.key], **law.values) if law else ""

@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from explorer.translation import with_messages
 
 FOLDER = Path(__file__).parent
 
@@ -21,7 +24,9 @@ def rows(table: Path, name: str) -> list[dict[str, Any]]:
     ]
 
 
-class Term(NamedTuple):
+@with_messages("name", "words", "formula", "unit")
+@dataclass(frozen=True)
+class Term:
     """One symbol of the page; the keys of a table of `terms.toml`."""
 
     symbol: str

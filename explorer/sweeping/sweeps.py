@@ -22,6 +22,7 @@ from explorer.sweeping.cell import origins as known_origins
 from explorer.sweeping.grid import Grid, Place
 from explorer.sweeping.table import Table, imported
 from explorer.sweeping.workers import Here, Outside, Workers, is_cluster, run, workers_of
+from explorer.translation import speaking
 from explorer.vocabulary import STATISTICS, Array
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Layout:
             row[self.starts[name] : self.starts[name] + len(values)] = values
         return row
 
+    @speaking("en")  # files of data are the same in every language
     def dataset(self, numbers: Array, failures: np.ndarray[Any, Any], version: str) -> xr.Dataset:
         """The dataset of rows `[origin, *over, number]` and failures `[origin, *over]`.
 

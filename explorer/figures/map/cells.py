@@ -31,6 +31,7 @@ from explorer.figures.words import typeset
 from explorer.numbers import number
 from explorer.sweeping.cell import varied_specs
 from explorer.sweeping.table import Table
+from explorer.translation import spoken, translated
 from explorer.vocabulary import Array
 
 if TYPE_CHECKING:
@@ -320,6 +321,7 @@ class Scale(NamedTuple):
 def _end(end: End) -> Scale:
     """The scale of a statistic at the end of a stack."""
     healthy, words = end.row.healthy or (None, "")
+    words = translated(words)
     return Scale(
         title=end.title,
         unit=f"{end.symbol} ({end.row.unit})",
@@ -331,9 +333,14 @@ def _end(end: End) -> Scale:
     )
 
 
-@cache
 def scales() -> Mapping[str, Scale]:
     """The statistics of a map, by name: ends of statistics, then what plug-ins add."""
+    return _scales(spoken())
+
+
+@cache
+def _scales(_: str) -> Mapping[str, Scale]:
+    """The scales in a language."""
     return {**{name: _end(end) for name, end in ENDS.items()}, **plugins.rows("scales")}
 
 
