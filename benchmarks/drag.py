@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from benchmarks.page import QUIET, SHOWN, program, served
 from explorer_serve.start import notebooks
@@ -24,10 +24,16 @@ from tests.browser.conftest import (
 )
 
 FIELDS = ("init_variance", "n_layers", "alpha")
+DEEP, DEEP_FIELDS = "?n_layers=500&d_model=64&n_heads=2&n_ctx=32", ("init_variance", "n_layers")
+"""Link of a design of 500 layers, and what is dragged there."""
+REACH, ALL = 2, 1000
+"""Steps that the depth is dragged to either side: from 12 layers to 6 and 24, from 500 to 256 and
+768; all steps of any other field."""
+VIEWPORT = ViewportSize(width=1440, height=1000)
 SECONDS = 5.0
 LEAST = 20.0
 """Updates a second of every chart that can be seen."""
-DRAG = """async ([field, seconds]) => {
+DRAG = """async ([field, seconds, reach]) => {
   const seen = () => [...document.querySelectorAll('.ex-chart-plot')].filter((plot) => {
     const { top, bottom, width } = plot.getBoundingClientRect();
     return width > 0 && top < innerHeight && bottom > 0;
@@ -43,7 +49,8 @@ DRAG = """async ([field, seconds]) => {
     await new Promise(requestAnimationFrame);
     const now = performance.now();
     [longest, last, frames] = [Math.max(longest, now - last), now, frames + 1];
-    if (Number(slider.value) + step > Number(slider.max) || Number(slider.value) + step < 0) step = -step;
+    const next = Number(slider.value) + step;
+    if (next > slider.max || next < 0 || Math.abs(next - first) > reach) step = -step;
     slider.value = Number(slider.value) + step;
     slider.dispatchEvent(new Event('input', { bubbles: true }));
   }
@@ -60,11 +67,12 @@ field is dragged in the same design. A chart whose figure seldom changes does no
 
 
 @contextmanager
-def opened(page: Page, host: str) -> Iterator[None]:
-    """The page in Voilà or in JupyterLab, once it shows its first measurement."""
+def opened(page: Page, host: str, link: str = "") -> Iterator[None]:
+    """The page in Voilà, with a link's design, or in JupyterLab, once it shows its first
+    measurement."""
     if host == "voila":
         with served("--preheat", "0") as address:
-            page.goto(address)
+            page.goto(f"{address}{link}")
             page.wait_for_function(SHOWN, timeout=120_000)
             yield
         return
@@ -84,14 +92,15 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def drags(page: Page) -> dict[str, dict[str, float]]:
+def drags(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, dict[str, float]]:
     """By field: updates a second of the chart that has the fewest and of that with the most,
     frames, longest frame."""
     found = {}
-    for field in FIELDS:
-        page.evaluate(DRAG, [field, 1.0])  # to warm up
+    for field in fields:
+        reach = REACH if field == "n_layers" else ALL
+        page.evaluate(DRAG, [field, 1.0, reach])  # to warm up
         page.wait_for_function(SHOWN, timeout=120_000)
-        seen: dict[str, Any] = page.evaluate(DRAG, [field, SECONDS])
+        seen: dict[str, Any] = page.evaluate(DRAG, [field, SECONDS, reach])
         page.wait_for_function(SHOWN, timeout=120_000)
         found[field] = {
             "charts": seen["charts"],
@@ -110,12 +119,18 @@ def main() -> dict[str, dict[str, float]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         for host in ("voila", "lab"):
-            page = browser.new_page(viewport={"width": 1440, "height": 1000})
+            page = browser.new_page(viewport=VIEWPORT)
             with opened(page, host):
                 results |= {
                     f"dragging {field}, {host}": figures for field, figures in drags(page).items()
                 }
             page.close()
+        page = browser.new_page(viewport=VIEWPORT)
+        with opened(page, "voila", DEEP):
+            results |= {
+                f"dragging {field}, 500 layers, voila": figures
+                for field, figures in drags(page, DEEP_FIELDS).items()
+            }
         browser.close()
     return results
 

@@ -75,7 +75,7 @@ def predict_all(configs: Sequence[Config], backward: bool = True) -> Iterator[tu
     side."""
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, config in enumerate(configs):
-        groups[_structure(config) or index].append(index)
+        groups[structure(config) or index].append(index)
     for group in groups.values():
         for start in range(0, len(group), MOST):
             indices = group[start : start + MOST]
@@ -133,7 +133,7 @@ VARIED = (
 """Fields in which designs side by side may differ."""
 
 
-def _structure(config: Config) -> Hashable:
+def structure(config: Config) -> Hashable:
     """A key that designs have in common where their recursions take the same steps; None of a
     design that has to be predicted alone.
 
@@ -159,7 +159,7 @@ def _structure(config: Config) -> Hashable:
 def _side_by_side(
     configs: Sequence[Config], backward: bool, spectra: bool = False
 ) -> list[Profile]:
-    """The profiles of one design, or of several of one `_structure`."""
+    """The profiles of one design, or of several of one `structure`."""
     start = time.perf_counter()
     wanted = [row for row in STATISTICS.values() if backward or not row.backward]
     unpredicted = {row.name: row.unpredicted for row in wanted if not _has_law(row)}
@@ -349,7 +349,7 @@ class Back(NamedTuple):
 
 
 class Recursion:
-    """The recursions, forward and back, of one design or of several of one `_structure`, and the
+    """The recursions, forward and back, of one design or of several of one `structure`, and the
     statistics that follow from them, by sublayer or layer.
 
     Of several designs the arrays have a last axis of designs, see `several`."""

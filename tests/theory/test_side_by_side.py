@@ -13,7 +13,7 @@ from explorer import Config, ConfigError, Profile
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
 from explorer.theory import predict
-from explorer.theory.predict import MOST, VARIED, _structure, predict_all
+from explorer.theory.predict import MOST, VARIED, structure, predict_all
 
 SAME = 1e-10
 """Relative difference by the order of sums alone."""
@@ -122,10 +122,10 @@ def test_random_designs() -> None:
 def test_a_map_is_one_group_and_each_depth_another() -> None:
     base = Config(n_layers=2)
     assert set(NUMBERS) <= set(VARIED)
-    keys = {_structure(config) for config in variants(base, ["init_variance", "alpha", "d_model"])}
+    keys = {structure(config) for config in variants(base, ["init_variance", "alpha", "d_model"])}
     assert len(keys) == 1
-    assert _structure(base.replace(n_layers=3)) not in keys
-    assert _structure(base.replace(logit_cap=3.0)) is None
+    assert structure(base.replace(n_layers=3)) not in keys
+    assert structure(base.replace(logit_cap=3.0)) is None
 
 
 def test_designs_that_leave_the_range_beside_others() -> None:

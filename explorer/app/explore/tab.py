@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from explorer.app.explore.ahead import Ahead
 from explorer.app.explore.panel import Explore
 from explorer.app.explore.pins import Pins
 from explorer.app.explore.selections import ALL, MATRIX_WORDS
@@ -10,7 +11,6 @@ from explorer.app.page import ExplorePart, Tab
 from explorer.diagnosis import diagnose
 from explorer.figures import BY_CHOICE
 from explorer.measuring.outside import measure
-from explorer.theory import predict
 from explorer.theory.solve import solve
 
 
@@ -28,7 +28,7 @@ def check(part: ExplorePart) -> tuple[ExplorePart, list[str]]:
 
 TAB = Tab(
     "Explore",
-    lambda config: Explore(config, measure, predict, diagnose, solve),
+    lambda config: Explore(config, measure, Ahead(), diagnose, solve),
     part=ExplorePart,
     check=check,
 )
