@@ -13,7 +13,7 @@ from explorer import Config, ConfigError, Profile
 from explorer.schemes.placement import PLACEMENTS
 from explorer.schemes.residual import RESIDUALS
 from explorer.theory import predict
-from explorer.theory.predict import MOST, VARIED, structure, predict_all
+from explorer.theory.predict import MOST, VARIED, predict_all, structure
 
 SAME = 1e-10
 """Relative difference by the order of sums alone."""
