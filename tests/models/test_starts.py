@@ -28,6 +28,7 @@ from explorer_models.starts import Start, departures
 
 transformers = pytest.importorskip("transformers", reason="needs the extra `models`")
 
+ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(
     Path(explorer_models.__file__).with_name("report.schema.json").read_text(encoding="utf-8")
 )
@@ -66,6 +67,14 @@ def test_another_draw_starts_as_the_file_says(make: Callable[[], Made]) -> None:
         again = type(model)(model.config).eval()
         judged = beside(stored(make), (again, batch))
         assert judged.agrees, str(judged)
+
+
+@pytest.mark.parametrize(("name", "make"), [("gpt2", gpt2), ("llama", llama)])
+def test_classes_of_transformers_start_as_was_reviewed(name: str, make: Callable[[], Made]) -> None:
+    """`starts/` has a file for each, which a change of transformers may part from."""
+    file = ROOT / "starts" / f"{name}.toml"
+    judged = verdict(file.name, expectation(str(file)), *make())
+    assert judged.agrees, str(judged)
 
 
 def halved_gain() -> Made:

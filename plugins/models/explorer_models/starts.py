@@ -275,14 +275,14 @@ class Moments(NamedTuple):
 
 
 def moments(model: nn.Module, stack: Stack) -> dict[str, list[Moments]]:
-    """The moments of each floating parameter, by its name with * for numbers."""
+    """The moments of each floating parameter and buffer, by its name with * for numbers."""
     places: dict[int, tuple[int, list[str]]] = {}
     for layer, anatomy in enumerate(stack.anatomies, start=1):
         for matrix, pieces in anatomy.matrices.items():
             for piece in pieces:
                 places.setdefault(id(piece.parameter), (layer, []))[1].append(matrix)
     groups: dict[str, list[Moments]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in (*model.named_parameters(), *model.named_buffers()):
         if parameter.is_floating_point() and parameter.numel():
             layer, matrices = places.get(id(parameter), (0, []))
             pattern = re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
