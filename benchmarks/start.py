@@ -64,6 +64,8 @@ class Plant(NamedTuple):
     change: Callable[[nn.Module], object]
     named: str
     """Part of the departure that names it."""
+    outside: bool = False
+    """Whether a test from outside names it."""
 
 
 def made(name: str, seed: int, **fields: Any) -> nn.Module:
@@ -136,6 +138,30 @@ def undivided(model: nn.Module) -> None:
 def add_to_norm(model: nn.Module) -> None:
     """One layer has no norm before attention."""
     model.get_submodule("model.layers.1").input_layernorm = nn.Identity()
+
+
+def unseen_mask(model: nn.Module) -> None:
+    """The mask that the batch brings is passed over."""
+    inner = model.model
+    forward = inner.forward
+    inner.forward = lambda *given, attention_mask=None, **more: forward(*given, **more)
+
+
+def fixed_places(model: nn.Module) -> None:
+    """Each place has a vector of its own beside rotary positions."""
+    table = torch.randn(64, 64) * 0.1
+    inner = model.model.layers[0]
+    forward = inner.forward
+    inner.forward = lambda x, *given, position_ids=None, **more: forward(
+        x + table[position_ids], *given, position_ids=position_ids, **more
+    )
+
+
+def mean_over_tokens(model: nn.Module) -> None:
+    """The readout subtracts the mean over all tokens."""
+    model.get_submodule("model.norm").register_forward_hook(
+        lambda *given: given[-1] - given[-1].mean(dim=1, keepdim=True)
+    )
 
 
 DEPTH = (2 * 3) ** 0.5
@@ -261,6 +287,46 @@ PLANTS = (
         drawn("q_norm.weight", lambda w: nn.init.constant_(w, 2.0)),
         "self_attn.q_norm.weight",
     ),
+    Plant(
+        "linformer#25",
+        "outputs mix later tokens in, beside a causal mask",
+        LLAMA,
+        mean_over_tokens,
+        "outputs depend on later tokens",
+        outside=True,
+    ),
+    Plant(
+        "open_lm#4",
+        "logits depend on more than distances",
+        LLAMA,
+        fixed_places,
+        "outputs depend on more than distances",
+        outside=True,
+    ),
+    Plant(
+        "",
+        "padding is not hidden",
+        LLAMA,
+        unseen_mask,
+        "tokens of padding change other outputs",
+        outside=True,
+    ),
+    Plant(
+        "VeOmni#118",
+        "all matrices of attention are 0",
+        QWEN,
+        each(drawn("o_proj.weight", nn.init.zeros_), drawn("v_proj.weight", nn.init.zeros_)),
+        "no gradient reaches",
+        outside=True,
+    ),
+    Plant(
+        "litgpt#689",
+        "the loss starts far above ln V",
+        LLAMA,
+        scaled("lm_head.weight", 20.0),
+        "nats above ln V",
+        outside=True,
+    ),
 )
 
 
@@ -276,7 +342,7 @@ def plants() -> Iterator[list[Any]]:
         model = made(plant.model, 1)
         plant.change(model)
         begun = time.perf_counter()
-        judged = verdict("start.toml", expected, model, TOKENS)
+        judged = verdict("start.toml", expected, model, TOKENS, outside=plant.outside)
         words = [row.words for row in judged.departures if plant.named in row.words]
         seconds = time.perf_counter() - begun
         yield [
@@ -297,11 +363,13 @@ def architectures() -> Iterator[list[Any]]:
     for name in sorted({value for value in NAMES.values() if isinstance(value, str)}):
         begun = time.perf_counter()
         try:
+            with torch.device("meta"):
+                count = sum(weight.numel() for weight in made(name, 0).parameters())
+            if count > LARGEST:
+                raise ValueError(f"{count / 1e6:.0f} million parameters, however small its config")
             model = made(name, 0)
-            if sum(parameter.numel() for parameter in model.parameters()) > LARGEST:
-                raise ValueError("too large, made small by the fields that configs share")
             expected = stored(model)
-            judged = verdict("start.toml", expected, made(name, 1), TOKENS)
+            judged = verdict("start.toml", expected, made(name, 1), TOKENS, outside=True)
         except Exception as error:  # noqa: BLE001 - a config that cannot be made small so, or no blocks
             yield [
                 "skipped",

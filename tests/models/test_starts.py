@@ -20,6 +20,7 @@ from torch import nn
 
 import explorer as ex
 import explorer_models
+from benchmarks.start import PLANTS, TOKENS, Plant, made
 from explorer.__main__ import main
 from explorer_models.expecting import Verdict, expectation, verdict
 from explorer_models.probe import probed
@@ -207,6 +208,33 @@ def test_expect_leaves_the_random_state() -> None:
     before = torch.random.get_rng_state()
     ex.expect(model, batch)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def frozen_out(model: nn.Module) -> torch.optim.Optimizer:
+    """An optimizer without the embeddings."""
+    names = [name for name, _ in model.named_parameters() if "embed" not in name]
+    return torch.optim.SGD([model.get_parameter(name) for name in names])
+
+
+def test_tests_from_outside() -> None:
+    model, batch = llama()
+    before = torch.random.get_rng_state()
+    held = torch.optim.SGD(model.parameters())
+    assert verdict("class", None, model, batch, outside=True, optimizer=held).agrees
+    assert torch.equal(torch.random.get_rng_state(), before)
+    judged = verdict("class", None, model, batch, outside=True, optimizer=frozen_out(model))
+    assert [row.words for row in judged.departures] == [
+        "model.embed_tokens.weight trains, and the optimizer does not hold it"
+    ]
+
+
+@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant.outside])
+def test_a_test_from_outside_fails(plant: Plant) -> None:
+    model = made(plant.model, 0)
+    expected = Start.of(model, *probed(model, TOKENS))
+    plant.change(model)
+    judged = verdict("start.toml", expected, model, TOKENS, outside=True)
+    assert any(plant.named in row.words for row in judged.departures), str(judged)
 
 
 # For other programs.

@@ -46,6 +46,11 @@ def add_commands(add: Add) -> None:
         "and exit with 1 if it does not",
     )
     command.add_argument(
+        "--outside",
+        action="store_true",
+        help="beside --expect: the tests from outside, such as that no output depends on later tokens",
+    )
+    command.add_argument(
         "--write", metavar="START.toml", type=Path, help="store how the model starts, for review"
     )
     command.add_argument(
@@ -69,8 +74,8 @@ def _probe(choices: argparse.Namespace) -> int:
     from explorer_models.probe import probed
     from explorer_models.starts import Start
 
-    if choices.expect is None and (choices.report or choices.github):
-        raise ConfigError("report and github need --expect, which they are about")
+    if choices.expect is None and (choices.report or choices.github or choices.outside):
+        raise ConfigError("report, github and outside need --expect, which they are about")
     judged, expected = None, None if choices.expect is None else expectation(choices.expect)
     try:
         made = make(choices.factory)
@@ -78,7 +83,7 @@ def _probe(choices: argparse.Namespace) -> int:
             profile, stack = probed(*made)
             start = Start.of(made[0], profile, stack) if choices.write else None
         else:
-            judged = verdict(choices.expect, expected, *made)
+            judged = verdict(choices.expect, expected, *made, outside=choices.outside)
             profile, start = judged.profile, judged.start
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error

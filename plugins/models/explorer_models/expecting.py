@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import nn
 
 from explorer.choices import ConfigError, opening
@@ -28,6 +29,7 @@ from explorer.sites import BRANCHES, SITE_WORDS
 from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.fields import Majority
 from explorer_models.model import Batch, Loss, projected
+from explorer_models.outside import failures
 from explorer_models.probe import probed, twin_in
 from explorer_models.stack import Stack
 from explorer_models.starts import Departure, Start, departures, expect, signal_of
@@ -61,8 +63,8 @@ SIZES = (
 )
 """Fields that are the model's own and its batch's, beside width and depth."""
 
-OWN_CLASS = "class"
-"""The argument that stands for the model's own class, drawn once more from its config."""
+OWN_CLASS, OWN_CLASS_WORDS = "class", "its class"
+"""The argument that stands for the model's own class, drawn once more from its config; in words."""
 TURNED = ("rotary", "alibi")
 """Positions that attention itself has. Learned positions are added to the embeddings, where they
 cannot be recognized for certain."""
@@ -190,7 +192,14 @@ class Verdict(NamedTuple):
 
 
 def verdict(
-    name: str, expected: Expected, model: nn.Module, batch: Batch, loss: Loss | None = None
+    name: str,
+    expected: Expected,
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss | None = None,
+    *,
+    outside: bool = False,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> Verdict:
     """Compares a model with what is expected of it.
 
@@ -198,6 +207,8 @@ def verdict(
         name: of what is expected.
         expected: as `expectation` gives it.
         model, batch, loss: as for `probe`; the loss is used beside a start alone.
+        outside: whether the model is to pass the tests of `outside.failures`, too.
+        optimizer: which is to hold all parameters that train, in these tests.
     Raises:
         TypeError, ValueError: as `probe`; or the model's blocks were not understood.
         ConfigError: the design cannot have the model's size.
@@ -205,16 +216,22 @@ def verdict(
     if isinstance(expected, Config):
         # the loss of a measured design, so that gradients can be compared
         profile, stack = probed(model, batch, lambda output: projected(output, least=2)[0])
-        return _beside_config(name, expected, model, profile, stack)
-    profile, stack = probed(model, batch, loss)
-    start = Start.of(model, profile, stack)
-    wanted = expect(model, batch) if expected is None else expected
-    # what a person has approved with the start is not said again
-    known = wanted.tables[""].get("unlike", ())
-    new = [row for row in profile.differences if f"{row[0]}: {row[2]}" not in known]
-    profile = replace(profile, differences=tuple(new))
-    stated = tuple(departures(wanted, start, profile))
-    return Verdict("its class" if expected is None else name, profile, start, wanted, stated)
+        judged = _beside_config(name, expected, model, profile, stack)
+    else:
+        profile, stack = probed(model, batch, loss)
+        start = Start.of(model, profile, stack)
+        wanted = expect(model, batch) if expected is None else expected
+        # what a person has approved with the start is not said again
+        known = wanted.tables[""].get("unlike", ())
+        new = [row for row in profile.differences if f"{row[0]}: {row[2]}" not in known]
+        profile = replace(profile, differences=tuple(new))
+        stated = tuple(departures(wanted, start, profile))
+        name = OWN_CLASS_WORDS if expected is None else name
+        judged = Verdict(name, profile, start, wanted, stated)
+    if not outside:
+        return judged
+    failed = failures(model, batch, judged.start, profile, optimizer)
+    return judged._replace(stated=(*judged.stated, *failed))
 
 
 def _beside_config(

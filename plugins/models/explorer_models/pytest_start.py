@@ -27,11 +27,20 @@ def explorer_start(pytestconfig: pytest.Config) -> Callable[..., Verdict]:
     `explorer_start(model, batch, expect="starts/gpt2.toml", loss=None)`.
 
     `expect` is what `explorer probe --expect` takes: a file that a person has reviewed, its path
-    relative to pytest's root; a preset; or "class", for what the model's own class says. It returns
+    relative to pytest's root; a preset; or "class", for what the model's own class says. With
+    `outside=True`, or an `optimizer`, the model is to pass the tests from outside, too. It returns
     the verdict, with the profile of the model.
     """
 
-    def check(model: Any, batch: Any, expect: str = "class", loss: Any = None) -> Verdict:
+    def check(
+        model: Any,
+        batch: Any,
+        expect: str = "class",
+        loss: Any = None,
+        *,
+        outside: bool = False,
+        optimizer: Any = None,
+    ) -> Verdict:
         # torch is imported where a test asks for it, not where pytest begins
         from explorer_models.expecting import expectation, verdict
         from explorer_models.probe import probed
@@ -45,7 +54,15 @@ def explorer_start(pytestconfig: pytest.Config) -> Callable[..., Verdict]:
             pytest.skip(f"wrote {expect}: review it, and commit it")
         if is_file and not path.exists():
             pytest.fail(f"{expect} is not there: pytest --write-starts stores it", pytrace=False)
-        judged = verdict(expect, expectation(str(path) if is_file else expect), model, batch, loss)
+        judged = verdict(
+            expect,
+            expectation(str(path) if is_file else expect),
+            model,
+            batch,
+            loss,
+            outside=outside or optimizer is not None,
+            optimizer=optimizer,
+        )
         if not judged.agrees:
             pytest.fail(str(judged), pytrace=False)
         return judged

@@ -4,6 +4,7 @@ chart in SVG."""
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -46,7 +47,9 @@ def workflow_commands(judged: Verdict) -> Iterator[str]:
     """A workflow command of GitHub for each departure, at the line of the file where there is
     one."""
     for row in judged.departures:
-        where = f"file={_property(judged.name)},line={row.line}," if row.line else ""
+        # from the root of the repository, wherever the command runs
+        file = os.path.relpath(judged.name, os.environ.get("GITHUB_WORKSPACE", "."))
+        where = f"file={_property(file)},line={row.line}," if row.line else ""
         title = _property(text("report", "title", design=judged.name))
         yield f"::error {where}title={title}::{_data(row.words.strip())}"
 

@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -83,6 +83,8 @@ MOMENTS = {"std": "standard deviation", "mean": "mean"}
 """Tables of parameters, in words."""
 SIGMAS, ROUNDING = 6.0, 0.02
 """Standard errors that two draws of one parameter may differ by, and the share beside them."""
+NEXT = 0.05
+"""Relative distance from a law of the config up to which a draw is taken to follow it."""
 HEADER = """\
 # How {model} starts. Review each line once: a model that departs from one of them fails
 # `explorer probe module:function --expect` with this file. A list has one value for each layer.
@@ -166,7 +168,9 @@ class Start(NamedTuple):
             }
         tables |= signal_of(profile)
         groups = moments(model, stack)
-        tables["std"] = {name: _pooled(group) for name, group in groups.items()}
+        tables["std"] = {
+            name: _pooled(group, _laws(top).values()) for name, group in groups.items()
+        }
         tables["mean"] = {
             name: _one([float(f"{member.mean:.4g}") for member in group])
             for name, group in groups.items()
@@ -222,13 +226,10 @@ def _laws(top: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _line(table: str, key: str, value: Any, laws: Mapping[str, float]) -> str:
-    """A line of a file: a key, its value, and in a remark what it is. A number that is a law's but
-    for the chance of the draw is written as the law has it."""
+    """A line of a file: a key, its value, and in a remark what it is, or which law it follows."""
     remark = FACTS.get(table, {}).get(key, "")
-    if table == "std" and not isinstance(value, list):
-        for law, number in laws.items():
-            if abs(value / number - 1) < ROUNDING:
-                value, remark = number, law
+    if table == "std":
+        remark = next((law for law, number in laws.items() if number == value), "")
     name = key if re.fullmatch(r"[\w-]+", key) else json.dumps(key)
     return f"{name} = {_toml(value)}{f'  # {remark}' if remark else ''}\n"
 
@@ -317,11 +318,14 @@ def _one(values: list[Any]) -> Any:
     return values[0] if all(same(value, values[0]) for value in values) else values
 
 
-def _pooled(group: Sequence[Moments]) -> Any:
-    """The standard deviation that all members of a group may be drawn with; else a list."""
+def _pooled(group: Sequence[Moments], laws: Iterable[float]) -> Any:
+    """The standard deviation that all members of a group may be drawn with, a law's where one is
+    next to it; else a list."""
     together = math.sqrt(sum(member.std**2 for member in group) / len(group))
-    if all(member.may_have("std", together) for member in group):
-        return together
+    near = [law for law in laws if together and abs(math.log(together / law)) <= NEXT]
+    for std in (*near, together):
+        if all(member.may_have("std", std) for member in group):
+            return std
     return [member.std for member in group]
 
 
