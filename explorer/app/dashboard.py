@@ -69,9 +69,13 @@ class Dashboard(PageWidget):
         self.header = Header(
             stories=bool(self.telling.strip.cards), tabs=list(titles.values()), parts=parts(titles)
         )
-        super().__init__(Part([self.header, self.telling.strip], classes=("ex-root",)))
+        self._above = [self.header, self.telling.strip, self.telling.daring.card]
+        super().__init__(Part(self._above, classes=("ex-root",)))
         self.header.observe(self._select, names="selected")
         self.show(next(iter(self._rows)))
+        explore = self.panels.get("explore")
+        if isinstance(explore, Explore) and config == Config():
+            self.telling.daring.join(explore)
         self._steps = Undo(self.page)
         self.header.on_act(self._act)
         get_comm_manager().register_target(STAY, lambda comm, _: comm.close())
@@ -94,13 +98,14 @@ class Dashboard(PageWidget):
         if name not in self.panels:
             self.panels[name] = self._rows[name].build(self._start)
             self._hide_all_but(name)  # before it comes: two at a time would make the page jump
-            self.top.children = [self.header, self.telling.strip, *self.panels.values()]
+            self.top.children = [*self._above, *self.panels.values()]
             self._hand(name)
             self._join(self.panels[name])
             if not self.view.whole:
                 self._look_at(self.panels[name])
         self.header.selected = list(self._rows).index(name)
         self._hide_all_but(name)
+        self.telling.daring.show(beside_explore=name == "explore")
         panel, explore = self.panels[name], self.panels.get("explore")
         if isinstance(panel, Welcoming) and isinstance(explore, Explore):
             panel.welcome(designs(explore))
@@ -158,7 +163,9 @@ class Dashboard(PageWidget):
             page, sentences = self._links.parse(link)
             self.restore(page)
             self.header.said = in_a_sentence(sentences)
-            self.telling.strip.shown = self.telling.strip.shown and not link
+            if link:
+                self.telling.strip.shown = False
+                self.telling.daring.leave()
             self.follow()
             return sentences
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from explorer.app.explore.diagram import head
 from explorer.app.sentences import name_of
-from explorer.app.stories.story import OFFER
+from explorer.app.stories import dare
 from explorer.app.widgets.header import Header
 from explorer.app.widgets.runtime import STYLE
 from explorer.config import Config
@@ -61,7 +61,7 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 <div inert aria-hidden="true">
 <div class="ex-header"><h1>{html.escape(Header.name.default_value)}</h1><div class="ex-tabs">{names}</div>
 <div class="ex-tools" data-later>{tools}</div></div>
-{_stories()}
+{_stories(predicted)}
 <div class="ex-panel ex-box"><div class="ex-explore ex-box">
 <div class="ex-side ex-box"></div>
 <div class="ex-main ex-box">
@@ -77,14 +77,9 @@ def first_picture(config: Config, tabs: Sequence[str]) -> str:
 </div></div>"""
 
 
-def _stories() -> str:
-    """The line that offers stories, for a browser that was never here."""
-    bold, plain = map(html.escape, OFFER)
-    return (
-        f'<div class="ex-stories"><section class="ex-stories-offer"><p><b>{bold}</b>{plain}</p>'
-        '<button class="ex-link ex-unfold">New here? Take a tour</button><button class="ex-link">Close</button>'
-        "</section></div>"
-    )
+def _stories(predicted: Profile) -> str:
+    """The dare, for a browser that has not closed it."""
+    return f'<div class="ex-stories ex-dare">{dare.still(predicted)}</div>'
 
 
 def _card(row: Row) -> str:

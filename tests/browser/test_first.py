@@ -19,7 +19,7 @@ new PerformanceObserver((list) => shifts.push(...list.getEntries().map(({ value,
   nodes: sources.map(({ node, previousRect, currentRect }) => (
     [node?.className ?? node?.nodeName, previousRect.y, currentRect.y])),
 })))).observe({ type: 'layout-shift', buffered: true });"""
-PLACES = """(page) => ['.ex-header', '.ex-stories-offer', '.ex-side', '.ex-charts'].map((part) => {
+PLACES = """(page) => ['.ex-header', '.ex-dare-box', '.ex-side', '.ex-charts'].map((part) => {
   const node = document.querySelector(`${page} ${part}`);
   return node?.checkVisibility() ? Math.round(node.getBoundingClientRect().top) : null;
 })"""

@@ -1,5 +1,5 @@
-"""Stories in the browser: offered on a first visit, walked to a question, and answered by a line
-that is drawn."""
+"""Stories in the browser: a dare on the first visit; a story that is walked to a question, and
+answered by a line that is drawn."""
 
 from __future__ import annotations
 
@@ -63,34 +63,47 @@ def first(browser: Browser, voila: str) -> Iterator[Dashboard]:
 
 
 def press(visit: Dashboard, name: str) -> None:
-    visit.page.locator(".ex-stories").get_by_role("button", name=name).click()
+    strips = visit.page.locator(".ex-stories, .ex-dare-box")
+    strips.get_by_role("button", name=name).click()
 
 
 def told(visit: Dashboard) -> Locator:
     return visit.page.locator(".ex-told h2")
 
 
-def test_a_first_visit_is_offered_stories(first: Dashboard) -> None:
-    offer = first.page.locator(".ex-stories-offer")
-    expect(offer).to_contain_text("Move a slider: a Transformer is drawn at random")
-    expect(offer.locator(".ex-story:visible")).to_have_count(0)
-    assert (
-        first.page.locator(".ex-explore").evaluate("(node) => node.getBoundingClientRect().top")
-        < 120
-    )
-    assert look(first.page, ()) == ""
-    press(first, "New here? Take a tour")
-    expect(offer.locator(".ex-story:visible")).to_have_count(5)
-    assert look(first.page, ()) == ""
-    press(first, "New here? Take a tour")
-    first.page.set_viewport_size({"width": 390, "height": 844})
-    expect(offer.locator(".ex-story:visible")).to_have_count(0)
-    assert offer.evaluate("(node) => node.offsetHeight") < 100
-    first.page.set_viewport_size({"width": 1440, "height": 1000})
+def test_a_first_visit_is_dared_and_closes_it_for_good(first: Dashboard) -> None:
+    page = first.page
+    card = page.locator(".ex-dare-box")
+    switch = card.get_by_role("switch", name="Remove the √d")
+    expect(switch).not_to_be_checked()
+    expect(card.locator("[role=status]")).to_have_text("predicted: 0.89 · measured: 0.89")
+    assert look(page, ()) == ""
+    expect(card.get_by_role("button")).to_have_text(["Close"])
+    switch.press("Space")
+    expect(switch).to_be_checked()
+    expect(card.locator("[role=status]")).to_have_text("predicted: 0.14 · measured: 0.14")
+    page.wait_for_function("() => location.search === '?attention_scale=none'")
+    assert look(page, ()) == ""
+    page.keyboard.press("Control+z")
+    expect(switch).not_to_be_checked()
+    page.keyboard.press("Space")
+    expect(switch).to_be_checked()
+    press(first, "Next dare")
+    expect(card.get_by_role("switch", name="Weights twice as large")).to_be_focused()
+    page.wait_for_function("() => location.search === ''")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert look(page, ()) == ""
+    assert page.evaluate("document.querySelector('.ex-root').scrollWidth") <= 390
+    page.set_viewport_size({"width": 1440, "height": 1000})
     press(first, "Close")
-    expect(offer).to_be_hidden()
-    first.page.locator(".ex-tool", has_text="Stories").click()
-    expect(offer.locator(".ex-story").first).to_be_focused()
+    expect(card).to_be_hidden()
+    page.reload()
+    first.wait_until_drawn()
+    expect(card).to_have_count(0)
+    page.locator(".ex-tool", has_text="Stories").click()
+    expect(page.locator(".ex-story").first).to_be_focused()
+    expect(page.locator(".ex-story:visible")).to_have_count(5)
+    assert look(page, ()) == ""
 
 
 def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) -> None:

@@ -16,11 +16,6 @@ FIRST_TAB = "explore"
 """The panel that a link opens which names none."""
 VERDICT = "verdict"
 """Stands for the verdict, where a step says what to look at."""
-OFFER = (
-    "Move a slider: ",
-    "a Transformer is drawn at random, and every chart shows what its signal does, layer by layer.",
-)
-"""The line that offers the stories: its bold part and its plain part."""
 
 
 class Step(NamedTuple):

@@ -1,8 +1,6 @@
-/* Stories, below the header: cards that offer them to a first-time visitor, and the step of the open story. */
+/* Stories, below the header: cards that offer them, and the step of the open story. */
 
 let questionCount = 0; // for ids
-const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty on the first visit
-
 /** Sends the acts of buttons one by one. Until the kernel has answered, the button shows as pressed, the verdict of the
     page before is blank, and clicks on any of these buttons are not sent. */
 function actsOneByOne(model, root) {
@@ -23,20 +21,12 @@ function actsOneByOne(model, root) {
   return { act, end: follow(model, "step", release) }; // another step is an answer, and comes first
 }
 
-/** The offer in one line, and the button that unfolds its cards. */
+/** The cards of the stories. */
 function storyCards(model, act) {
-  const [bold, plain] = model.get("offer");
   const card = ({ name, title, words }) => make("li", {},
     button(make("span", {}, make("b", {}, title), words), "ex-story", ({ currentTarget }) => act(currentTarget, ["tell", name])));
-  const list = make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card));
-  const unfold = button("New here? Take a tour", "ex-link ex-unfold", () => {
-    const isOpen = box.classList.toggle("ex-unfolded");
-    unfold.setAttribute("aria-expanded", String(isOpen));
-  }, { "aria-expanded": "false" });
-  const close = button("Close", "ex-link", () => model.act(["cards", false]));
-  const box = make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
-    make("p", {}, make("b", {}, bold), plain), unfold, close, list);
-  return box;
+  return make("section", { class: "ex-stories-offer", "aria-label": "Stories" },
+    make("ul", { class: "ex-story-cards" }, ...model.get("cards").map(card)));
 }
 
 /** The answers of a question as radio buttons. The chosen answer is sent by Reveal. */
@@ -122,22 +112,12 @@ class StoryStep {
   }
 }
 
-/** Shows the cards to a person who is new here or asks for them. Returns a function that stops. */
+/** Shows the cards to a person who asks for them. Returns a function that stops. */
 function followCards(model, cards) {
-  // The kernel learns only now that this browser needs no offer; until it answers, its trait `shown` is wrong.
-  let isDeclined = Boolean(offerMark.get()) || (hasAddress() && Boolean(location.search));
-  if (isDeclined) model.send(["cards", false]);
-  let wasShown = model.get("shown");
-  return follow(model, "shown step", () => {
-    const isShown = model.get("shown");
-    if (!isShown) isDeclined = false;
-    cards.hidden = !isShown || isDeclined;
-    if (!cards.hidden) offerMark.set("1");
-    if (isShown && !wasShown && !cards.hidden) {
-      cards.classList.add("ex-unfolded");
-      cards.querySelector(".ex-story").focus();
-    }
-    wasShown = isShown;
+  return follow(model, "shown", () => {
+    const isShown = model.get("shown"), isNew = isShown && cards.hidden;
+    cards.hidden = !isShown;
+    if (isNew) cards.querySelector(".ex-story").focus();
   });
 }
 
@@ -163,6 +143,7 @@ export function strip(model, el) {
   const root = () => el.closest(".ex-root");
   const { act, end } = actsOneByOne(model, root);
   const cards = storyCards(model, act);
+  cards.hidden = true;
   const step = new StoryStep(model, root, act);
   el.append(cards, step.box);
   return callAll([end, followSizes(step), follow(model, "step", () => step.paint()), followCards(model, cards)]);

@@ -9,7 +9,8 @@ import traitlets
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
-from explorer.app.stories.story import OFFER, VERDICT, Step, Story
+from explorer.app.stories.dare import Daring
+from explorer.app.stories.story import VERDICT, Step, Story
 from explorer.app.view import View
 from explorer.app.widgets.chart import Chart
 from explorer.app.widgets.live import Live
@@ -21,20 +22,18 @@ class Strip(Part):
     """Cards that offer stories, or the current step of the open story, below the header.
 
     Traits:
-        offer: see `OFFER`.
         cards: `[{name, title, words}]`; none where the page tells no stories.
-        shown: whether the cards are shown. A browser that was here before closes them itself.
+        shown: whether the cards are shown.
         step: `{title, number, count, words, look, text, options, said, open}`; empty while no story
             is open. `look` is the title of what to look at, `text` a question, `options` its
             answers (none: a line is drawn), `said` what came of it, `open` whether it still stands.
 
-    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["cards", open]`,
-    `["reveal", guess]` and `["skip"]`."""
+    Messages are lists: `["tell", name]`, `["next"]`, `["back"]`, `["leave"]`, `["reveal", guess]`
+    and `["skip"]`."""
 
     view = "strip"
-    offer = traitlets.Tuple(OFFER, read_only=True).tag(sync=True)
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    shown = traitlets.Bool(True).tag(sync=True)
+    shown = traitlets.Bool(False).tag(sync=True)
     step = traitlets.Dict().tag(sync=True)
 
 
@@ -82,7 +81,7 @@ class Telling:
 
     def __init__(self, page: Host, links: Links) -> None:
         self._page, self._links = page, links
-        self.strip = Strip()
+        self.strip, self.daring = Strip(), Daring()
         self.strip.on_msg(lambda _, content, __: self.act(content))
         self.story: Story | None = None
         self.number = 0
@@ -124,8 +123,6 @@ class Telling:
                 self._go(self.story, self.number - 1)
             case ["leave"]:
                 self.leave()
-            case ["cards", bool() as wanted]:
-                self.strip.shown = wanted
             case ["skip"]:
                 self._reveal(None, guessed=False)
             case ["reveal", guess]:
@@ -155,6 +152,7 @@ class Telling:
         )
 
     def _tell(self, story: Story, number: int) -> None:
+        self.daring.leave()
         self.story, self.number = story, number
         step = story.steps[number - 1]
         self._shown = {

@@ -264,11 +264,7 @@ function tools(model, el) {
   const undo = tool(icon("↶", "Undo"), "undo", "Undo the last change (Ctrl+Z)");
   const redo = tool(icon("↷", "Redo"), "redo", "Make it again (Ctrl+Shift+Z)");
   const reset = tool("Reset all", "reset", "Everything as on the first visit; Undo brings it back");
-  const stories = button("Stories", "ex-tool", () => {
-    const folded = el.closest(".ex-root").querySelector(".ex-stories-offer:not([hidden], .ex-unfolded) .ex-unfold");
-    if (folded) folded.click();
-    else model.act(["stories"]);
-  }, { title: "Short tours of the page" });
+  const stories = tool("Stories", "stories", "Short tours of the page");
   const { box, end: endShare } = shareBox(model);
   const share = popupButton(model, "Share", "ex-share-open", box, "A link to the page as it is now");
   const glossaryButton = button("Glossary", "ex-tool ex-glossary-open", () => openGlossary(el.closest(".ex-root")),
