@@ -15,6 +15,7 @@ from watched import Watched
 
 from explorer.app.dashboard import Dashboard, dashboard
 from explorer.app.explore.panel import Explore
+from explorer.app.stories.daily import DAILY
 from explorer.app.stories.story import STORIES
 from explorer.app.stories.telling import LARGE, MARK, box_of
 from explorer.app.tabs import tabs
@@ -87,7 +88,7 @@ def asked(visit: Visit) -> Visit:
 
 @pytest.mark.plugins
 def test_every_story_is_offered_to_who_asks(visit: Visit) -> None:
-    assert [card["name"] for card in visit.strip.cards] == list(STORIES)
+    assert [card["name"] for card in visit.strip.cards] == [*STORIES, DAILY]
     assert visit.page.top.children[:2] == (visit.page.header, visit.strip)
     assert visit.page.page.story is None
     assert not visit.strip.shown
@@ -170,14 +171,14 @@ def test_a_link_opens_a_step_with_whatever_else_it_says(visit: Visit) -> None:
 REFUSED = [
     (
         "?story=nobody",
-        "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got 'nobody'",
+        "story must be one of root_d, warmup, thousand, mup, gpt2_llama, day; got 'nobody'",
     ),
     ("?story=root_d&step=5", "step must be a whole number between 1 and 4; got 5"),
     ("?story=root_d&step=0", "step must be a whole number between 1 and 4; got 0"),
     ("?story=root_d&step=two", "step must be a whole number between 1 and 4; got 'two'"),
     (
         "?story=<b>x</b>&step=1",
-        "story must be one of root_d, warmup, thousand, mup, gpt2_llama; got '<b>x</b>'",
+        "story must be one of root_d, warmup, thousand, mup, gpt2_llama, day; got '<b>x</b>'",
     ),
 ]
 

@@ -102,7 +102,7 @@ def test_a_first_visit_is_dared_and_closes_it_for_good(first: Dashboard) -> None
     expect(card).to_have_count(0)
     page.locator(".ex-tool", has_text="Stories").click()
     expect(page.locator(".ex-story").first).to_be_focused()
-    expect(page.locator(".ex-story:visible")).to_have_count(5)
+    expect(page.locator(".ex-story:visible")).to_have_count(6)
     assert look(page, ()) == ""
 
 

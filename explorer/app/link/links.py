@@ -17,7 +17,8 @@ from explorer.app.link import state
 from explorer.app.link.params import Fields, Params, named_fields, write_design, write_value
 from explorer.app.page import ExplorePart, Page, Tab
 from explorer.app.roster import Entry
-from explorer.app.stories.story import STORIES
+from explorer.app.stories.daily import DAILY, of_day, row_of_day, today
+from explorer.app.stories.story import FIRST_TAB, STORIES, Story
 from explorer.app.view import View
 from explorer.choices import ConfigError
 from explorer.config import SETTING, Config, preset
@@ -44,6 +45,14 @@ class Links:
             name: story for name, story in STORIES.items() if set(self._panels) >= story.tabs
         }
         """The stories whose panels the page has."""
+
+    def story(self, name: str) -> Story | None:
+        """A story by its name; that of the day is made anew each day. None where the page has no
+        such story."""
+        if name == DAILY and FIRST_TAB in self._panels:
+            day = today()
+            return of_day(day, self.parse(row_of_day(day)[0])[0].panels[FIRST_TAB].design)
+        return self.stories.get(name)
 
     def write(self, page: Page) -> str:
         """The link of a page, with its question mark; empty for the page as it opens."""
@@ -114,11 +123,11 @@ class Links:
     def _read_story(self, params: Params) -> tuple[str, int] | None:
         """The name of the open story, and its step; None for none."""
         name = params.take(STORY[0])
-        if name and name not in self.stories:
+        known = self.story(name)
+        if name and known is None:
             params.sentences.append(
-                f"story must be one of {', '.join(self.stories)}; got {shown(name)}"
+                f"story must be one of {', '.join((*self.stories, DAILY))}; got {shown(name)}"
             )
-        known = self.stories.get(name)
         step = params.position(STORY[1], 1, 1, len(known.steps) if known else MOST_STEPS)
         return (name, step) if known else None
 

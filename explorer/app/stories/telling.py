@@ -9,6 +9,7 @@ import traitlets
 from explorer.app.explore.panel import Explore
 from explorer.app.link.links import Links
 from explorer.app.page import ExplorePart, Page
+from explorer.app.stories.daily import DAILY
 from explorer.app.stories.dare import Daring
 from explorer.app.stories.story import VERDICT, Step, Story
 from explorer.app.view import View
@@ -90,9 +91,13 @@ class Telling:
         self._framed: tuple[
             Part, ...
         ] = ()  # the box around what is to be looked at, and its grid of pictures
+        cards = [(row.name, row.title, row.words) for row in links.stories.values()]
+        if cards:
+            cards.append(
+                (DAILY, "The guess of the day", "One curve to draw, the same for everybody.")
+            )
         self.strip.cards = [
-            {"name": row.name, "title": row.title, "words": row.words}
-            for row in links.stories.values()
+            {"name": name, "title": title, "words": words} for name, title, words in cards
         ]
 
     @property
@@ -108,15 +113,15 @@ class Telling:
         """Goes to a step, on the page as it is; leaves the story where there is none."""
         if place is None:
             self.leave()
-        elif place != self.place:
-            self._tell(self._links.stories[place[0]], place[1])
+        elif place != self.place and (story := self._links.story(place[0])):
+            self._tell(story, place[1])
 
     def act(self, message: object) -> None:
         """Handles a message of the strip, or of the chart that a question is about; believes none
         of them."""
         match message:
-            case ["tell", str() as name] if name in self._links.stories:
-                self._go(self._links.stories[name], 1)
+            case ["tell", str() as name] if story := self._links.story(name):
+                self._go(story, 1)
             case ["next"] if self.story and self.number < len(self.story.steps):
                 self._go(self.story, self.number + 1)
             case ["back"] if self.story and self.number > 1:
