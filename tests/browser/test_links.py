@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from explorer.figures import FIGURES
+
+from .axe import look
 from .dashboard import CHARTS, Dashboard, wait_until_still
 
 sys.path.append(str(Path(__file__).parents[1] / "app"))  # whose broken links serve here too
@@ -130,18 +133,25 @@ def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(
 ) -> None:
     page, share = linked.page, linked.page.get_by_role("dialog", name="Share this page")
     page.locator(".ex-tool", has_text="Share").click()
-    share.get_by_text("For a lesson").click()
-    expect(share.get_by_role("checkbox", checked=True)).to_have_count(0)
+    share.get_by_role("button", name="For a lesson").click()
+    bar = page.get_by_role("group", name="Choose what stays")
+    expect(bar.get_by_role("button", name="Done")).to_be_focused()
+    expect(page.get_by_role("checkbox", name="stays", checked=False)).to_have_count(0)
+    assert look(page, ()) == ""
+    page.keyboard.press("Escape")
+    expect(bar).to_have_count(0)
+    page.locator(".ex-tool", has_text="Share").click()
+    share.get_by_role("button", name="For a lesson").click()
+    bar.get_by_role("button", name="Controls: none").click()
+    page.get_by_role("checkbox", name="Depth stays").click()
+    page.get_by_role("checkbox", name="Token correlation stays").press("Space")
+    for tab in ("Map", "Race", "Learn", "Your model"):
+        page.get_by_role("checkbox", name=f"{tab} stays").click()
+    expect(page.get_by_role("checkbox", name="Explore stays")).to_be_checked()
+    bar.get_by_role("button", name="Done").click()
     address = share.get_by_label("Link to this page").first
-    expect(address).to_have_value(page.url)  # nothing ticked in a group: all of it is shown
-    share.get_by_label("No controls: the design is fixed").check()
-    expect(address).to_have_value(f"{page.url}&show=none")
-    for part in ("Explore", "Depth"):
-        share.get_by_label(part, exact=True).check()
-    expect(address).to_have_value(f"{page.url}&panels=explore&show=n_layers")
-    share.get_by_role("button", name="All: Charts").click()
-    expect(address).to_have_value(f"{page.url}&panels=explore&show=n_layers")
-    share.get_by_label("Token correlation", exact=True).uncheck()
+    charts = ",".join(name for name in FIGURES if name != "token_correlation")
+    expect(address).to_have_value(f"{page.url}&panels=explore&charts={charts}&show=n_layers")
     link = address.input_value()
     frame = share.get_by_label("Code of a frame with this page").first.input_value()
     share.get_by_role("button", name="QR code").click()
@@ -149,9 +159,6 @@ def test_share_gives_a_link_for_a_lesson_a_frame_and_a_code(
     image.wait_for()
     assert image.evaluate("(svg) => svg.outerHTML").count("<path") > 0
     assert html.unescape(frame).split('"')[1] == f"{link}&embed=1"
-    for group in ("Tabs", "Charts", "Controls"):
-        share.get_by_role("button", name=f"None: {group}").click()
-    expect(address).to_have_value(page.url)
     page.keyboard.press("Escape")
     fresh = browser.new_page()
     fresh.goto(link)

@@ -112,52 +112,88 @@ function copyRow(title, words, label, write) {
   return { node, text, paint };
 }
 
-/** A group of parts to tick: tabs, charts or controls. A group that a link can show empty has a box for that, with the
-    words of `none`. `value` is what the link says of the group: nothing where it is not limited. */
-function partsGroup(name, { title, parts, none }, onChange) {
-  const tickBox = (value, onTick) => make("input", {
-    type: "checkbox", value, ...OWN_KEYS, onchange: (event) => { onTick(event.target.checked); onChange(); } });
-  const noneBox = tickBox(EMPTY_LIST, (isTicked) => isTicked && tickAll(false));
-  const boxes = parts.map(([value]) => tickBox(value, () => { noneBox.checked = false; }));
-  const tickAll = (isTicked) => boxes.forEach((box) => { box.checked = isTicked; });
-  const allButton = (words, isTicked) => button(words, "ex-link", () => {
-    noneBox.checked = false;
-    tickAll(isTicked);
-    onChange();
-  }, { "aria-label": `${words}: ${title}` });
-  const labels = parts.map(([, words], index) => make("label", {}, boxes[index], ` ${words}`));
-  if (none) labels.unshift(make("label", {}, noneBox, ` ${none}`));
-  const node = make("fieldset", {}, make("legend", {}, `${title} `, allButton("All", true), " ", allButton("None", false)),
-    ...labels);
-  const tick = (shown) => {
-    noneBox.checked = shown.includes(EMPTY_LIST);
-    boxes.forEach((box, index) => { box.checked = parts[index].some((word) => shown.includes(word)); });
-  };
-  const value = () => {
-    const ticked = boxes.filter((box) => box.checked);
-    if (none && noneBox.checked) return EMPTY_LIST;
-    return ticked.length < boxes.length ? ticked.map((box) => box.value).join(",") : "";
-  };
-  return { name, node, tick, value };
+/** The node of each part of the Explore panel that a link can hide, by the group and the name of the part. */
+function partNodes(root, groups) {
+  const cells = root.querySelectorAll(".ex-charts > .ex-cell"); // of the first panel that was built, in the groups' order
+  const charts = groups.charts.parts.map(([name, words], index) => [name, words, cells[index]]);
+  const controls = groups.show.parts.map(([name, words]) => (
+    [name, words, root.querySelector(`.ex-side [data-field="${name === "design" ? "preset" : name}"]`)]));
+  return { charts, show: controls };
 }
 
-/** The parts of the page to tick that a link shows: tabs, charts and controls. `apply` writes them into a link. */
-function partsChoice(model, onChange) {
-  const groups = Object.entries(model.get("parts")).map(([name, group]) => partsGroup(name, group, onChange));
-  const tick = (link) => {
+/** The choice of the parts that stay on the page of a lesson: each is outlined, and a click on it toggles it. `start`
+    begins it, and `apply` writes what was chosen into a link. `onDone` is called at the end. */
+function partsChoice(model, root, onDone) {
+  const groups = model.get("parts");
+  let chosen = {}; // the name of a group to the set of names that stay
+  let stop = () => {};
+  const namesOf = (group) => groups[group].parts.map(([name]) => name);
+  const choose = (link) => {
     const parameters = new URLSearchParams(link);
-    groups.forEach((group) => group.tick(parameters.get(group.name)?.split(",") ?? []));
+    const isNamed = (part, names) => part.some((word) => names.includes(word)); // by its name, or a control's label
+    for (const [group, { parts }] of Object.entries(groups)) {
+      const names = parameters.get(group)?.split(",");
+      chosen[group] = new Set(parts.filter((part) => !names || isNamed(part, names)).map(([name]) => name));
+    }
+  };
+  const value = (group) => {
+    const names = namesOf(group).filter((name) => chosen[group].has(name));
+    if (!names.length) return groups[group].none ? EMPTY_LIST : "";
+    return names.length < groups[group].parts.length ? names.join(",") : "";
   };
   const apply = (link) => {
-    const isOther = (part) => !groups.some(({ name }) => part.startsWith(`${name}=`));
+    const isOther = (part) => !Object.keys(groups).some((group) => part.startsWith(`${group}=`));
     const others = link.slice(1).split("&").filter((part) => part && isOther(part));
-    const limits = groups.filter((group) => group.value()).map((group) => `${group.name}=${group.value()}`);
+    const limits = Object.keys(groups).filter(value).map((group) => `${group}=${value(group)}`);
     const parameters = [...others, ...limits];
     return parameters.length ? `?${parameters.join("&")}` : "";
   };
-  const node = make("details", { class: "ex-share-parts" }, make("summary", {}, "For a lesson: choose what it shows"),
-    make("p", { class: "ex-hint" }, "Nothing ticked in a group: all of it is shown."), ...groups.map((group) => group.node));
-  return { node, tick, apply };
+  const start = () => {
+    const toggles = [];
+    const toggle = (group, name, words, look) => {
+      const node = button("", look, () => {
+        chosen[group][chosen[group].has(name) ? "delete" : "add"](name);
+        paint();
+      }, { role: "checkbox", "aria-label": `${words} stays`, title: `${words}: click to keep or to hide` });
+      toggles.push(() => node.setAttribute("aria-checked", String(chosen[group].has(name))));
+      return node;
+    };
+    const paint = () => toggles.forEach((paintToggle) => paintToggle());
+    const all = (words, group, names) => button(words, "ex-link", () => {
+      chosen[group] = new Set(names);
+      paint();
+    }, { "aria-label": `${groups[group].title}: ${words}` });
+    const covers = Object.entries(partNodes(root(), groups)).flatMap(([group, rows]) => (
+      rows.filter(([, , node]) => node).map(([name, words, node]) => {
+        const cover = toggle(group, name, words, "ex-choice");
+        node.append(cover);
+        return cover;
+      })));
+    const tabs = groups.panels.parts.map(([name, words]) => {
+      const tab = toggle("panels", name, words, "ex-button ex-choice-tab");
+      tab.textContent = words;
+      return tab;
+    });
+    const buttons = ["charts", "show"].flatMap((group) => (
+      [`${groups[group].title}: `, all("all", group, namesOf(group)), " ", all("none", group, []), " "]));
+    const done = button("Done", "ex-button ex-primary", () => { stop(); onDone(); });
+    const cancel = button("Cancel", "ex-link", () => { choose(model.get("link") ?? ""); stop(); });
+    const bar = make("div", { class: "ex-choosing-bar", role: "group", "aria-label": "Choose what stays" },
+      make("p", {}, make("b", {}, "Click what stays.")), make("div", {}, ...tabs), make("div", {}, ...buttons), done, cancel);
+    if (model.get("selected")) model.change({ selected: 0 }); // the panel whose parts can be chosen
+    root().append(bar);
+    root().classList.add("ex-choosing");
+    const stopKeys = listen(root(), "keydown", ({ key }) => key === "Escape" && cancel.click());
+    stop = () => {
+      stopKeys();
+      root().classList.remove("ex-choosing");
+      [bar, ...covers].forEach((node) => node.remove());
+      stop = () => {};
+    };
+    paint();
+    done.focus();
+  };
+  return { start, choose, apply, end: () => stop() };
 }
 
 /** The link as a QR code, drawn by the kernel when asked for. */
@@ -174,9 +210,17 @@ function codeBox(model, link) {
 
 /** The popup of the Share button: the page's link, what it shows, the code of a frame and a picture of it; and an entry
     for another link. */
-function shareBox(model) {
+function shareBox(model, el) {
   const paint = () => rows.forEach((row) => row.paint());
-  const parts = partsChoice(model, paint);
+  let isChosen = false; // whether the link is of what was just chosen
+  const parts = partsChoice(model, () => el.closest(".ex-root"), () => {
+    isChosen = true;
+    el.querySelector(".ex-share-open").click();
+  });
+  const lesson = button("For a lesson: choose what stays", "ex-link", () => {
+    box.hidePopover();
+    parts.start();
+  });
   const link = () => shareable(parts.apply(model.get("link") ?? ""));
   const page = copyRow("Link to this page.", hasAddress() ? "Whoever opens it sees this page as it is now."
     : "In a notebook: ex.dashboard(\"…\"), with this text.", "Link to this page", link);
@@ -195,17 +239,18 @@ function shareBox(model) {
     box.hidePopover();
   };
   const box = make("div", { class: "ex-share", popover: "auto", role: "dialog", "aria-label": "Share this page" },
-    page.node, parts.node, ...rows.slice(1).map((row) => row.node),
+    page.node, make("div", {}, lesson), ...rows.slice(1).map((row) => row.node),
     make("p", {}, make("b", {}, "Open a link. "), "Yours stays one step back, under Undo."),
     make("div", { class: "ex-row" }, otherLink, button("Open", "ex-button", open)));
   box.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
-    parts.tick(model.get("link") ?? "");
+    if (!isChosen) parts.choose(model.get("link") ?? "");
+    isChosen = false;
     paint();
     page.text.focus();
     page.text.setSelectionRange(0, page.text.value.length, "backward"); // scrolls to the beginning of the link
   });
-  return { box, end: code.end };
+  return { box, end: callAll([code.end, parts.end]) };
 }
 
 const THEMES = { "": "As the system", light: "Light", dark: "Dark", projector: "Projector" };
@@ -265,7 +310,7 @@ function tools(model, el) {
   const redo = tool(icon("↷", "Redo"), "redo", "Make it again (Ctrl+Shift+Z)");
   const reset = tool("Reset all", "reset", "Everything as on the first visit; Undo brings it back");
   const stories = tool("Stories", "stories", "Short tours of the page");
-  const { box, end: endShare } = shareBox(model);
+  const { box, end: endShare } = shareBox(model, el);
   const share = popupButton(model, "Share", "ex-share-open", box, "A link to the page as it is now");
   const glossaryButton = button("Glossary", "ex-tool ex-glossary-open", () => openGlossary(el.closest(".ex-root")),
     { "aria-haspopup": "dialog" });
