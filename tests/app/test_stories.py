@@ -26,12 +26,17 @@ STEPS = [
     for story in STORIES.values()
     for number, step in enumerate(story.steps, 1)
 ]
-EACH = pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(step, id=name, marks=[pytest.mark.plugins] * ("tab=" in step.link))
-        for name, step in STEPS
-    ],
+EACH, NAMED = (
+    pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(
+                *row[-count:], id=row[0], marks=[pytest.mark.plugins] * ("tab=" in row[1].link)
+            )
+            for row in STEPS
+        ],
+    )
+    for names, count in (("step", 1), (("name", "step"), 2))
 )
 
 
@@ -63,6 +68,33 @@ def spread(profile: Profile) -> float:
 
 def matrix_gradient(profile: Profile) -> float:
     return float(profile["parameter_gradient", "W_Q"].mean())
+
+
+def undivided(profile: Profile) -> float:
+    """Variance of the logits of layer 1 without the division."""
+    return spread(measured(profile.config.replace(attention_scale="none"))) ** 2
+
+
+FIRST_STEPS = 20
+"""Steps of the stored race after which a gradient is compared with its first value."""
+
+
+def gradient_left(name: str) -> float:
+    """The norm of the first layer's gradient after those steps, over that of the first step, of a
+    contender of the stored race."""
+    from explorer_race.page.racefile import stored
+
+    track = next(track for track in stored().course.tracks if track.name == name)
+    steps, norms = track.history.layer_gradient()
+    (at,) = np.flatnonzero(steps == FIRST_STEPS)
+    return float(norms[at, 0] / norms[0, 0])
+
+
+def warmup_steps() -> int:
+    """Steps of warm-up of a contender of the stored race."""
+    from explorer_race.page.lineup import WARMUP
+
+    return WARMUP
 
 
 def furthest(profile: Profile, other: Config) -> float:
@@ -100,6 +132,19 @@ CLAIMS: dict[str, list[Claim]] = {
         ("by about 1 in layer 1", 1, spread, 0.05),
         ("back at 0.89", 0.89, lambda p: entropy(p, 1), 0.01),
     ],
+    "root_d-5": [
+        ("sum of 64 products", 64, lambda p: p.config.d_head, 0),
+        ("each has variance 1", 1, lambda p: undivided(p) / p.config.d_head, 0.05),
+        ("sum has variance 64", 64, lambda p: undivided(p), 0.05),
+        ("√64", 64, lambda p: p.config.d_head, 0),
+        ("it has variance 1, however", 1, lambda p: spread(p) ** 2, 0.05),
+        (
+            "however wide a head is",
+            1,
+            lambda p: spread(measured(p.config.replace(n_heads=16))) ** 2,
+            0.05,
+        ),
+    ],
     "warmup-1": [("is 12 times", 12, gradient, 0.05)],
     "warmup-2": [
         ("layer 12", 12, lambda p: p.config.n_layers, 0),
@@ -120,7 +165,13 @@ CLAIMS: dict[str, list[Claim]] = {
         ("Twice as deep", 24, lambda p: p.config.n_layers, 0),
         ("less than a millionth", 0, lambda p: (1 - end(p, "token_correlation", -1)) > 1e-6, 0),
     ],
-    "warmup-5": [],
+    "warmup-5": [
+        ("0.004", 0.004, lambda _: gradient_left("Post-LN, no warm-up"), 0.06),
+        ("over 300 steps", 300, lambda _: warmup_steps(), 0),
+        ("0.30", 0.30, lambda _: gradient_left(f"Post-LN, warm-up {warmup_steps()}"), 0.02),
+        ("first 20 steps", 20, lambda _: FIRST_STEPS, 0),
+        ("the same 20", 20, lambda _: FIRST_STEPS, 0),
+    ],
     "thousand-1": [
         ("1000 layers", 1000, lambda p: p.config.n_layers, 0),
         ("32 wide", 32, lambda p: p.config.d_model, 0),
@@ -202,7 +253,7 @@ def said(step: Step) -> str:
     return " ".join((step.words, *((question.text, options, question.reveal) if question else ())))
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS, ids=[name for name, _ in STEPS])
+@NAMED
 def test_what_a_step_claims_is_measured_there(name: str, step: Step) -> None:
     words = said(step)
     for claim, value, found, tolerance in CLAIMS[name]:
@@ -213,7 +264,7 @@ def test_what_a_step_claims_is_measured_there(name: str, step: Step) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS, ids=[name for name, _ in STEPS])
+@NAMED
 def test_no_number_is_said_that_nobody_measures(name: str, step: Step) -> None:
     words = said(step)
     for claim, *_ in CLAIMS[name]:

@@ -109,7 +109,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     ]
     for _ in range(9):
         visit.press("next")
-    assert visit.page.page.story == ("root_d", 4)  # there are no more
+    assert visit.page.page.story == ("root_d", 5)  # there are no more
     visit.press("back")
     visit.press("leave")
     assert visit.page.page.story is None
@@ -173,9 +173,9 @@ REFUSED = [
         "?story=nobody",
         "story must be one of root_d, warmup, thousand, mup, gpt2_llama, day; got 'nobody'",
     ),
-    ("?story=root_d&step=5", "step must be a whole number between 1 and 4; got 5"),
-    ("?story=root_d&step=0", "step must be a whole number between 1 and 4; got 0"),
-    ("?story=root_d&step=two", "step must be a whole number between 1 and 4; got 'two'"),
+    ("?story=root_d&step=6", "step must be a whole number between 1 and 5; got 6"),
+    ("?story=root_d&step=0", "step must be a whole number between 1 and 5; got 0"),
+    ("?story=root_d&step=two", "step must be a whole number between 1 and 5; got 'two'"),
     (
         "?story=<b>x</b>&step=1",
         "story must be one of root_d, warmup, thousand, mup, gpt2_llama, day; got '<b>x</b>'",

@@ -109,10 +109,10 @@ def test_a_first_visit_is_dared_and_closes_it_for_good(first: Dashboard) -> None
 def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) -> None:
     page = first.page
     first.page.locator(".ex-story").first.press("Enter")
-    expect(told(first)).to_have_text("The forgotten √d · 1 of 4")
+    expect(told(first)).to_have_text("The forgotten √d · 1 of 5")
     with first.redrawn():
         press(first, "Next")
-    expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
+    expect(told(first)).to_have_text("The forgotten √d · 2 of 5")
     page.wait_for_function("() => location.search === '?story=root_d&step=2&attention_scale=none'")
     assert page.evaluate(DATA) == ["uniform", "one-hot"]
     reveal = page.get_by_role("button", name="Reveal")
@@ -146,11 +146,11 @@ def test_a_line_is_drawn_by_mouse_and_keyboard_and_revealed(first: Dashboard) ->
 def test_back_of_the_browser_goes_a_step_back_and_leave_keeps_the_page(first: Dashboard) -> None:
     page = first.page
     press(first, "Next")
-    expect(told(first)).to_have_text("The forgotten √d · 3 of 4")
+    expect(told(first)).to_have_text("The forgotten √d · 3 of 5")
     # a message of its own
     page.wait_for_function("() => new URLSearchParams(location.search).get('step') === '3'")
     page.go_back()
-    expect(told(first)).to_have_text("The forgotten √d · 2 of 4")
+    expect(told(first)).to_have_text("The forgotten √d · 2 of 5")
     press(first, "Leave")
     expect(told(first)).to_be_hidden()
     page.wait_for_function("() => location.search === '?attention_scale=none'")
@@ -218,10 +218,10 @@ def test_next_shows_as_pressed_and_is_sent_once_while_the_kernel_is_busy(
     expect(button).to_have_attribute("aria-busy", "true")
     expect(finding).to_be_hidden()
     line.mend()
-    expect(told(visit)).to_have_text("The forgotten √d · 2 of 4")
+    expect(told(visit)).to_have_text("The forgotten √d · 2 of 5")
     expect(page.locator(".ex-told [aria-busy]")).to_have_count(0)
     page.wait_for_function("() => !document.querySelector('[data-unanswered]')")
-    expect(told(visit)).to_have_text("The forgotten √d · 2 of 4")
+    expect(told(visit)).to_have_text("The forgotten √d · 2 of 5")
     expect(finding).to_be_visible()
     visit.must_be_clean()
     page.close()
