@@ -115,7 +115,7 @@ def drags(page: Page, fields: Sequence[str] = FIELDS) -> dict[str, dict[str, flo
 
 def main() -> dict[str, dict[str, float]]:
     """What was dragged to its figures; the least that it should be among them."""
-    results = {}
+    results: dict[str, dict[str, float]] = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=QUIET)
         for host in ("voila", "lab"):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from explorer.app.sentences import design_words, seed_words
 from explorer.app.widgets.files import File
 from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.export import snippet
-from explorer.export.bibtex import bibliography
+from explorer.export.bibtex import TITLE, TOOL, bibliography
 from explorer.export.module import torch_code
 from explorer.profile import Profile
 from explorer.sweeping.cell import origins
@@ -92,6 +94,45 @@ def explore_files(
     yield File(
         "BibTeX", "This tool, and the papers of what the designs use.", "explore.bib", TEXT, papers
     )
+    yield File(
+        "Caption",
+        "Designs, seeds and method of a picture for a paper.",
+        "caption.txt",
+        TEXT,
+        lambda: caption(drawn()),
+    )
+
+
+def caption(drawn: Iterable[tuple[str, Profile]]) -> str:
+    """Sentences for a caption of a paper's figure: the designs, what dots and lines are, and this
+    tool.
+
+    Args:
+        drawn: the name of each design, and a profile of it.
+    Raises:
+        ConfigError: there are none.
+    """
+    profiles = list(drawn)
+    if not profiles:
+        raise ConfigError("numbers must be there for a caption; got none yet")
+    designs = {name: design_words(profile.config) for name, profile in profiles if profile.config}
+    subjects = "; ".join(f"{name}: {words}" for name, words in designs.items())
+    sentences = [f"Transformers at initialization. {subjects}."]
+    measured = [profile for _, profile in profiles if profile.origin == "measured"]
+    if measured:
+        seeds = " or ".join(sorted({seed_words(profile.seeds) for profile in measured}))
+        sentences.append(
+            f"Dots: means of one forward and one backward pass of a model for each of {seeds}, "
+            "with weights and inputs drawn anew; bands from the smallest to the largest."
+        )
+    predicted = [profile for _, profile in profiles if profile.origin == "predicted"]
+    if predicted:
+        band = "; outlined: two of three draws" if any(row.scatter for row in predicted) else ""
+        sentences.append(
+            "Lines: mean-field theory, to first order in 1/width, without any fit" + band + "."
+        )
+    sentences.append(f"Computed with {TITLE} {version(TOOL)} (see BibTeX).")
+    return "\n".join([*sentences, ""])
 
 
 def profile_table(drawn: Iterable[tuple[str, Profile]]) -> str:

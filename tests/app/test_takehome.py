@@ -106,6 +106,14 @@ def test_the_sources_are_those_of_the_design_and_its_pins(open_panel: Any) -> No
         assert f"@misc{{{name},".encode() in raw
 
 
+def test_the_caption_names_designs_seeds_and_method(open_panel: Any) -> None:
+    page = open_panel(predict=ex.predict)
+    pinned(page)
+    press(page.home, "show", "Caption")
+    for words in ("=1+1: 2 layers of width 16", "seeds 0–1", "Lines: mean-field theory", "BibTeX"):
+        assert words in page.home.text
+
+
 def test_the_torch_code_is_that_of_the_design(open_panel: Any) -> None:
     page = open_panel()
     assert [row["label"] for row in page.home.rows] == [
@@ -113,6 +121,7 @@ def test_the_torch_code_is_that_of_the_design(open_panel: Any) -> None:
         "Torch module",
         "Numbers (CSV)",
         "BibTeX",
+        "Caption",
     ]
     press(page.home, "show", "Torch module")
     assert page.home.text == torch_code(page.controls.config)

@@ -186,8 +186,9 @@ def test_a_saved_picture_says_what_it_shows(dashboard: Dashboard, tmp_path: Path
 
 
 @in_voila
+@pytest.mark.parametrize("size", ["As on the page", "One column", "Two columns", "Slide"])
 def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(
-    dashboard: Dashboard, browser: Browser
+    dashboard: Dashboard, browser: Browser, size: str
 ) -> None:
     """A browser without a window has no dialog: its own PDF of the printed frame stands for what
     the dialog saves."""
@@ -195,13 +196,15 @@ def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(
     card = page.locator(".ex-chart").filter(has=page.get_by_role("heading", name=CHARTS[0]))
     for _ in range(2):  # the frame of the first is gone, or replaced
         card.get_by_role("button", name="Save the chart").click()
+        card.get_by_label("Size of the picture").select_option(size)
         card.get_by_role("button", name="Save as PDF").click()
         expect(page.frame_locator(".ex-print").locator("svg.main-svg")).to_have_count(1)
     printed = page.frames[-1]
     assert printed.title() == CHARTS[0].lower().replace(" ", "-")
     words = " ".join((printed.locator("svg.main-svg").text_content() or "").split())
-    assert CHARTS[0] in words
+    assert (CHARTS[0] in words) == (size in {"As on the page", "Slide"})
     assert "measured" in words
+    assert size == "As on the page" or "measuredtheory" in words, "a short legend"
     width, height = (
         float(printed.locator("svg.main-svg").get_attribute(side) or 0)
         for side in ("width", "height")
@@ -214,8 +217,11 @@ def test_a_picture_for_a_paper_is_printed_alone_on_a_page_of_its_size(
     assert [float(side) for side in box] == pytest.approx([0.75 * width, 0.75 * height], abs=1), (
         "points"
     )
+    inches = {"One column": 3.25, "Two columns": 6.75, "Slide": 13 + 1 / 3}
+    assert float(box[0]) == pytest.approx(72 * inches.get(size, width / 96), abs=1)
     assert not re.search(rb"/Subtype\s*/Image", file), "it is drawn, not photographed"
-    assert b"/Font" in file
+    assert b"/FontFile" in file, "its letters are embedded"
+    assert b"/ToUnicode" in file, "and can be searched"
 
 
 @in_voila  # JupyterLab's own frame decides how high an output is

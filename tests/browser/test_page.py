@@ -123,6 +123,7 @@ def test_charts_offer_nothing_that_leaves_the_machine(dashboard: Dashboard) -> N
         "Reset zoom",
         "Full screen",
         "Save the chart",
+        "Words for a caption, and sources",
     }
     assert set(buttons) == others | saved
     assert dashboard.page.locator(".modebar-btn").count() == 0

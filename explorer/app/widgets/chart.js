@@ -168,7 +168,7 @@ class Card {
   }
 
   buttons() {
-    const whenDrawn = (action) => () => this.isListening && action();
+    const whenDrawn = (action) => (choice) => this.isListening && action(choice);
     const zoomButtons = [
       ["+", "Zoom in", () => this.magnify(0.5)],
       ["−", "Zoom out", () => this.magnify(2)],
@@ -179,8 +179,8 @@ class Card {
       title: "Large or small", "aria-pressed": "false",
     });
     const [saver, menu] = saveMenu({
-      PNG: whenDrawn(() => this.save("png")), SVG: whenDrawn(() => this.save("svg")),
-      PDF: whenDrawn(() => this.save("pdf")), HTML: () => this.model.act("html"),
+      PNG: whenDrawn((size) => this.save("png", size)), SVG: whenDrawn((size) => this.save("svg", size)),
+      PDF: whenDrawn((size) => this.save("pdf", size)), HTML: () => this.model.act("html"),
     });
     makeToolbar([...zoomButtons, saver]);
     return [enlarge, ...zoomButtons, saver, menu];
@@ -204,17 +204,20 @@ class Card {
     this.Plotly.relayout(this.plot, changes);
   }
 
-  save(format) {
-    const get = (name) => this.model.get(name);
-    const captions = [get("caption"), get("marks")].filter(Boolean);
-    const words = { title: get("title"), captions, designs: get("designs") };
-    download(this.Plotly, this.dressed(), this.plot, this.el, words, format);
+  /** Saves the chart in a format and one of `SIZES`, by its name. */
+  save(format, sizeName) {
+    const get = (name) => this.model.get(name), size = SIZES[sizeName];
+    const words = { title: get("title"), captions: [get("caption"), get("marks")].filter(Boolean), designs: get("designs") };
+    const picture = size
+      ? paperPicture(this.dressed({ ...PAPER, size: size.letters }), words, size)
+      : pagePicture(this.dressed(), this.plot, this.el, words);
+    savePicture(this.Plotly, picture, words.title, format, size ? 300 / 96 : 2); // 300 dots an inch
   }
 
-  /** A copy of the figure with the page's colors and a person's zoom. */
-  dressed() {
+  /** A copy of the figure with the page's colors, or others, and a person's zoom. */
+  dressed(look = palette(this.el)) {
     const { data, layout = {} } = structuredClone(this.model.get("figure"));
-    keepZoom(dress(layout, this.size, palette(this.el)), this.zoom, this.plot.layout);
+    keepZoom(dress(layout, this.size, look), this.zoom, this.plot.layout);
     return { data, layout };
   }
 
