@@ -20,21 +20,27 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from sphinx_intl.catalog import dump_po
 
+from explorer.app.widgets.verdict import WITHHELD
+from explorer.app.widgets.wording import in_words
 from explorer.config import Config
 from explorer.diagnosis.finding import ORDER
 from explorer.ends import ENDS
+from explorer.fields import GROUPS
 from explorer.glossary import TERMS
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.settings import PROGRESS
 from explorer.sites import SITE_WORDS
-from explorer.theory.rough import FEATURES, GROUPS
+from explorer.tasks.cluster import OUT_OF_REACH
+from explorer.tasks.pool import KILLED, SILENT
+from explorer.theory.rough import FEATURES
+from explorer.theory.rough import GROUPS as MATRICES
 from explorer.translation import LOCALE, Message
 from explorer.vocabulary import VOCABULARY
 from explorer_serve.start import notebooks
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "explorer"
+PACKAGE, PLUGINS = ROOT / "explorer", ROOT / "plugins"
 LANGUAGE = "zh_CN"
 PACKAGE_MESSAGES = LOCALE / LANGUAGE / "LC_MESSAGES" / "explorer.po"
 LESSONS = sorted((notebooks() / "lessons").glob("*.ipynb"))
@@ -83,6 +89,8 @@ def called_messages(code: str) -> Iterator[str]:
                 name in TRANSLATING
             ):
                 yield from literals(first)
+            case ast.Call(func=ast.Name(id="opening"), args=[_, rule]):
+                yield from literals(rule)
             case ast.Call(args=[ast.Name(id="translated"), ast.Tuple(elts=several)]):
                 for text in several:  # map(translated, ("a", "b"))
                     yield from literals(text)
@@ -109,11 +117,12 @@ def row_messages(row: object) -> Iterator[str]:
 
 def choice_messages() -> Iterator[str]:
     """The words of the choices of an experiment."""
+    yield from GROUPS
     for spec in Config.specs().values():
         yield from row_messages(spec)
         yield from row_messages(spec.about)
-        for option in spec.about.options.values():
-            yield from row_messages(option)
+        for value, option in spec.about.options.items():
+            yield from (in_words(value), *row_messages(option))
 
 
 def lesson_messages() -> Iterator[str]:
@@ -143,16 +152,26 @@ def control_labels(code: str) -> Iterator[str]:
 def package_messages() -> Catalog:
     """Every message of the package, without a translation."""
     sentences: list[str] = []
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in (*sorted(PACKAGE.rglob("*.py")), *sorted(PLUGINS.rglob("*.py"))):
         sentences += called_messages(path.read_text(encoding="utf-8"))
     sentences += lesson_messages()
-    rows = [*ORDER, *SITE_WORDS.values(), *choice_messages(), "measured", "predicted"]
+    rows = [
+        *ORDER,
+        *SITE_WORDS.values(),
+        *choice_messages(),
+        "measured",
+        "predicted",
+        WITHHELD["meaning"],
+        KILLED,
+        SILENT,
+        OUT_OF_REACH,
+    ]
     for row in VOCABULARY.values():
         _, healthy = row.healthy or (0.0, "")
         rows += [*row_messages(row), row.unpredicted, healthy, *row.marks.values()]
     for row in (*ENDS.values(), *TERMS):
         rows += row_messages(row)
-    rows += [*GROUPS.values(), *(feature.words or feature.name for feature in FEATURES.values())]
+    rows += [*MATRICES.values(), *(feature.words or feature.name for feature in FEATURES.values())]
     sentences += filter(is_prose, rows)
     for file, left_out in TABLES.items():
         table = tomllib.loads((PACKAGE / file).read_text(encoding="utf-8"))

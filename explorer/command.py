@@ -11,6 +11,7 @@ from pathlib import Path
 from explorer import plugins
 from explorer.choices import ConfigError, opening
 from explorer.config import Config
+from explorer.translation import of_environment, speaking, translated
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command failed, or a model is not as expected; wrong arguments (also argparse's);
@@ -25,20 +26,22 @@ class CommandError(RuntimeError):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code; what went wrong is one line on standard error.
+    """Runs one command and returns its exit code; what went wrong is one line on standard error, in
+    the language of the environment.
 
     Raises:
         SystemExit: wrong arguments, or help was asked for.
     """
-    choices = _parser().parse_args(arguments)
-    try:
-        code: int | None = choices.run(choices)
-    except (CommandError, ConfigError) as error:
-        sys.stderr.write(f"explorer: {error}\n")
-        return FAILED if isinstance(error, CommandError) else REFUSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return code or 0
+    with speaking(of_environment()):
+        choices = _parser().parse_args(arguments)
+        try:
+            code: int | None = choices.run(choices)
+        except (CommandError, ConfigError) as error:
+            sys.stderr.write(f"explorer: {error}\n")
+            return FAILED if isinstance(error, CommandError) else REFUSED
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return code or 0
 
 
 class _Version(argparse.Action):
@@ -53,23 +56,32 @@ class _Version(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="explorer",
-        description="Shows the signal inside a Transformer, measured and predicted.",
-        epilog="explorer COMMAND --help describes each command.",
+        description=translated("Shows the signal inside a Transformer, measured and predicted."),
+        epilog=translated("explorer COMMAND --help describes each command."),
     )
     parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show the installed version and exit"
+        "--version",
+        action=_Version,
+        nargs=0,
+        help=translated("show the installed version and exit"),
     )
     add = parser.add_subparsers(metavar="COMMAND", required=True).add_parser
 
     script = add(
         "measure",
-        help="measure one config and print its profile as JSON",
-        description="Measures one config and prints its profile as JSON on standard output.",
-        epilog="A config is a JSON object of fields; those left out keep their defaults: "
-        """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -""",
+        help=translated("measure one config and print its profile as JSON"),
+        description=translated(
+            "Measures one config and prints its profile as JSON on standard output."
+        ),
+        epilog=translated(
+            "A config is a JSON object of fields; those left out keep their defaults: "
+            """echo '{"n_layers": 24, "norm_placement": "post"}' | explorer measure -"""
+        ),
     )
     script.add_argument(
-        "config", metavar="CONFIG.json", help="the file with the config; - reads standard input"
+        "config",
+        metavar="CONFIG.json",
+        help=translated("the file with the config; - reads standard input"),
     )
     script.set_defaults(run=_measure)
     for plugin in plugins.plugins():

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.choices import ConfigError, opening
+from explorer.translation import translated
 
 SHORTEST, LARGEST_BYTES = 2_000, 5_000_000
 """Bounds on the text that a person brings: characters at least, bytes at most."""
@@ -42,7 +43,9 @@ def load(path: str | Path) -> Text:
     """
     file = Path(path)
     if not file.is_file():
-        raise ConfigError(f"text must be a file; got {str(file)!r}, which is not a file")
+        raise ConfigError(
+            translated("text must be a file; got {path!r}, which is not a file", path=str(file))
+        )
     with opening(file, "text must be a file that can be read"), file.open("rb") as opened:
         raw = opened.read(LARGEST_BYTES + 1)
     return decode(raw)
@@ -55,30 +58,45 @@ def decode(raw: bytes) -> Text:
         ConfigError: too large, too short, too many distinct characters, or not UTF-8.
     """
     if len(raw) > LARGEST_BYTES:
-        raise ConfigError(f"text must have at most {LARGEST_BYTES:,} bytes; got more")
+        raise ConfigError(
+            translated("text must have at most {most:,} bytes; got more", most=LARGEST_BYTES)
+        )
     try:
         characters = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        cause = (
-            f"{raw[error.start : error.start + 1]!r} at byte {error.start:,}, as in GBK or Latin-1"
+        cause = translated(
+            "{byte!r} at byte {place:,}, as in GBK or Latin-1",
+            byte=raw[error.start : error.start + 1],
+            place=error.start,
         )
         raise _not_utf8("UTF-16" if raw.startswith(UTF_16) else cause) from None
     if "\0" in characters:
-        raise _not_utf8("NUL characters, as in UTF-16 or in what is no text")
+        raise _not_utf8(translated("NUL characters, as in UTF-16 or in what is no text"))
     text = encode(characters.replace("\r\n", "\n").replace("\r", "\n"))
     if len(text.codes) < SHORTEST:
         raise ConfigError(
-            f"text must have at least {SHORTEST:,} characters; got {len(text.codes):,}"
+            translated(
+                "text must have at least {least:,} characters; got {count:,}",
+                least=SHORTEST,
+                count=len(text.codes),
+            )
         )
     if not 2 <= len(text.vocabulary) <= LARGEST_VOCABULARY:
         raise ConfigError(
-            f"text must have between 2 and {LARGEST_VOCABULARY:,} distinct characters; got {len(text.vocabulary):,}"
+            translated(
+                "text must have between 2 and {most:,} distinct characters; got {count:,}",
+                most=LARGEST_VOCABULARY,
+                count=len(text.vocabulary),
+            )
         )
     return text
 
 
 def _not_utf8(cause: str) -> ConfigError:
-    return ConfigError(f"text must be encoded in UTF-8; got {cause}: save it as UTF-8")
+    message = translated(
+        "text must be encoded in UTF-8; got {cause}: save it as UTF-8", cause=cause
+    )
+    return ConfigError(message)
 
 
 def encode(characters: str) -> Text:

@@ -12,6 +12,7 @@ merge them. The file is used as it is, so that no compiled one can be older than
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,6 +55,14 @@ def known_language(name: str) -> str:
     if name not in LANGUAGES:
         raise ValueError(f"name must be one of {', '.join(LANGUAGES)}; got {name!r}")
     return name
+
+
+def of_environment() -> str:
+    """The language that the environment asks for, as gettext reads it; English where there are no
+    messages of it."""
+    names = ("LC_ALL", "LC_MESSAGES", "LANG")
+    wanted = next(filter(None, map(os.environ.get, names)), "")[:2]
+    return wanted if wanted in LANGUAGES else "en"
 
 
 @contextmanager

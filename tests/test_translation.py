@@ -28,6 +28,9 @@ from benchmarks.messages import (
 )
 from explorer import translation
 from explorer.app.widgets.answer import box_words
+from explorer.app.widgets.controls import Controls
+from explorer.app.widgets.wording import NAMES as OPTIONS
+from explorer.command import REFUSED, run
 from explorer.diagnosis.agreement import agreement
 from explorer.lessons.answers import form
 from explorer.lessons.checking import AnswerError, checked_text, reply
@@ -47,9 +50,16 @@ NAMES = {
     "sink",
     "4: hyper-connections, mHC",
     "8: Llama 3; 1: PaLM; 0: GPT-2",
-    "off: Llama, GPT-2; on: Qwen 3, Gemma 3, OLMo 2",
-    "head: Qwen 3, Gemma 3; all: OLMo 2",
-    "separate: Llama 3; tied: GPT-2, BERT",
+    *OPTIONS.values(),
+    "fan out",
+    "hyper",
+    "layer",
+    "mitchell",
+    "mlp",
+    "scores",
+    "sigmoid",
+    "softmax",
+    "torchtitan",
     "one-hot",
     "logit",
     "1 / logit²",
@@ -163,6 +173,54 @@ def test_all_threads_have_the_language_and_what_is_missing_stays_english() -> No
     assert translated("no {such} message", such="new") == "no new message"
     ex.language("en")
     assert translated("Right.") == "Right."
+
+
+@pytest.mark.usefixtures("bracketed")
+def test_controls_and_their_refusals_are_messages() -> None:
+    controls = Controls(ex.Config())
+    for section in controls.sections:
+        assert not untranslated(section["title"])
+        for field in section["fields"]:
+            for text in (field["label"], field["unit"], field["description"], field["usual"]):
+                assert not untranslated(text), field["name"]
+            for option in field["options"]:
+                assert not untranslated(option["label"]), option
+                assert not untranslated(option["formula"]), option
+    assert not untranslated(controls.summary)
+    assert not untranslated("".join(controls.notes.values()))
+    for field in [field for fields in controls.excluded.values() for field in fields]:
+        assert not untranslated(field["reason"] + field["way"])
+    controls.apply({"n_heads": 5, "norm_placement": "no such"})
+    assert controls.refusal
+    assert not untranslated(re.sub("one of.*?;", "", controls.refusal))
+
+
+def test_the_command_speaks_the_language_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    with pytest.raises(SystemExit):
+        run(["--help"])
+    assert "展示 Transformer 内部的信号" in capsys.readouterr().out
+    assert run(["measure", "no such file"]) == REFUSED
+    assert "config 必须是" in capsys.readouterr().err
+    monkeypatch.setenv("LC_ALL", "C")
+    assert translation.of_environment() == "en"
+
+
+def test_a_dashboard_has_a_language_of_its_own() -> None:
+    chinese, english = ex.dashboard(language="zh"), ex.dashboard()
+    labels = []
+    for page in (chinese, english):
+        controls = page.panels["explore"].controls  # type: ignore[attr-defined]
+        number = controls.number
+        page._take(page, [1, number, "set", {"values": {**controls.values, "n_heads": 5}}], [])
+        labels.append((controls.sections[0]["fields"][0]["label"], controls.refusal))
+        page.close()
+    assert labels == [
+        ("深度", "宽度 必须能被 头数 整除；得到的是 256 和 5"),
+        ("Depth", "Width must be divisible by Heads; got 256 and 5"),
+    ]
 
 
 def test_a_page_may_speak_another_language_than_the_process() -> None:

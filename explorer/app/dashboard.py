@@ -23,6 +23,7 @@ from explorer.app.widgets.header import Header
 from explorer.app.widgets.parts import LOCK, PageWidget, Part
 from explorer.config import Config
 from explorer.display import must_be
+from explorer.translation import speaking, spoken
 
 STAY = "explorer.stay"
 """Target of a comm that a browser opens to say that somebody is there; see `page.js`."""
@@ -277,15 +278,17 @@ def designs(explore: Explore) -> list[tuple[str, Config]]:
     return pinned if pins.holder(now) else [*pinned, (pins.name_for(now), now)]
 
 
-def dashboard(start: Config | str | None = None) -> Dashboard:
+def dashboard(start: Config | str | None = None, language: str = "") -> Dashboard:
     """The page, live: display it as the last line of a cell.
 
     Args:
         start: the design to start with, or a link of the page, as *Share* gives it; the default
             `Config` when left out. What is not understood of a link is ignored, and the page says
             so.
+        language: of the page, "en" or "zh"; that of the process when left out, see `ex.language`.
     Raises:
-        TypeError: it is neither.
+        TypeError: the start is neither.
+        ValueError: there is no such language.
 
     Example:
         In a notebook, by a config or by a link::
@@ -296,8 +299,9 @@ def dashboard(start: Config | str | None = None) -> Dashboard:
     if start is None:
         # as Voilà hands it to a kernel that it starts for a visitor
         start = os.environ.get("QUERY_STRING", "")
-    if not isinstance(start, str):
-        return Dashboard(must_be(Config, "start", start))
-    page = Dashboard(Config())
-    page.start_at(start)
-    return page
+    with speaking(language or spoken()):
+        if not isinstance(start, str):
+            return Dashboard(must_be(Config, "start", start))
+        page = Dashboard(Config())
+        page.start_at(start)
+        return page

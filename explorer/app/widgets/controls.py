@@ -32,6 +32,7 @@ from explorer.choices import Choices, ConfigError
 from explorer.config import Config
 from explorer.fields import GROUPS, Option, Spec
 from explorer.glossary import cited, term_of
+from explorer.translation import translated
 
 PINNED = ("n_layers", "d_model", "init_variance", "norm_placement", "alpha", "attention_scale")
 """The order on top; a pinned field that is not named here follows."""
@@ -78,7 +79,7 @@ class ControlBox(Part):
     folded = traitlets.List(traitlets.Unicode()).tag(sync=True)
     changes = traitlets.Dict().tag(sync=True)
     held = traitlets.Bool(False).tag(sync=True)
-    label = traitlets.Unicode("Controls").tag(sync=True)
+    label = traitlets.Unicode().tag(sync=True)
     maps = traitlets.List(traitlets.Unicode()).tag(sync=True)
     absent = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
@@ -97,10 +98,12 @@ class Controls(ControlBox, Generic[Chosen]):
         self,
         config: Chosen,
         on_read: Callable[[], None] = lambda: None,
-        label: str = "Design of the Transformer",
+        label: str = "",
     ) -> None:
         super().__init__(
-            sections=sections(config.specs()), excluded=self._exclusions(config), label=label
+            sections=sections(config.specs()),
+            excluded=self._exclusions(config),
+            label=label or translated("Design of the Transformer"),
         )
         self._offers: Mapping[str, list[dict[str, str]]] = {}
         self._of_no_use: Mapping[str, str] = {}
@@ -220,7 +223,7 @@ class Controls(ControlBox, Generic[Chosen]):
         unneeded = {
             **idle(self.config),
             **{
-                name: f"of no use: {reason}"
+                name: translated("of no use: {reason}", reason=reason)
                 for name, reason in self._of_no_use.items()
                 if good[name] == specs[name].default
             },
@@ -250,7 +253,10 @@ class Controls(ControlBox, Generic[Chosen]):
                 and grouped(item)
                 and (name in unneeded or (item.about.advanced and good[name] == item.default))
             ]
-            wrong = {name: f"refused; still {in_words(good.get(name))}" for name in refused}
+            wrong = {
+                name: translated("refused; still {value}", value=in_words(good.get(name)))
+                for name in refused
+            }
             self.notes = {**remarks, **unneeded, **wrong}
             self.offers = {**self._offers, **more}
             self.summary = size_in_words(self.config) if isinstance(self.config, Config) else ""
@@ -274,7 +280,7 @@ def sections(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
         for title in titles
     }
     return [
-        {"title": title, "fields": [describe(specs[name]) for name in names]}
+        {"title": translated(title), "fields": [describe(specs[name]) for name in names]}
         for title, names in {"": pinned, **groups}.items()
         if names
     ]
@@ -291,7 +297,11 @@ def describe(spec: Spec) -> dict[str, Any]:
         "unit": spec.about.unit,
         "term": term_of(spec.name, spec.about.symbol),
         "usual": usual_in_words(spec),
-        "description": f"{spec.description} {spec.rule()[0].upper()}{spec.rule()[1:]}.",
+        "description": translated(
+            "{description} {rule}.",
+            description=spec.description,
+            rule=spec.rule()[0].upper() + spec.rule()[1:],
+        ),
         "initial": spec.default,
         "steps": steps,
         "options": [

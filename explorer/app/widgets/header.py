@@ -9,6 +9,7 @@ import segno
 import traitlets
 
 from explorer.app.widgets.parts import Part
+from explorer.translation import translated
 
 
 class Header(Part):
@@ -48,7 +49,11 @@ class Header(Part):
         try:
             self.code = segno.make(link).svg_inline(omitsize=True, dark="#000", light="#fff")
         except segno.DataOverflowError:
-            self.said = f"A QR code holds up to 2,953 bytes; this link has {len(link.encode()):,}"
+            self.said = translated(
+                "A QR code holds up to {most:,} bytes; this link has {count:,}",
+                most=2953,
+                count=len(link.encode()),
+            )
 
     def on_act(self, call: Callable[[object], None]) -> None:
         """Registers what handles the messages; it believes none of them."""

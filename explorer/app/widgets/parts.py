@@ -21,6 +21,7 @@ from IPython.display import display
 
 from explorer.app.widgets.runtime import STUB, Runtime, tell
 from explorer.figures.words import typeset
+from explorer.translation import speaking, spoken
 
 OnMessage = Callable[[Any, Any, Sequence[Any]], object]
 LOCK = threading.RLock()
@@ -204,6 +205,8 @@ class PageWidget(anywidget.AnyWidget):
     def __init__(self, top: Part) -> None:
         Runtime.shared()
         self.top = top
+        self.language = spoken()
+        """The language of what a browser's message then shows."""
         self._lock = threading.RLock()
         self._changed: dict[
             int, set[str]
@@ -272,7 +275,7 @@ class PageWidget(anywidget.AnyWidget):
     def _take(self, _: object, message: object, buffers: Sequence[Any]) -> None:
         """Handles a browser's message, which may say anything: all that a person does on the page
         comes as one."""
-        with together():
+        with speaking(self.language), together():
             match message:
                 case ["shown", int() as sent]:
                     if sent != self._sent:

@@ -13,6 +13,7 @@ from explorer.app.widgets.parts import Part
 from explorer.config import Config
 from explorer.diagnosis import Finding
 from explorer.profile import Profile
+from explorer.translation import translated
 
 
 def entry(finding: Finding, **changes: str) -> dict[str, object]:
@@ -98,7 +99,8 @@ class Remedies:
             entry(finding, **({} if self._can_be_seen(finding) else {"remedy": ""}))
             for finding in self._findings
         ]
-        self._verdict.findings = shown or [WITHHELD] * self._withheld
+        meaning = translated(WITHHELD["meaning"])
+        self._verdict.findings = shown or [WITHHELD | {"meaning": meaning}] * self._withheld
 
     def _can_be_seen(self, finding: Finding) -> bool:
         """Whether every control that the remedy would set is shown."""

@@ -66,10 +66,10 @@ NAMES: Mapping[str, str] = {
 def in_words(value: object) -> str:
     """A value in words: `inverse_sqrt_depth` is 1/√depth."""
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return translated("on" if value else "off")
     if not isinstance(value, str):
         return f"{value:g}" if isinstance(value, float) else str(value)
-    return NAMES.get(value, value.replace("_", " "))
+    return translated(NAMES.get(value, value.replace("_", " ")))
 
 
 def left_in_words(seconds: float) -> str:
@@ -91,7 +91,9 @@ def refusal_in_words(error: ConfigError) -> str:
     def words(part: str | FieldName) -> str:
         if isinstance(part, str):
             return part
-        return part.label if part.value is None else f"{part.label} = {in_words(part.value)}"
+        if part.value is None:
+            return part.label
+        return f"{part.label} = {in_words(part.value)}"
 
     return "".join(words(part) for part in error.phrases)
 
@@ -101,12 +103,17 @@ def unused(spec: Spec, config: Choices) -> str:
     specs, needed = config.specs(), config.unmet.get(spec.name)
     if not needed:
         return ""
-    wanted = ", or ".join(
-        f"{specs[other].about.label.lower()} "
-        + ("> 0" if specs[other].kind == "number" else f"= {' or '.join(map(in_words, values))}")
-        for other, values in needed.items()
+    conditions = []
+    for other, values in needed.items():
+        condition = "> 0"
+        if specs[other].kind != "number":
+            condition = f"= {translated(' or ').join(map(in_words, values))}"
+        conditions.append(f"{specs[other].about.label.lower()} {condition}")
+    return translated(
+        "used when {conditions}; it is {values}",
+        conditions=translated(", or ").join(conditions),
+        values=translated(", ").join(in_words(getattr(config, other)) for other in needed),
     )
-    return f"used when {wanted}; it is {', '.join(in_words(getattr(config, other)) for other in needed)}"
 
 
 def idle(config: Choices) -> Mapping[str, str]:
@@ -118,9 +125,18 @@ def size_in_words(config: Config) -> str:
     """Parameters and memory of a config, in a line."""
     sizes = config.sizes
     parameters, share = sizes.n_parameters, sizes.n_parameters / GPT2_SMALL
-    return (
-        f"{quantity(parameters)} parameters · {percent(share)} of GPT-2 small's {quantity(GPT2_SMALL)} · "
-        f"{quantity(sizes.activation_bytes)}B of activations{', computed twice' if sizes.block else ''}"
+    message = "{count} parameters · {share} of GPT-2 small's {gpt2} · {activations}B of activations"
+    if sizes.block:
+        message = (
+            "{count} parameters · {share} of GPT-2 small's {gpt2} · {activations}B of activations, "
+            "computed twice"
+        )
+    return translated(
+        message,
+        count=quantity(parameters),
+        share=percent(share),
+        gpt2=quantity(GPT2_SMALL),
+        activations=quantity(sizes.activation_bytes),
     )
 
 
@@ -170,7 +186,10 @@ def _exclusion(
         type(config)(**values)
     except ConfigError as error:
         way = remedy_in_words(config, fix(config, values, error))
-        way = f"first {way[0].lower()}{way[1:]}" if way else "excluded by other choices"
+        if way:
+            way = translated("first {change}", change=way[0].lower() + way[1:])
+        else:
+            way = translated("excluded by other choices")
         return {"value": value, "reason": refusal_in_words(error), "way": way}
     return None
 
@@ -190,7 +209,8 @@ def remedy_in_words(config: Choices, change: Mapping[str, object]) -> str:
     none."""
     specs = config.specs()
     return "".join(
-        f"Set {specs[name].about.label} to {in_words(new)}" for name, new in change.items()
+        translated("Set {label} to {value}", label=specs[name].about.label, value=in_words(new))
+        for name, new in change.items()
     )
 
 

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from explorer.choices import ConfigError
 from explorer.stopping import Progress, Stop, Stopped
+from explorer.translation import translated
 
 Job = TypeVar("Job", bound=Hashable)
 Result = TypeVar("Result")
@@ -33,8 +34,10 @@ GLANCE = 0.02
 
 def in_words(error: Exception) -> str:
     """An error as `Class: message`, or as its message where that is a sentence."""
-    said, kind = str(error), getattr(error, "kind", type(error).__name__)
-    return f"{said[:1].upper()}{said[1:]}." if isinstance(error, ConfigError) else f"{kind}: {said}"
+    said, kind = translated(str(error)), getattr(error, "kind", type(error).__name__)
+    if isinstance(error, ConfigError):
+        return translated("{sentence}.", sentence=said[:1].upper() + said[1:])
+    return f"{kind}: {said}"
 
 
 def wait(while_true: Callable[[], bool], stop: Stop) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from explorer.choices import ConfigError, opening
 from explorer.command import FAILED, Add
+from explorer.translation import translated
 
 if TYPE_CHECKING:
     from explorer_models.expecting import Verdict
@@ -20,49 +21,69 @@ def add_commands(add: Add) -> None:
     """Adds the command to the parser of `explorer`."""
     command = add(
         "probe",
-        help="measure a model of your own",
-        description="Measures a model of your own and prints its profile as JSON on standard output.",
-        epilog="The function takes nothing and returns (model, batch) or (model, batch, loss), as ex.probe "
-        "takes them. Modules of the current folder are found.",
+        help=translated("measure a model of your own"),
+        description=translated(
+            "Measures a model of your own and prints its profile as JSON on standard output."
+        ),
+        epilog=translated(
+            "The function takes nothing and returns (model, batch) or (model, batch, loss), as ex.probe "
+            "takes them. Modules of the current folder are found."
+        ),
     )
     command.add_argument(
-        "factory", metavar="package.module:function", help="the function that makes model and batch"
+        "factory",
+        metavar="package.module:function",
+        help=translated("the function that makes model and batch"),
     )
     where = command.add_mutually_exclusive_group()
     where.add_argument(
         "--html",
         metavar="PAGE.html",
         type=Path,
-        help="write a page with verdict and figures instead",
+        help=translated("write a page with verdict and figures instead"),
     )
     where.add_argument(
-        "--json", metavar="PROFILE.json", type=Path, help="write the JSON to a file instead"
+        "--json",
+        metavar="PROFILE.json",
+        type=Path,
+        help=translated("write the JSON to a file instead"),
     )
     command.add_argument(
         "--expect",
         metavar="START",
-        help="a preset, such as llama3; a start that --write has stored; a file with a config; or the word "
-        "class, for what the model's own class says: say on standard output whether the model starts so, "
-        "and exit with 1 if it does not",
+        help=translated(
+            "a preset, such as llama3; a start that --write has stored; a file with a config; or the "
+            "word class, for what the model's own class says: say on standard output whether the model "
+            "starts so, and exit with 1 if it does not"
+        ),
     )
     command.add_argument(
         "--outside",
         action="store_true",
-        help="beside --expect: the tests from outside, such as that no output depends on later tokens",
+        help=translated(
+            "beside --expect: the tests from outside, such as that no output depends on later tokens"
+        ),
     )
     command.add_argument(
-        "--write", metavar="START.toml", type=Path, help="store how the model starts, for review"
+        "--write",
+        metavar="START.toml",
+        type=Path,
+        help=translated("store how the model starts, for review"),
     )
     command.add_argument(
         "--report",
         metavar="REPORT.json",
         type=Path,
-        help="write the departures from --expect as JSON, and beside it their chart as SVG",
+        help=translated(
+            "write the departures from --expect as JSON, and beside it their chart as SVG"
+        ),
     )
     command.add_argument(
         "--github",
         action="store_true",
-        help="print departures as annotations of a GitHub workflow, and add to its summary",
+        help=translated(
+            "print departures as annotations of a GitHub workflow, and add to its summary"
+        ),
     )
     command.set_defaults(run=_probe)
 
@@ -88,7 +109,10 @@ def _probe(choices: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except Exception as error:
-        raise ConfigError(f"model must run on its batch; it raised {named_error(error)}") from error
+        message = translated(
+            "model must run on its batch; it raised {error}", error=named_error(error)
+        )
+        raise ConfigError(message) from error
     if choices.html is not None:
         from explorer.figures.pages import page
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields
 
 from explorer.command import Add
+from explorer.translation import translated
 from explorer_serve.start import DRAIN, PAGE_NOTEBOOK, PREHEATED, Options, lab, serve
 
 MOST_PREHEATED = 64
@@ -19,44 +20,50 @@ def add_commands(add: Add) -> None:
     """Adds both commands to the parser of `explorer`."""
     page = add(
         "serve",
-        help="show the page on this machine",
-        description="Serves the page with Voilà until Ctrl-C.",
+        help=translated("show the page on this machine"),
+        description=translated("Serves the page with Voilà until Ctrl-C."),
     )
     page.add_argument(
         "notebook",
         nargs="?",
         default=PAGE_NOTEBOOK,
-        help="a notebook, such as lessons/01_drawing_weights (default: the whole page)",
+        help=translated("a notebook, such as lessons/01_drawing_weights (default: the whole page)"),
     )
     page.add_argument(
         "--preheat",
         metavar="N",
         type=_whole(0, MOST_PREHEATED),
         default=PREHEATED,
-        help="kernels kept ready for the next visitors, about 0.1 GB each; 0 starts one when somebody comes "
-        "(default: %(default)s)",
+        help=translated(
+            "kernels kept ready for the next visitors, about 0.1 GB each; 0 starts one when somebody comes "
+            "(default: %(default)s)"
+        ),
     )
     page.add_argument(
         "--max-pages",
         metavar="N",
         type=_whole(1),
         default=None,
-        help="pages open at a time, about 0.2 GB each (default: as many as memory holds)",
+        help=translated(
+            "pages open at a time, about 0.2 GB each (default: as many as memory holds)"
+        ),
     )
     page.add_argument(
         "--base-url",
         metavar="/PATH/",
         type=_base,
         default="/",
-        help="path below which a proxy passes requests on (default: %(default)s)",
+        help=translated("path below which a proxy passes requests on (default: %(default)s)"),
     )
     page.add_argument(
         "--allow-host",
         metavar="NAME",
         action="append",
         default=[],
-        help="name by which a proxy or a browser may call this server, besides this machine's own names "
-        "and addresses; * for any",
+        help=translated(
+            "name by which a proxy or a browser may call this server, besides this machine's own names "
+            "and addresses; * for any"
+        ),
     )
     page.add_argument(
         "--metrics-from",
@@ -64,26 +71,30 @@ def add_commands(add: Add) -> None:
         type=_network,
         action="append",
         default=[],
-        help="network, such as 10.0.0.0/8, that may read /metrics, besides this machine",
+        help=translated(
+            "network, such as 10.0.0.0/8, that may read /metrics, besides this machine"
+        ),
     )
     page.add_argument(
         "--drain-seconds",
         metavar="N",
         type=float,
         default=DRAIN,
-        help="seconds for which open pages go on after SIGTERM (default: %(default)s)",
+        help=translated("seconds for which open pages go on after SIGTERM (default: %(default)s)"),
     )
     page.add_argument(
         "--public",
         action="store_true",
-        help="limits for visitors whom nobody knows: memory of a page, memory and time of a design, "
-        "a quarter of an hour for an idle page, 5,000 steps and ten minutes for a race",
+        help=translated(
+            "limits for visitors whom nobody knows: memory of a page, memory and time of a design, "
+            "a quarter of an hour for an idle page, 5,000 steps and ten minutes for a race"
+        ),
     )
     page.add_argument(
         "--scheduler",
         metavar="tcp://HOST:PORT",
         default="",
-        help="Dask cluster that computes in place of this machine's processes",
+        help=translated("Dask cluster that computes in place of this machine's processes"),
     )
     _add_address(
         page,
@@ -95,9 +106,11 @@ def add_commands(add: Add) -> None:
 
     books = add(
         "lab",
-        help="open the notebooks in JupyterLab",
-        description="Opens the notebooks in JupyterLab until Ctrl-C.",
-        epilog="Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root",
+        help=translated("open the notebooks in JupyterLab"),
+        description=translated("Opens the notebooks in JupyterLab until Ctrl-C."),
+        epilog=translated(
+            "Arguments after -- are passed to JupyterLab: explorer lab -- --allow-root"
+        ),
     )
     _add_address(
         books,
@@ -105,7 +118,7 @@ def add_commands(add: Add) -> None:
         lambda args: lab(args.host, args.port, browser=args.browser, options=args.options),
     )
     books.add_argument(
-        "options", nargs="*", metavar="-- OPTION", help="options of JupyterLab's own"
+        "options", nargs="*", metavar="-- OPTION", help=translated("options of JupyterLab's own")
     )
 
 
@@ -118,25 +131,30 @@ def _add_address(
         "--port",
         type=_whole(1, 65535),
         default=port,
-        help="port to listen on (default: %(default)s)",
+        help=translated("port to listen on (default: %(default)s)"),
     )
     command.add_argument(
         "--host",
         default="localhost",
-        help="address to listen on; 0.0.0.0 lets others in (default: %(default)s)",
+        help=translated("address to listen on; 0.0.0.0 lets others in (default: %(default)s)"),
     )
     command.add_argument(
-        "--no-browser", dest="browser", action="store_false", help="do not open a browser"
+        "--no-browser",
+        dest="browser",
+        action="store_false",
+        help=translated("do not open a browser"),
     )
 
 
 def _whole(low: int, high: float = math.inf) -> Callable[[str], int]:
     """A function that reads a whole number between two bounds."""
-    rule = f"between {low} and {high}" if high < math.inf else f"of at least {low}"
+    message = "must be a whole number of at least {low}; got {text!r}"
+    if high < math.inf:
+        message = "must be a whole number between {low} and {high}; got {text!r}"
 
     def number(text: str) -> int:
         if not (text.isdecimal() and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"must be a whole number {rule}; got {text!r}")
+            raise argparse.ArgumentTypeError(translated(message, low=low, high=high, text=text))
         return int(text)
 
     return number
@@ -145,7 +163,7 @@ def _whole(low: int, high: float = math.inf) -> Callable[[str], int]:
 def _base(text: str) -> str:
     if not re.fullmatch(r"/([\w.~-]+/)*", text):
         raise argparse.ArgumentTypeError(
-            f"must begin and end with / and be a plain path; got {text!r}"
+            translated("must begin and end with / and be a plain path; got {text!r}", text=text)
         )
     return text
 
@@ -155,5 +173,5 @@ def _network(text: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"must be a network such as 10.0.0.0/8; got {text!r}"
+            translated("must be a network such as 10.0.0.0/8; got {text!r}", text=text)
         ) from None
