@@ -57,11 +57,11 @@ def failures(
     return rows
 
 
-def _failed(key: str, site: str = "", **values: Any) -> Departure:
+def _failed(key: str, where: str = "", /, **values: Any) -> Departure:
     """A test that failed, as a departure."""
     words = text("outside", key, **values)
     numbers = [value for value in values.values() if isinstance(value, float)]
-    return Departure(words, site=site, value=next(iter(numbers), None), key=("outside", key))
+    return Departure(words, site=where, value=next(iter(numbers), None), key=("outside", key))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -154,7 +155,6 @@ class Start(NamedTuple):
             "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
             "n_layers": len(stack.facts),
             "tied": tied(model),
-            "unlike": [f"{layer}: {words}" for layer, _, words in profile.differences],
         }
         unit = getattr(getattr(model, "config", None), "initializer_range", None)
         if isinstance(unit, float) and unit > 0:
@@ -174,7 +174,7 @@ class Start(NamedTuple):
         tables["mean"] = {
             name: _one([float(f"{member.mean:.4g}") for member in group])
             for name, group in groups.items()
-            if not all(member.may_have("mean", 0.0) for member in group)
+            if not all(member.is_centered for member in group)
         }
         return cls(tables, moments=groups)
 
@@ -239,7 +239,7 @@ def _line(table: str, key: str, value: Any, laws: Mapping[str, float]) -> str:
 
 class Moments(NamedTuple):
     """Mean and standard deviation of a parameter's entries, and by how much another draw of them
-    may differ: the mean by an amount, the standard deviation by a share."""
+    may differ: the standard deviation by a share, the mean by a share of a standard deviation."""
 
     name: str
     mean: float
@@ -264,12 +264,20 @@ class Moments(NamedTuple):
             kurtosis = max(kurtosis, float(((sample - mean) / std).pow(4).mean()))
         error = math.sqrt(2 / len(x))
         slack = SIGMAS * math.sqrt((kurtosis - 1) / 4) * error
-        return cls(name, mean, std, SIGMAS * std * error, slack, layer, site)
+        return cls(name, mean, std, SIGMAS * error, slack, layer, site)
 
-    def may_have(self, table: str, expected: float) -> bool:
-        """Whether another draw may have this std or mean."""
-        if table == "mean":
-            return abs(self.mean - expected) <= self.mean_slack + ROUNDING * abs(expected)
+    @property
+    def is_centered(self) -> bool:
+        """Whether the mean is 0 but for chance; of few entries it may be no standard deviation."""
+        return abs(self.mean) <= min(self.mean_slack, 1.0) * self.std
+
+    def has_mean(self, expected: float, std: float = 0.0) -> bool:
+        """Whether another draw, of this standard deviation or its own, may have this mean."""
+        slack = self.mean_slack * max(self.std, std)
+        return abs(self.mean - expected) <= slack + ROUNDING * abs(expected)
+
+    def has_std(self, expected: float) -> bool:
+        """Whether another draw may have this standard deviation."""
         if not self.std or not expected:
             return self.std == expected
         return abs(math.log(self.std / expected)) <= self.std_slack + ROUNDING
@@ -324,7 +332,7 @@ def _pooled(group: Sequence[Moments], laws: Iterable[float]) -> Any:
     together = math.sqrt(sum(member.std**2 for member in group) / len(group))
     near = [law for law in laws if together and abs(math.log(together / law)) <= NEXT]
     for std in (*near, together):
-        if all(member.may_have("std", std) for member in group):
+        if all(member.has_std(std) for member in group):
             return std
     return [member.std for member in group]
 
@@ -502,28 +510,37 @@ def _ratio(value: Any, expected: Any) -> float | None:
 
 
 def _of_signal(expected: Tables, own: Tables, profile: Profile) -> Iterator[Departure]:
-    """Departures of statistics by layer: of each the first layer where they differ by more than
-    draws of a model so narrow do."""
+    """Departures of statistics by layer, where the median layer, or one by twice as much on a log
+    scale, differs by more than draws of a model so narrow do: the first layer that does."""
     width = next((shape[0] for shape in profile.shapes.values()), WIDTH)
     bound = FORWARD * math.sqrt(max(1.0, WIDTH / width))
     for name, sites in SIGNAL.items():
         for site in sites:
             values, usual = (tables.get(name, {}).get(site, []) for tables in (own, expected))
-            for layer, pair in enumerate(zip(values, usual, strict=False), start=site != "embed"):
-                ratio = _ratio(*pair)
-                if pair[0] == pair[1] or (ratio is not None and abs(math.log(ratio)) <= bound):
-                    continue
-                words = text(
-                    "start",
-                    "signal",
-                    place=layer_words(profile, layer),
-                    name=VOCABULARY[name].label.lower(),
-                    site=SITE_WORDS[site],
-                    value=pair[0],
-                    usual=pair[1],
-                )
-                yield Departure(words, layer, site, *pair, ratio, (name, site))
-                break
+            gaps = [*map(_gap, values, usual)]
+            if not gaps or (median(gaps) <= bound and max(gaps) <= 2 * bound):
+                continue
+            index = next(index for index, gap in enumerate(gaps) if gap > bound)
+            layer, pair = index + (site != "embed"), (values[index], usual[index])
+            words = text(
+                "start",
+                "signal",
+                place=layer_words(profile, layer),
+                name=VOCABULARY[name].label.lower(),
+                site=SITE_WORDS[site],
+                value=pair[0],
+                usual=pair[1],
+            )
+            yield Departure(words, layer, site, *pair, _ratio(*pair), (name, site))
+
+
+def _gap(value: float, expected: float) -> float:
+    """|ln(value / expected)|: 0 where both are the same or no number, else inf where one is 0 or
+    not finite."""
+    if value == expected or (math.isnan(value) and math.isnan(expected)):
+        return 0.0
+    ratio = _ratio(value, expected)
+    return math.inf if ratio is None else abs(math.log(ratio))
 
 
 def _of_parameters(expected: Tables, own: Start, profile: Profile) -> Iterator[Departure]:
@@ -535,22 +552,25 @@ def _of_parameters(expected: Tables, own: Start, profile: Profile) -> Iterator[D
             yield Departure(text("start", key, parameter=name), site=name, key=("std", name))
             continue
         group = groups[name]
-        for table in ("std", "mean"):
-            wanted = _by_layer(expected.get(table, {}).get(name, 0.0), len(group))
-            odd = [
-                (member, value)
-                for member, value in zip(group, wanted, strict=False)
-                if not member.may_have(table, value)
-            ]
-            if odd or len(wanted) != len(group):
-                yield _of_group((table, name), odd, len(group), len(wanted), profile)
+        stds = _by_layer(usual_stds[name], len(group))
+        means = _by_layer(expected.get("mean", {}).get(name, 0.0), len(group))
+        if len(stds) != len(group) or len(means) != len(group):
+            words = text("start", "count", parameter=name, value=len(group), usual=len(stds))
+            yield Departure(words, site=name, key=("std", name))
+            continue
+        rows = [*zip(group, stds, means, strict=True)]
+        for key, odd in (
+            ("std", [(row, std) for row, std, _ in rows if not row.has_std(std)]),
+            ("mean", [(row, mean) for row, std, mean in rows if not row.has_mean(mean, std)]),
+        ):
+            if odd:
+                yield _of_group((key, name), odd, len(group), profile)
 
 
 def _of_group(
     key: tuple[str, str],
     odd: Sequence[tuple[Moments, float]],
     count: int,
-    wanted: int,
     profile: Profile,
 ) -> Departure:
     """The departure of some of the parameters with one name with *: the numbers of the first, and
@@ -560,13 +580,9 @@ def _of_group(
         key: table, and the name with *.
         odd: the parameters that depart, and what is expected of each.
         count: of all with this name.
-        wanted: how many are expected.
         profile: of the model.
     """
     table, pattern = key
-    if not odd:
-        words = text("start", "count", parameter=pattern, value=count, usual=wanted)
-        return Departure(words, site=pattern, value=count, expected=wanted, key=key)
     member, usual = odd[0]
     value = getattr(member, table)
     place = member.name
