@@ -113,7 +113,7 @@ def test_a_story_is_walked_by_its_buttons_and_left(visit: Visit) -> None:
     visit.press("back")
     visit.press("leave")
     assert visit.page.page.story is None
-    assert visit.page.link == "?attention_scale=none"  # the page stays as it is
+    assert visit.page.link == "?scale_rule=t5&attention_scale=none"  # it stays as it is
     assert not visit.strip.step
     assert not any("ex-looked" in cell.classes for cell in visit.explore.cells.values())
 

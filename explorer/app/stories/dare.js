@@ -34,7 +34,7 @@ function numberBar() {
     const parts = [[predicted, "predicted"], [measured, "measured"]].filter(([value]) => value.words);
     setText(words, parts.map(([value, origin]) => `${origin}: ${value.words}`).join(" · "));
   };
-  return { node: make("div", { class: "ex-dare-number" }, title, bar, words, scale), paint };
+  return { node: make("div", { class: "ex-dare-number" }, title, " ", scale, bar, words), paint };
 }
 
 export function dare(model, el) {

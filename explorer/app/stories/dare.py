@@ -212,8 +212,8 @@ def still(predicted: Profile) -> str:
         '<section class="ex-dare-box"><div class="ex-dare-ask"><button class="ex-dare-switch" role="switch" '
         f'aria-checked="false"><span class="ex-dare-knob"></span>{label}</button><p>{words}</p></div>'
         '<span class="ex-dare-pattern"></span>'
-        f'<div class="ex-dare-number"><b>{title}</b><div class="ex-dare-bar">'
+        f'<div class="ex-dare-number"><b>{title}</b> <small>{scale}</small><div class="ex-dare-bar">'
         f'<span class="ex-dare-tick" style="left:{100 * expected["share"]:.1f}%"></span></div>'
-        f"<p>predicted: {expected['words']}</p><small>{scale}</small></div>"
+        f"<p>predicted: {expected['words']}</p></div>"
         '<div class="ex-dare-tools"><button class="ex-link">Close</button></div></section>'
     )
