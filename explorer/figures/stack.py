@@ -185,6 +185,7 @@ def stack(config: Config, profile: Profile | None = None) -> str:
         folded = f"<span>{where.n_folded} layers</span>" if where.n_folded else ""
         views += (
             f'<div class="ex-stack-view ex-stack-{name}" data-knots="{knots}" data-origin="{origin}">'
+            f'<div class="ex-stack-chosen"></div>'
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{shapes}</svg>{folded}</div>'
         )
     first, last = _ends(signal)

@@ -13,6 +13,21 @@ function openControl(root, field) {
   control.querySelector("input:not(:disabled), select:not(:disabled)")?.focus({ preventScroll: true });
 }
 
+/** Gives a node the content of a fresh one. Nodes that fit are kept: new ones would make the browser lay out the page. */
+function patch(node, fresh) {
+  const [nodes, others] = [[...node.childNodes], [...fresh.childNodes]];
+  if (String(nodes.map((child) => child.nodeName)) !== String(others.map((child) => child.nodeName))) {
+    node.replaceChildren(...others);
+    return;
+  }
+  nodes.forEach((child, index) => {
+    const other = others[index];
+    if (child.nodeType === Node.TEXT_NODE) setText(child, other.textContent);
+    for (const { name, value } of other.attributes ?? []) setAttribute(child, name, value);
+    patch(child, other);
+  });
+}
+
 /** Pairs of a depth in layers and a share of the picture's width, between which layers have equal room. */
 const knotsOf = (view) => view.dataset.knots.split(" ").map((knot) => knot.split(":").map(Number));
 
@@ -24,11 +39,10 @@ function onLine(points, x) {
   return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
 }
 
-/** The layer in which a pointer is, at most `layers`. */
-function layerAt(view, { clientX }, layers) {
+/** The layer in which a pointer is: below 1, or too large, beside the layers. */
+function layerAt(view, { clientX }) {
   const { left, width } = view.getBoundingClientRect();
-  const depth = onLine(knotsOf(view).map(([layer, share]) => [share, layer]), (clientX - left) / width);
-  return Math.min(Math.max(1, Math.ceil(depth)), layers);
+  return Math.ceil(onLine(knotsOf(view).map(([depth, share]) => [share, depth]), (clientX - left) / width));
 }
 
 export function stack(model, el) {
@@ -55,31 +69,24 @@ export function stack(model, el) {
   const stopListening = callAll([
     listen(picture, "pointermove pointerdown", (event) => {
       const view = event.target.closest(".ex-stack-view");
-      if (view) point(layerAt(view, event, model.get("layers")));
+      if (view) point(layerAt(view, event));
     }),
     listen(picture, "pointerleave", () => point(null)), listen(slider, "blur", () => point(null)),
     listen(slider, "input", () => point(Number(slider.value))),
     listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail)),
   ]);
-  /** Marks the chosen layer. */
-  const mark = () => {
+  const paint = () => {
+    patch(picture, parsedHtml(model.get("picture")));
     const layer = model.get("layer");
-    for (const view of picture.querySelectorAll(".ex-stack-view")) {
+    for (const view of picture.querySelectorAll(".ex-stack-view")) { // marks the chosen layer
       const [left, right] = [layer - 1, layer].map((depth) => 100 * onLine(knotsOf(view), depth));
-      if (!view.querySelector(".ex-stack-chosen")) view.prepend(make("div", { class: "ex-stack-chosen" }));
       Object.assign(view.firstChild.style, { left: `${left}%`, width: `${right - left}%` });
     }
     Object.assign(slider, { max: model.get("layers"), value: layer });
     slider.setAttribute("aria-valuetext", model.get("words"));
+    setText(words, model.get("description"));
   };
-  const draw = () => {
-    picture.replaceChildren(...parsedHtml(model.get("picture")).childNodes);
-    mark();
-  };
-  return callAll([
-    stopListening, follow(model, "picture", draw), follow(model, "layer words", mark),
-    follow(model, "description", () => setText(words, model.get("description"))),
-  ]);
+  return callAll([stopListening, follow(model, "picture layer words", paint)]);
 }
 
 export function diagram(model, el) {
@@ -104,8 +111,8 @@ export function diagram(model, el) {
   });
   return callAll([follow(model, "svg", () => {
     const hasFocus = blocks.contains(document.activeElement);
-    blocks.replaceChildren(...parsedHtml(model.get("svg")).children);
+    patch(blocks, parsedHtml(model.get("svg")));
     makeStop(stop);
     if (hasFocus) parts()[stop]?.focus({ preventScroll: true });
-  }), follow(model, "head", () => write(head, model.get("head"), (text) => [...parsedHtml(text).childNodes]))]);
+  }), follow(model, "head", () => patch(head, parsedHtml(model.get("head"))))]);
 }
