@@ -3,6 +3,7 @@ and fields."""
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 import threading
@@ -18,6 +19,7 @@ import pytest
 import explorer as ex
 from benchmarks.goldens import PRESETS, SICK
 from benchmarks.messages import (
+    PACKAGE,
     PACKAGE_MESSAGES,
     TRANSLATING,
     called_messages,
@@ -318,3 +320,73 @@ def test_box_ledger_and_controls_are_in_chinese() -> None:
 
     labels = [spec.about.label for spec in settings_of(stack, {}).specs().values()]
     assert labels == ["宽度", "q"]
+
+
+DONE = (
+    "diagnosis",
+    "choices.py",
+    "command.py",
+    "config.py",
+    "display.py",
+    "fields.py",
+    "limits.py",
+    "memory.py",
+    "text.py",
+    "app/widgets/controls.py",
+    "app/widgets/header.py",
+    "app/widgets/verdict.py",
+    "app/widgets/wording.py",
+    "app/widgets/worker.py",
+    "figures/why.py",
+    "theory/coverage.py",
+    "theory/rough.py",
+)
+"""Rooms and modules all of whose sentences are messages."""
+SENTENCE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
+KEYS = {
+    "Input and loss",  # a group's name
+    "last layer",  # what a statistic refers to
+    "no such option",  # pydantic's, in whose place a refusal stands
+    # names of a plug-in, by which a rule decides
+    "logits not divided",
+    "no norm",
+    "no norm on queries and keys",
+    "no residual",
+    "norm on the sum alone",
+    "the gains",
+    "the norm after attention",
+    "the norm after the MLP",
+    # names of features, in the place of words where a feature has some
+    "growth in the first attention",
+    "head size",
+    "logit spread",
+    "logits under the cap",
+}
+"""Literals of two words that no person reads."""
+
+
+def literal_sentences(code: str) -> Iterator[str]:
+    """Literals with two words, but for docstrings."""
+    tree = ast.parse(code)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str() as text) if node not in docstrings:
+                if SENTENCE.search(text):
+                    yield text
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_no_sentence_of_a_room_is_outside_the_catalogue(name: str) -> None:
+    known = {message.id for message in package_messages()} | KEYS
+    place = PACKAGE / name
+    files = [place] if place.is_file() else sorted(place.glob("*.py"))
+    for file in files:
+        assert [
+            text for text in literal_sentences(file.read_text("utf-8")) if text not in known
+        ] == []
+
+
+def test_a_sentence_outside_the_catalogue_is_seen() -> None:
+    code = '"""A docstring of words."""\nx = f"the value is {y}"\nz = "name"\n'
+    assert list(literal_sentences(code)) == ["the value is "]
