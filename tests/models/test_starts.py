@@ -186,7 +186,7 @@ def test_a_layer_that_a_person_has_approved_is_not_named_again() -> None:
     assert (
         "layer 4 (model.layers.3), attention output: ε of the norms is 10⁻⁹, expected 10⁻⁶" in said
     )
-    assert said.count("model.layers.3") == 3  # in the sentence, and in a line for each branch
+    assert said.count("model.layers.3") == 2  # in the sentence and in its line
 
 
 def test_expect_is_what_the_class_says() -> None:
