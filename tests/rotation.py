@@ -1,8 +1,9 @@
 """Which of the tests run that take long and depend on few files: all where one of these files has
 changed, else every fifth, another fifth each day. A nightly run has all, and so has plain pytest.
 
-Tests of theory against measurement take some four minutes of a processor. The cells of lessons that
-train take as many, and are plain torch: they depend on nothing but the lesson.
+Tests of theory against measurement take some four minutes of a processor, those of instruments on
+models that are not ours as many. The cells of lessons that train, too, and are plain torch: they
+depend on nothing but the lesson.
 
     python tests/rotation.py    # runs all, and where they pass notes for which files they did
 """
@@ -21,6 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PARTS = 5
+OF_THE_PAGE = "test_your_model.py"
 VARIABLE = "EXPLORER_THEORY_TESTS"
 """`all`, which is what plain pytest runs, or `fifth`, as the Makefile sets it where nobody else
 has."""
@@ -73,6 +75,13 @@ def theory_test(item: pytest.Item) -> str:
     return item.nodeid if ROOT / "tests/theory" in item.path.parents else ""
 
 
+def instrument_test(item: pytest.Item) -> str:
+    """A file of tests of the instruments for a person's own model: a file's tests share models.
+    Those of their tab need the page."""
+    is_rotated = ROOT / "tests/models" in item.path.parents and item.path.name != OF_THE_PAGE
+    return str(item.path) if is_rotated else ""
+
+
 def training_lesson(item: pytest.Item) -> str:
     """The notebook of a cell that trains: such a cell may need the ones before it."""
     cell = getattr(item, "cell", None)
@@ -101,6 +110,40 @@ ROTATIONS = (
         "tests/rotation.txt",
         ("tests/theory",),
         theory_test,
+    ),
+    Rotation(
+        "instruments for a person's own model",
+        (
+            "explorer/choices.py",
+            "explorer/command.py",
+            "explorer/config.py",
+            "explorer/design.py",
+            "explorer/display.py",
+            "explorer/fields.py",
+            "explorer/foreign.py",
+            "explorer/numbers.py",
+            "explorer/plugins.py",
+            "explorer/profile.py",
+            "explorer/sites.py",
+            "explorer/stopping.py",
+            "explorer/stored.py",
+            "explorer/text.py",
+            "explorer/translation.py",
+            "explorer/vocabulary.py",
+            "explorer/diagnosis",
+            "explorer/figures",
+            "explorer/measuring",
+            "explorer/model",
+            "explorer/schemes",
+            "explorer/tasks",
+            "explorer/theory",
+            "plugins/models",
+            "tests/models",
+            "constraints.txt",
+        ),
+        "tests/rotation_models.txt",
+        ("tests/models",),
+        instrument_test,
     ),
     Rotation(
         "cells of lessons that train",

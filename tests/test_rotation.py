@@ -11,7 +11,7 @@ import pytest
 import rotation
 from rotation import PARTS, ROTATIONS, Rotation
 
-THEORY, LESSONS = ROTATIONS
+THEORY, INSTRUMENTS, LESSONS = ROTATIONS
 
 
 def item(path: str, name: str = "", tag: str = "") -> Any:
@@ -22,6 +22,9 @@ def item(path: str, name: str = "", tag: str = "") -> Any:
 
 OTHERS = [item("tests/test_config.py"), item("notebooks/lessons/a.ipynb", tag="nbval-ignore")]
 TESTS = [item("tests/theory/test_laws.py", str(number)) for number in range(12)]
+ON_MODELS = [
+    item(f"tests/models/test_{name}.py", str(number)) for name in "abcdef" for number in range(2)
+]
 CELLS = [
     item(f"notebooks/lessons/{lesson}.ipynb", str(number), "train")
     for lesson in "abcdef"
@@ -29,11 +32,13 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("rotated", "tests"), [(THEORY, TESTS), (LESSONS, CELLS)])
+@pytest.mark.parametrize(
+    ("rotated", "tests"), [(THEORY, TESTS), (INSTRUMENTS, ON_MODELS), (LESSONS, CELLS)]
+)
 def test_each_test_is_in_one_part_and_others_are_in_all(
     rotated: Rotation, tests: list[Any]
 ) -> None:
-    """All cells of a lesson are in the same."""
+    """All cells of a lesson, and all tests of a file of instruments, are in the same."""
     times = [0] * len(tests)
     for number in range(PARTS):
         left = rotated.left_out([*tests, *OTHERS], number)
