@@ -236,8 +236,9 @@ def _band(band: Band, where: Places, decades: Array) -> str:
     is_missing = np.isnan(between).tolist()
     colors = diverging(np.nan_to_num(between) / band.limit)
     middle = band.middle
+    halves = band.halves(decades).tolist()
     upper, lower = [], []  # points as text; nan where a value is missing
-    for units, half in zip(across, band.halves(decades).tolist(), strict=True):
+    for units, half in zip(across, halves, strict=True):
         upper.append(f"{units:.0f} {middle - half:.1f}")
         lower.append(f"{units:.0f} {middle + half:.1f}")
     shapes = edges = hatching = ""
@@ -247,9 +248,9 @@ def _band(band: Band, where: Places, decades: Array) -> str:
             for stroke in np.arange(across[index], across[after], HATCHING):
                 hatching += f"M{stroke:.0f} {middle + band.half}l{HATCHING} {-2 * band.half}"
             continue
+        down = f"V{middle + halves[after]:.1f}"
         shapes += (
-            f'<path fill="{color}" '
-            f'd="M{upper[index]}L{upper[after]}h{SEAM}L{lower[after]}L{lower[index]}"/>'
+            f'<path fill="{color}" d="M{upper[index]}L{upper[after]}h{SEAM}{down}L{lower[index]}"/>'
         )
         edges += f"M{upper[index]}L{upper[after]}M{lower[index]}L{lower[after]}"
     half = band.half

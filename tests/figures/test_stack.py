@@ -38,7 +38,7 @@ def pieces(view: ElementTree.Element, which: int) -> list[list[float]]:
     numbers = [[float(n) for n in re.findall(r"-?[\d.]+", path.attrib["d"])] for path in group]
     return [
         [left, right, (down_left - up_left) / 2, (down_right - up_right) / 2]
-        for left, up_left, right, up_right, _, _, down_right, _, down_left in numbers
+        for left, up_left, right, up_right, _, down_right, _, down_left in numbers
     ]
 
 
