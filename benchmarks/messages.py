@@ -26,6 +26,7 @@ from explorer.config import Config
 from explorer.diagnosis.finding import ORDER
 from explorer.ends import ENDS
 from explorer.fields import GROUPS
+from explorer.figures import FIGURES
 from explorer.glossary import TERMS
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.ledger import rows as ledger_rows
@@ -169,7 +170,7 @@ def package_messages() -> Catalog:
     for row in VOCABULARY.values():
         _, healthy = row.healthy or (0.0, "")
         rows += [*row_messages(row), row.unpredicted, healthy, *row.marks.values()]
-    for row in (*ENDS.values(), *TERMS):
+    for row in (*ENDS.values(), *TERMS, *FIGURES.values()):
         rows += row_messages(row)
     rows += [*MATRICES.values(), *(feature.words or feature.name for feature in FEATURES.values())]
     sentences += filter(is_prose, rows)

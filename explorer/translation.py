@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 LOCALE = Path(__file__).with_name("locale")
 LANGUAGES: Mapping[str, str] = {"en": "", "zh": "zh_CN"}
@@ -149,11 +149,13 @@ class TranslatedError(ValueError):
 class Message:
     """A field of a row that is written in English and read in the language that is spoken."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, index: int | None = None) -> None:
+        self._name, self._index = name, index
 
-    def __get__(self, row: object, owner: type | None = None) -> str:
-        return translated(row.__dict__[self._name])
+    def __get__(self, row: Any, owner: type | None = None) -> str:
+        if self._index is None:
+            return translated(row.__dict__[self._name])
+        return translated(tuple.__getitem__(row, self._index))
 
     def __set__(self, row: object, text: str) -> None:
         row.__dict__[self._name] = text
@@ -163,12 +165,14 @@ Row = TypeVar("Row", bound=type)
 
 
 def with_messages(*names: str) -> Callable[[Row], Row]:
-    """A decorator of a dataclass some of whose fields are messages: they are written in English,
-    and read in the language that is spoken."""
+    """A decorator of a dataclass, or of a NamedTuple, some of whose fields are messages: they are
+    written in English, and read in the language that is spoken."""
 
     def decorated(row: Row) -> Row:
+        columns = getattr(row, "_fields", ())
         for name in names:
-            setattr(row, name, Message(name))
+            index = columns.index(name) if name in columns else None
+            setattr(row, name, Message(name, index))
         return row
 
     return decorated

@@ -49,6 +49,7 @@ SYMBOLS = {"Eps", "Alpha", "Beta1", "Beta2"}
 NAMES = {
     "SSMax s",
     "the {site}",
+    "tokens",
     "sink",
     "4: hyper-connections, mHC",
     "8: Llama 3; 1: PaLM; 0: GPT-2",
@@ -332,6 +333,7 @@ DONE = (
     "limits.py",
     "memory.py",
     "text.py",
+    "app/sentences.py",
     "app/widgets/controls.py",
     "app/widgets/header.py",
     "app/widgets/verdict.py",

@@ -11,7 +11,7 @@ from explorer.config import Config, departures, design_fields, differences
 from explorer.profile import Profile
 from explorer.schemes.preset import PRESETS
 from explorer.schemes.residual import RESIDUALS
-from explorer.translation import spoken
+from explorer.translation import spoken, translated
 from explorer.vocabulary import STATISTICS
 
 LONGEST_NAME = 40
@@ -45,7 +45,9 @@ def choice_words(config: Config, fields: Collection[str]) -> str:
     specs = Config.specs()
     parts = [f"{lowered(specs[name].about.label)} {value_words(config, name)}" for name in fields]
     more = len(parts) - MOST_DIFFERENCES
-    return ", ".join(parts) if more <= 1 else ", ".join([*parts[:MOST_DIFFERENCES], f"{more} more"])
+    if more > 1:
+        parts = [*parts[:MOST_DIFFERENCES], translated("{count} more", count=more)]
+    return translated(", ").join(parts)
 
 
 def name_of(config: Config, taken: Collection[tuple[str, Config]] = ()) -> str:
@@ -110,16 +112,22 @@ def _alone(config: Config, known: tuple[str, ...], _: str) -> str:
 def progress_words(config: Config, fraction: float, some: Profile | None = None) -> str:
     """'41 % of 3 seeds': the number measured at the same time depends on the machine. Says how many
     are drawn of it."""
-    shown = (
-        f" · the charts show {len(some.seeds)} of them" if some and some.config == config else ""
-    )
-    return f"{100 * fraction:.0f} % of {config.n_seeds} seed{'s' * (config.n_seeds != 1)}{shown}"
+    message = "{percent:.0f} % of {count} seeds"
+    drawn = 0
+    if some and some.config == config:
+        message = "{percent:.0f} % of {count} seeds · the charts show {drawn} of them"
+        drawn = len(some.seeds)
+    elif config.n_seeds == 1:
+        message = "{percent:.0f} % of 1 seed"
+    return translated(message, percent=100 * fraction, count=config.n_seeds, drawn=drawn)
 
 
 def model_words(config: Config) -> str:
     """The size of a design, in words."""
-    layers = "1 layer" if config.n_layers == 1 else f"{config.n_layers} layers"
-    return f"{layers} of width {config.d_model}"
+    message = "{layers} layers of width {width}"
+    if config.n_layers == 1:
+        message = "1 layer of width {width}"
+    return translated(message, layers=config.n_layers, width=config.d_model)
 
 
 def summary(measured: Profile, predicted: Profile | None, *, whole: bool = True) -> tuple[str, str]:
@@ -129,20 +137,35 @@ def summary(measured: Profile, predicted: Profile | None, *, whole: bool = True)
         whole: whether it says what is not finite.
     """
     config, first = measured.config, measured.first_nonfinite
-    text = f"Measured {model_words(config)}" if config else "Measured"
+    text = translated("Measured")
+    if config:
+        text = translated("Measured {model}", model=model_words(config))
     if first and whole:
-        where = f"layer {first.layer}" if first.layer else "the input"
-        label = STATISTICS[first.statistic].label.lower()
-        text += f". Not finite from {where}: {label} at the {first.site_label}, seed {first.seed}"
-    parts = [f"in {measured.seconds:.2f} s", seed_words(measured.seeds)]
+        where = translated("the input")
+        if first.layer:
+            where = translated("layer {layer}", layer=first.layer)
+        text = translated(
+            "{measured}. Not finite from {place}: {statistic} at the {site}, seed {seed}",
+            measured=text,
+            place=where,
+            statistic=STATISTICS[first.statistic].label.lower(),
+            site=first.site_label,
+            seed=first.seed,
+        )
+    parts = [
+        translated("in {seconds:.2f} s", seconds=measured.seconds),
+        seed_words(measured.seeds),
+    ]
     if predicted:
-        parts.append(f"theory {1e3 * predicted.seconds:.0f} ms")
+        parts.append(translated("theory {time:.0f} ms", time=1e3 * predicted.seconds))
     return text, " · ".join(parts)
 
 
 def seed_words(seeds: Sequence[int]) -> str:
     """'seed 0' or 'seeds 0–2'."""
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]}–{seeds[-1]}"
+    if len(seeds) == 1:
+        return translated("seed {seed}", seed=seeds[0])
+    return translated("seeds {first}–{last}", first=seeds[0], last=seeds[-1])
 
 
 def marks(profiles: Sequence[Profile]) -> list[str]:
@@ -151,14 +174,15 @@ def marks(profiles: Sequence[Profile]) -> list[str]:
     words = []
     if counts:
         seeds = f"{counts[0]}–{counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-        words.append(
-            f"● measured, {seeds} seed{'s' * (counts[-1] != 1)}; band: smallest to largest"
-        )
+        message = "● measured, {count} seeds; band: smallest to largest"
+        if counts[-1] == 1:
+            message = "● measured, {count} seed; band: smallest to largest"
+        words.append(translated(message, count=seeds))
     predicted = [profile for profile in profiles if profile.origin == "predicted"]
     if any(profile.scatter for profile in predicted):
-        words.append("— predicted; outlined: two of three draws")
+        words.append(translated("— predicted; outlined: two of three draws"))
     elif predicted:
-        words.append("— predicted")
+        words.append(translated("— predicted"))
     return words
 
 

@@ -29,6 +29,7 @@ from explorer.figures.palette import NEUTRAL, LegendEntry, designs
 from explorer.figures.why import Why, why
 from explorer.profile import Profile
 from explorer.sites import SITE_WORDS
+from explorer.translation import Note, with_messages
 from explorer.vocabulary import STATISTICS, VOCABULARY, WEIGHT_STATISTICS
 
 __all__ = [
@@ -57,6 +58,7 @@ class Draw(Protocol):
         """Draws the profiles in one figure."""
 
 
+@with_messages("title", "caption", "together")
 class Row(NamedTuple):
     """One figure: its title, its caption, and the function that draws it."""
 
@@ -110,7 +112,8 @@ def _layers(statistic: str, name: str = "", layer: int = 0) -> Row:
     definition = f"{row.definition[0].upper()}{row.definition[1:]}."
     caption = row.caption or definition
     if row.by_position:
-        caption = caption.format(layer=f"layer {layer}" if layer else "the last layer")
+        drawn = Note("layer {layer}", layer=layer) if layer else Note("the last layer")
+        caption = Note(caption, layer=drawn)
         draw = partial(by_position.plain, statistic, layer=layer)
     elif statistic in WEIGHT_STATISTICS and not row.by_head:
         draw = partial(weights_by_matrix.plain, statistic)
