@@ -207,7 +207,7 @@ PLANTS = (
         "W_Q (model.layers.1.self_attn.q_proj.weight",
     ),
     Plant(
-        "transformers#39772",
+        "Fast-LLM#220",
         "gains that nothing draws: zeros",
         LLAMA,
         drawn("post_attention_layernorm.weight", nn.init.zeros_),
@@ -249,7 +249,7 @@ PLANTS = (
         "model.embed_tokens.weight: standard deviation is",
     ),
     Plant(
-        "transformers#26441",
+        "",
         "logits are not divided by √d",
         LLAMA,
         undivided,
@@ -292,7 +292,7 @@ PLANTS = (
         "self_attn.q_norm.weight",
     ),
     Plant(
-        "linformer#25",
+        "",
         "outputs mix later tokens in, beside a causal mask",
         LLAMA,
         mean_over_tokens,
@@ -300,7 +300,7 @@ PLANTS = (
         outside=True,
     ),
     Plant(
-        "open_lm#4",
+        "",
         "logits depend on more than distances",
         LLAMA,
         fixed_places,
@@ -324,7 +324,7 @@ PLANTS = (
         outside=True,
     ),
     Plant(
-        "litgpt#689",
+        "",
         "the loss starts far above ln V",
         LLAMA,
         scaled("lm_head.weight", 20.0),
