@@ -36,22 +36,33 @@ WORDS = r"""() => {
 }"""
 """The words that can be seen: at least two letters, in the window, and within every box that cuts
 off what lies outside of it."""
+AT_REST = """() => {
+  const end = document.querySelector('.ex-status').getBoundingClientRect().top;
+  window.atRest = new Set([...document.querySelectorAll('.ex-root *')].filter((node) => {
+    const { top, bottom } = node.getBoundingClientRect();
+    return (top + bottom) / 2 < end;
+  }));
+}"""
+"""Notes what lies above the status line, before the focus scrolls anything."""
 STOP = """() => {
-  const node = document.activeElement, { top, bottom } = node.getBoundingClientRect();
-  return node.closest('.ex-root') && top < innerHeight && bottom > 0 ? node.outerHTML.slice(0, 80) : '';
+  const node = document.activeElement;
+  if (!node.closest('.ex-root')) return null;
+  return window.atRest.has(node) ? node.outerHTML.slice(0, 80) : '';
 }"""
 
 
 def stops(page: Page) -> list[str]:
-    """What Tab reaches before it leaves the window: counted by pressing it."""
+    """The stops of the Tab key on the first screen: counted by pressing it to the page's end."""
     page.evaluate("document.activeElement.blur()")
+    page.evaluate(AT_REST)
     reached: list[str] = []
     for _ in range(100):
         page.keyboard.press("Tab")
         stop = page.evaluate(STOP)
-        if reached and not stop:
+        if reached and stop is None:
             break
-        reached.append(stop)
+        if stop:
+            reached.append(stop)
     return reached
 
 
