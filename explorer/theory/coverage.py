@@ -249,7 +249,7 @@ def _flat_at_the_end(out: dict[Key, Array], notes: dict[str, str]) -> None:
     gradient = out.get((GRADIENTS[0], STREAM[-1]))
     if gradient is not None and np.isnan(gradient[0, -1]):
         _withdraw(out, GRADIENTS)
-        reason = "not covered: the last function is flat here, and lets no gradient through"
+        reason = Note("not covered: the last function is flat here, and lets no gradient through")
         notes |= dict.fromkeys(GRADIENTS, reason)
 
 
