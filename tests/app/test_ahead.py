@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.app.explore import ahead
-from explorer.app.explore.ahead import STEPS, Ahead
+from explorer.app.explore.ahead import FASTEST, STEPS, Ahead
 from explorer.app.widgets.slider_steps import slider_steps
 from explorer.config import Config
 from explorer.profile import Profile
@@ -53,7 +53,7 @@ def test_the_end_of_a_slider_is_the_end(counts: list[int]) -> None:
 
 
 def test_leaps_and_numbers_of_ones_own_are_predicted_alone(counts: list[int]) -> None:
-    drag([20, 60, 100, 140])
+    drag(range(20, 140, FASTEST + 1))
     predictions = Ahead()
     for value in (1.001, 1.002, 1.003):
         predictions(SMALL.replace(init_variance=value))

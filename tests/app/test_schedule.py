@@ -54,6 +54,17 @@ def test_the_first_line_is_drawn_before_any_dots(hand: Hand) -> None:
     assert hand.schedule.line is hand.schedule.theory_of(SMALL)[0]
 
 
+def test_measuring_waits_while_theory_answers_a_move_of_a_drag(hand: Hand) -> None:
+    hand.rest = 60.0
+    hand.move(SMALL)
+    hand.move(OTHER)
+    hand.schedule.ask(job(THIRD))
+    hand.rest = 0.0  # theory takes longer than the rest
+    assert hand.schedule.measuring_waits
+    hand.schedule.moved()
+    assert not hand.schedule.measuring_waits
+
+
 def test_a_single_move_draws_line_and_dots_together(hand: Hand) -> None:
     hand.move(SMALL)
     hand.draw()

@@ -15,6 +15,9 @@ from explorer.theory.predict import VARIED, predict_all, structure
 
 STEPS = 16
 """Designs that are predicted at once; more would let a deep one's slider stand still for longer."""
+FASTEST = 3
+"""Steps of a move beyond which too few of these designs would be asked for: together they take as
+long as three to four alone."""
 KEPT = 64
 """Predictions that are kept."""
 
@@ -56,7 +59,7 @@ def steps_beyond(before: Config, config: Config, field: str) -> list[Config]:
         return []
     at = steps.index(value)
     moved = at - steps.index(earlier)
-    if abs(moved) >= STEPS // 2:  # so fast that few of the designs would be asked for
+    if abs(moved) > FASTEST:
         return []
     following = steps[at + 1 :] if moved > 0 else steps[:at][::-1]
     designs = []

@@ -33,6 +33,7 @@ class Schedule(Generic[Job, Result]):
         """A move asks for a job."""
         self.job = job
         self.stale = self.result is not None
+        self._moved = math.inf  # until the move is handled, however long theory takes for it
 
     def halt(self) -> None:
         """The controls are refused, a person has stopped the job, or it has failed."""
@@ -53,7 +54,7 @@ class Schedule(Generic[Job, Result]):
 
     @property
     def since_move(self) -> float:
-        """Seconds since the last move was handled."""
+        """Seconds since the last move was handled; below 0 while one is."""
         return time.monotonic() - self._moved
 
     @contextmanager
