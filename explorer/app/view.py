@@ -92,24 +92,23 @@ def parse(
 def parts(panels: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The parts of the page that a link can show: `{list: {title, parts, none}}`.
 
-    A part is `[name, words, other name]`. The words `none` stand for the choice of no part; they
-    are empty where a link cannot hide every part.
+    A part is `[name, words, other name]`; `none` says whether a link can hide every part.
 
     Args:
         panels: titles by name.
     """
     controls = [[item.name, item.about.label, label(item)] for item in Config.specs().values()]
     return {
-        "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()], "none": ""},
+        "panels": {"title": "Tabs", "parts": [list(row) for row in panels.items()], "none": False},
         "charts": {
             "title": "Charts",
             "parts": [[row.name, row.title] for row in FIGURES.values()],
-            "none": "No charts",
+            "none": True,
         },
         "show": {
             "title": "Controls",
             "parts": [[DESIGN, "Model or design"], *controls],
-            "none": "No controls: the design is fixed",
+            "none": True,
         },
     }
 

@@ -121,79 +121,110 @@ function partNodes(root, groups) {
   return { charts, show: controls };
 }
 
-/** The choice of the parts that stay on the page of a lesson: each is outlined, and a click on it toggles it. `start`
-    begins it, and `apply` writes what was chosen into a link. `onDone` is called at the end. */
-function partsChoice(model, root, onDone) {
-  const groups = model.get("parts");
-  let chosen = {}; // the name of a group to the set of names that stay
-  let stop = () => {};
-  const namesOf = (group) => groups[group].parts.map(([name]) => name);
-  const choose = (link) => {
-    const parameters = new URLSearchParams(link);
-    const isNamed = (part, names) => part.some((word) => names.includes(word)); // by its name, or a control's label
-    for (const [group, { parts }] of Object.entries(groups)) {
+/** The choice of the parts that stay on the page of a lesson: each is outlined, and a click on it toggles it.
+
+    `root` gives the page's element, and `onDone` is called when a person has chosen. */
+class PartsChoice {
+  chosen = {}; // the name of a group to the set of names that stay
+  added = []; // nodes on the page while a person chooses
+  paints = []; // a function for each toggle
+  stopKeys = () => {};
+
+  constructor(model, root, onDone) {
+    Object.assign(this, { model, root, onDone, groups: model.get("parts") });
+  }
+
+  namesOf(group) {
+    return this.groups[group].parts.map(([name]) => name);
+  }
+
+  /** Chooses what a link shows; a part is named by its name, or by its control's label. */
+  readLink() {
+    const parameters = new URLSearchParams(this.model.get("link") ?? "");
+    for (const [group, { parts }] of Object.entries(this.groups)) {
       const names = parameters.get(group)?.split(",");
-      chosen[group] = new Set(parts.filter((part) => !names || isNamed(part, names)).map(([name]) => name));
+      const staying = parts.filter((part) => !names || part.some((word) => names.includes(word)));
+      this.chosen[group] = new Set(staying.map(([name]) => name));
     }
-  };
-  const value = (group) => {
-    const names = namesOf(group).filter((name) => chosen[group].has(name));
-    if (!names.length) return groups[group].none ? EMPTY_LIST : "";
-    return names.length < groups[group].parts.length ? names.join(",") : "";
-  };
-  const apply = (link) => {
-    const isOther = (part) => !Object.keys(groups).some((group) => part.startsWith(`${group}=`));
+  }
+
+  /** The value of a group in a link; empty where it is not limited. */
+  value(group) {
+    const names = this.namesOf(group).filter((name) => this.chosen[group].has(name));
+    if (!names.length) return this.groups[group].none ? EMPTY_LIST : "";
+    return names.length < this.groups[group].parts.length ? names.join(",") : "";
+  }
+
+  /** A link with what was chosen. */
+  apply(link) {
+    const groups = Object.keys(this.groups);
+    const isOther = (part) => !groups.some((group) => part.startsWith(`${group}=`));
     const others = link.slice(1).split("&").filter((part) => part && isOther(part));
-    const limits = Object.keys(groups).filter(value).map((group) => `${group}=${value(group)}`);
+    const limits = groups.filter((group) => this.value(group)).map((group) => `${group}=${this.value(group)}`);
     const parameters = [...others, ...limits];
     return parameters.length ? `?${parameters.join("&")}` : "";
-  };
-  const start = () => {
-    const toggles = [];
-    const toggle = (group, name, words, look) => {
-      const node = button("", look, () => {
-        chosen[group][chosen[group].has(name) ? "delete" : "add"](name);
-        paint();
-      }, { role: "checkbox", "aria-label": `${words} stays`, title: `${words}: click to keep or to hide` });
-      toggles.push(() => node.setAttribute("aria-checked", String(chosen[group].has(name))));
-      return node;
-    };
-    const paint = () => toggles.forEach((paintToggle) => paintToggle());
-    const all = (words, group, names) => button(words, "ex-link", () => {
-      chosen[group] = new Set(names);
-      paint();
-    }, { "aria-label": `${groups[group].title}: ${words}` });
-    const covers = Object.entries(partNodes(root(), groups)).flatMap(([group, rows]) => (
-      rows.filter(([, , node]) => node).map(([name, words, node]) => {
-        const cover = toggle(group, name, words, "ex-choice");
-        node.append(cover);
-        return cover;
-      })));
-    const tabs = groups.panels.parts.map(([name, words]) => {
-      const tab = toggle("panels", name, words, "ex-button ex-choice-tab");
+  }
+
+  paint() {
+    this.paints.forEach((paint) => paint());
+  }
+
+  toggle(group, name, words, look) {
+    const node = button("", look, () => {
+      const names = this.chosen[group];
+      if (!names.delete(name)) names.add(name);
+      this.paint();
+    }, { role: "checkbox", "aria-label": `${words} stays`, title: `${words}: click to keep or to hide` });
+    this.paints.push(() => node.setAttribute("aria-checked", String(this.chosen[group].has(name))));
+    return node;
+  }
+
+  /** Lays a toggle over each part of the panel. */
+  cover(group, [name, words, node]) {
+    if (!node) return;
+    const toggle = this.toggle(group, name, words, "ex-choice");
+    node.append(toggle);
+    this.added.push(toggle);
+  }
+
+  /** The bar with the tabs, and buttons for whole groups. */
+  bar() {
+    const tabs = this.groups.panels.parts.map(([name, words]) => {
+      const tab = this.toggle("panels", name, words, "ex-button ex-choice-tab");
       tab.textContent = words;
       return tab;
     });
-    const buttons = ["charts", "show"].flatMap((group) => (
-      [`${groups[group].title}: `, all("all", group, namesOf(group)), " ", all("none", group, []), " "]));
-    const done = button("Done", "ex-button ex-primary", () => { stop(); onDone(); });
-    const cancel = button("Cancel", "ex-link", () => { choose(model.get("link") ?? ""); stop(); });
-    const bar = make("div", { class: "ex-choosing-bar", role: "group", "aria-label": "Choose what stays" },
-      make("p", {}, make("b", {}, "Click what stays.")), make("div", {}, ...tabs), make("div", {}, ...buttons), done, cancel);
-    if (model.get("selected")) model.change({ selected: 0 }); // the panel whose parts can be chosen
-    root().append(bar);
-    root().classList.add("ex-choosing");
-    const stopKeys = listen(root(), "keydown", ({ key }) => key === "Escape" && cancel.click());
-    stop = () => {
-      stopKeys();
-      root().classList.remove("ex-choosing");
-      [bar, ...covers].forEach((node) => node.remove());
-      stop = () => {};
-    };
-    paint();
+    const all = (words, group, names) => button(words, "ex-link", () => {
+      this.chosen[group] = new Set(names);
+      this.paint();
+    }, { "aria-label": `${this.groups[group].title}: ${words}` });
+    const wholeGroups = ["charts", "show"].flatMap((group) => [
+      `${this.groups[group].title}: `, all("all", group, this.namesOf(group)), " ", all("none", group, []), " "]);
+    const done = button("Done", "ex-button ex-primary", () => { this.end(); this.onDone(); });
+    const cancel = button("Cancel", "ex-link", () => this.end());
+    const node = make("div", { class: "ex-choosing-bar", role: "group", "aria-label": "Choose what stays" },
+      make("p", {}, make("b", {}, "Click what stays.")), make("div", {}, ...tabs), make("div", {}, ...wholeGroups), done, cancel);
+    return { node, done };
+  }
+
+  start() {
+    const { node, done } = this.bar(), root = this.root();
+    for (const [group, rows] of Object.entries(partNodes(root, this.groups))) rows.forEach((row) => this.cover(group, row));
+    this.added.push(node);
+    root.append(node);
+    root.classList.add("ex-choosing");
+    this.stopKeys = listen(root, "keydown", ({ key }) => key === "Escape" && this.end());
+    if (this.model.get("selected")) this.model.change({ selected: 0 }); // the panel whose parts can be chosen
+    this.paint();
     done.focus();
-  };
-  return { start, choose, apply, end: () => stop() };
+  }
+
+  end() {
+    this.stopKeys();
+    this.added.splice(0).forEach((node) => node.remove());
+    this.paints = [];
+    this.root()?.classList.remove("ex-choosing");
+  }
 }
 
 /** The link as a QR code, drawn by the kernel when asked for. */
@@ -213,7 +244,7 @@ function codeBox(model, link) {
 function shareBox(model, el) {
   const paint = () => rows.forEach((row) => row.paint());
   let isChosen = false; // whether the link is of what was just chosen
-  const parts = partsChoice(model, () => el.closest(".ex-root"), () => {
+  const parts = new PartsChoice(model, () => el.closest(".ex-root"), () => {
     isChosen = true;
     el.querySelector(".ex-share-open").click();
   });
@@ -244,13 +275,16 @@ function shareBox(model, el) {
     make("div", { class: "ex-row" }, otherLink, button("Open", "ex-button", open)));
   box.addEventListener("toggle", (event) => {
     if (event.newState !== "open") return;
-    if (!isChosen) parts.choose(model.get("link") ?? "");
+    if (!isChosen) {
+      parts.end();
+      parts.readLink();
+    }
     isChosen = false;
     paint();
     page.text.focus();
     page.text.setSelectionRange(0, page.text.value.length, "backward"); // scrolls to the beginning of the link
   });
-  return { box, end: callAll([code.end, parts.end]) };
+  return { box, end: callAll([code.end, () => parts.end()]) };
 }
 
 const THEMES = { "": "As the system", light: "Light", dark: "Dark", projector: "Projector" };
