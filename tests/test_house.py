@@ -19,13 +19,13 @@ HOUSE = Path(explorer.__file__).parent
 PLUGINS = Path(__file__).parents[1] / "plugins"
 ROOMS: dict[str, int] = {
     ".": 24_800,
-    "app": 94_400,
+    "app": 98_200,
     "diagnosis": 24_500,
     "explorer_models": 86_200,
     "explorer_race": 29_900,
     "explorer_serve": 17_000,
     "export": 8_000,
-    "figures": 27_800,
+    "figures": 27_900,
     "glossary": 1_500,
     "lessons": 13_100,
     "measuring": 8_500,
@@ -34,7 +34,7 @@ ROOMS: dict[str, int] = {
     "schemes": 8_500,
     "sweeping": 9_100,
     "tasks": 8_000,
-    "theory": 54_800,
+    "theory": 54_900,
 }
 """The most tokens that a room may have; the modules beside the rooms are ".", a plug-in is one
 room. A row has room for
