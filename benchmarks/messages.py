@@ -31,6 +31,8 @@ from explorer.glossary import TERMS
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.ledger import rows as ledger_rows
 from explorer.lessons.settings import PROGRESS
+from explorer.schemes.preset import GROUPS as DESIGNS
+from explorer.schemes.preset import PRESETS
 from explorer.sites import SITE_WORDS
 from explorer.tasks.cluster import OUT_OF_REACH
 from explorer.tasks.pool import KILLED, SILENT
@@ -159,6 +161,7 @@ def package_messages() -> Catalog:
     rows = [
         *ORDER,
         *SITE_WORDS.values(),
+        *DESIGNS.values(),
         *choice_messages(),
         "measured",
         "predicted",
@@ -170,7 +173,7 @@ def package_messages() -> Catalog:
     for row in VOCABULARY.values():
         _, healthy = row.healthy or (0.0, "")
         rows += [*row_messages(row), row.unpredicted, healthy, *row.marks.values()]
-    for row in (*ENDS.values(), *TERMS, *FIGURES.values()):
+    for row in (*ENDS.values(), *TERMS, *FIGURES.values(), *PRESETS.values()):
         rows += row_messages(row)
     rows += [*MATRICES.values(), *(feature.words or feature.name for feature in FEATURES.values())]
     sentences += filter(is_prose, rows)

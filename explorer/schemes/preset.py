@@ -14,11 +14,13 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from explorer.display import table
+from explorer.translation import Texts, translated, with_messages
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+@with_messages("words", "differs")
 class Preset(NamedTuple):
     """One design; the keys of a table of `presets.toml`."""
 
@@ -89,9 +91,9 @@ class Presets(dict[str, Preset]):
         )
 
     def _repr_html_(self) -> str:
-        header = ("Name", "Design", "Words", "Differs", "Source")
+        header = [*map(translated, ("Name", "Design", "Words", "Differs", "Source"))]
         rows = [(name, row.title, row.words, row.differs, row.source) for name, row in self.items()]
-        return table("Named designs", header, rows)
+        return table(translated("Named designs"), header, rows)
 
     def frame(self) -> pd.DataFrame:
         """A row a design, by its name; columns as `Preset` has them."""
@@ -102,13 +104,15 @@ class Presets(dict[str, Preset]):
         )
 
 
-GROUPS: Mapping[str, str] = {
-    "model": "Real models",
-    "norm": "Norms and their place",
-    "residual": "Residual and streams",
-    "attention": "Attention and positions",
-    "mlp": "MLP",
-}
+GROUPS: Mapping[str, str] = Texts(
+    {
+        "model": "Real models",
+        "norm": "Norms and their place",
+        "residual": "Residual and streams",
+        "attention": "Attention and positions",
+        "mlp": "MLP",
+    }
+)
 """Groups of designs, in the order of a list, and their words."""
 
 TABLE = Path(__file__).with_name("presets.toml")
