@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # So do the processes that compute for a page, a server or a notebook, each of which takes two
 # seconds of a processor to start. Tests that are about several have them.
 os.environ.setdefault("EXPLORER_PROCESSES", "1")
+os.environ["LC_ALL"] = "C.UTF-8"  # the language of what commands say, which tests read
 
 settings.register_profile(
     "explorer",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from explorer.display import reason, shown
 from explorer.profile import Profile, tidy
 from explorer.sites import ROWS
+from explorer.translation import speaking
 from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.texts import TEXTS
 
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
 
 Present = NDArray[np.bool_]
 COLUMNS = ["step", "layer", "site", "head", "position", "statistic", "value"]
-UNITS: Mapping[str, str] = MappingProxyType(
-    {
-        **TEXTS["definitions"],
-        **{
-            name: row.definition
-            for name, row in VOCABULARY.items()
-            if row.by_position and name != "token_correlation_by_position"
-        },
-    }
-)
+with speaking("en"):  # a file of numbers says the same in every language
+    UNITS: Mapping[str, str] = MappingProxyType(
+        {
+            **TEXTS["definitions"],
+            **{
+                name: row.definition
+                for name, row in VOCABULARY.items()
+                if row.by_position and name != "token_correlation_by_position"
+            },
+        }
+    )
 """Statistics of a reading and their definitions."""
 
 
