@@ -153,15 +153,18 @@ class Choices(BaseModel):
         """An error to be raised by a rule between fields.
 
         Args:
-            sentence: a message, in which `{loss}` is the field, `{loss=}` the field and its value,
-                `{loss=linear}` and another one, and `{loss:}` its value alone.
+            sentence: a message with fields in braces: `{loss}` is the field, `{loss=}` the field
+                with its value, `{loss=linear}` the field with the value "linear", and `{loss:}`
+                the value alone.
             values: of other names in braces: words, or fields by `field_name`.
             fixes: values by field, each of which alone satisfies the rule.
         """
 
         def phrase(name: str) -> object:
+            """Words or a field in the place of a name in braces."""
             if name in values:
                 return values[name]
+            # "loss=linear" into "loss", "=" and "linear"; "loss" into "loss", "" and ""
             field, sign, value = re.split("([=:]|$)", name, maxsplit=1)
             if sign == ":":
                 given = getattr(self, field)

@@ -110,16 +110,22 @@ def _alone(config: Config, known: tuple[str, ...], _: str) -> str:
 
 
 def progress_words(config: Config, fraction: float, some: Profile | None = None) -> str:
-    """'41 % of 3 seeds': the number measured at the same time depends on the machine. Says how many
-    are drawn of it."""
+    """How far a measurement is, such as "41 % of 3 seeds", and how many seeds the charts show.
+
+    A percentage, because how many seeds are measured at once depends on the machine.
+
+    Args:
+        fraction: of the work, 0 … 1.
+        some: a measurement of some of several seeds, which the charts show meanwhile.
+    """
     message = "{percent:.0f} % of {count} seeds"
-    drawn = 0
+    seeds_shown = 0
     if some and some.config == config:
         message = "{percent:.0f} % of {count} seeds · the charts show {drawn} of them"
-        drawn = len(some.seeds)
+        seeds_shown = len(some.seeds)
     elif config.n_seeds == 1:
         message = "{percent:.0f} % of 1 seed"
-    return translated(message, percent=100 * fraction, count=config.n_seeds, drawn=drawn)
+    return translated(message, percent=100 * fraction, count=config.n_seeds, drawn=seeds_shown)
 
 
 def model_words(config: Config) -> str:

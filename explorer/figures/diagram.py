@@ -27,6 +27,9 @@ STREAM, LANE, HEIGHT = 75, 36, 105
 TAP, GAP, LETTER, ROOM = 26, 12, 7.6, 16
 """Pixels: from the left to where a branch leaves the stream, between two parts, across a letter,
 and what a part is wider than its label."""
+LEAST_AFTER, ABOVE, BELOW = 64, 22, 27
+"""Pixels: of the stream after the sum, at least; and to the baselines of texts, from the branch up
+and from the stream down."""
 AFTER = {"attn_out": "resid_mid", "mlp_out": "resid_post"}
 """The stream after each branch."""
 
@@ -218,23 +221,28 @@ def _svg(branch: Branch, numbers: Mapping[str, str], changed: set[str], *, is_fi
         changed: fields whose parts are marked.
         is_first: whether the layer's input is at its left end.
     """
-    size = f"adds {numbers[branch.site]}" if branch.site in numbers else ""
-    # pixels from the left: the branch leaves at TAP and joins at `total`, then the stream goes on
-    boxes, end = _boxes(branch.parts, TAP + GAP, LANE, changed)
-    letters = len(branch.title) + len(size) + 2  # they stand above the branch
-    total = max(end, TAP + GAP + LETTER * letters)
+    adds = f"adds {numbers[branch.site]}" if branch.site in numbers else ""
+
+    # pixels from the left: the branch leaves at TAP and joins at `total`, beyond its boxes and the
+    # two texts above them; the stream goes on to `width`
+    boxes, boxes_end = _boxes(branch.parts, TAP + GAP, LANE, changed)
+    texts_end = TAP + GAP + LETTER * (len(branch.title) + 2 + len(adds))  # two letters between
+    total = max(boxes_end, texts_end)
+    # on the stream: in the middle beside the branch, and after the sum
     skip_width = sum(part.width + GAP for part in branch.skip) - GAP
     skip_boxes, _ = _boxes(branch.skip, (TAP + total - skip_width) / 2, STREAM, changed)
-    after_boxes, end = _boxes(branch.after, total + 2 * GAP, STREAM, changed)
-    width = max(end, total + 64)
-    above, below = LANE - 22, STREAM + 27
+    after_boxes, after_end = _boxes(branch.after, total + 2 * GAP, STREAM, changed)
+    width = max(after_end, total + LEAST_AFTER)
+
+    above, below = LANE - ABOVE, STREAM + BELOW
     texts = _text(branch.title, TAP + GAP, above, "start", "ex-block-title")
     if is_first and "input" in numbers:
         texts += _text(f"signal {numbers['input']}", 2, below, "start", "ex-block-number")
     after = AFTER[branch.site]
     if after in numbers:
         texts += _text(f"→ {numbers[after]}", width, below, "end", "ex-block-number")
-    texts += _text(size, total, above, "end", "ex-block-number")
+    texts += _text(adds, total, above, "end", "ex-block-number")
+
     parts = (*branch.parts, *branch.skip, *branch.after)
     spoken = ", ".join([branch.title, *(part.words for part in parts)])
     lines = _lines(total, width, has_stream=branch.has_stream)

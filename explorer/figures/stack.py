@@ -209,17 +209,21 @@ def description(config: Config, profile: Profile | None) -> str:
 
 
 def _ends(values: Array | None, unit: str = "") -> tuple[str, str]:
-    """First and last value as text, with a unit; the last one says where values stop being
-    finite."""
+    """First and last value as text, with a unit; the last one says where values stop being finite.
+
+    Args:
+        values: at the input and after each half layer, `[2N + 1]`: see `along`.
+    """
     if values is None:
         return "", ""
-    bad = np.flatnonzero(~np.isfinite(values)).tolist()
     first, last = (number(value, 2) + unit for value in values[[0, -1]])
-    if bad:
-        last = f"not finite from layer {(bad[0] + 1) // 2}"
-    if bad[:1] == [0]:
-        first = last = "not finite"
-    return first, last
+    bad = np.flatnonzero(~np.isfinite(values)).tolist()
+    if not bad:
+        return first, last
+    if bad[0] == 0:
+        return "not finite", "not finite"
+    # the half layers of layer k are 2k − 1 and 2k
+    return first, f"not finite from layer {(bad[0] + 1) // 2}"
 
 
 def _band(band: Band, where: Places, decades: Array) -> str:

@@ -64,7 +64,7 @@ class Diagram(Part):
 
         Args:
             config: the design.
-            profiles: give the numbers, the last one that is of this design.
+            profiles: the last one that is of this design gives the numbers.
             reference: a design; parts in which the drawn one differs from it are marked.
         """
         profile = next(

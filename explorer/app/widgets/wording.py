@@ -181,15 +181,19 @@ def options(spec: Spec) -> tuple[str | bool, ...]:
 def _exclusion(
     config: Choices, good: Mapping[str, object], name: str, value: str | bool
 ) -> Exclusion | None:
+    """Why a value of a field is refused, and what would allow it; None where it is accepted.
+
+    Args:
+        good: the values of `config`, by field.
+    """
     values = {**good, name: value}
     try:
         type(config)(**values)
     except ConfigError as error:
-        way = remedy_in_words(config, fix(config, values, error))
-        if way:
-            way = translated("first {change}", change=way[0].lower() + way[1:])
-        else:
-            way = translated("excluded by other choices")
+        remedy = remedy_in_words(config, fix(config, values, error))
+        way = translated("excluded by other choices")
+        if remedy:
+            way = translated("first {change}", change=remedy[0].lower() + remedy[1:])
         return {"value": value, "reason": refusal_in_words(error), "way": way}
     return None
 

@@ -34,9 +34,11 @@ GLANCE = 0.02
 
 def in_words(error: Exception) -> str:
     """An error as `Class: message`, or as its message where that is a sentence."""
-    said, kind = translated(str(error)), getattr(error, "kind", type(error).__name__)
+    said = translated(str(error))
     if isinstance(error, ConfigError):
         return translated("{sentence}.", sentence=said[:1].upper() + said[1:])
+    # an error that stands for another, such as a worker's, has that one's class as its `kind`
+    kind = getattr(error, "kind", type(error).__name__)
     return f"{kind}: {said}"
 
 

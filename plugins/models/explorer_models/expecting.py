@@ -128,36 +128,26 @@ class Verdict(NamedTuple):
         """Each respect in which the model does not start as expected; first what is stated, then
         what follows from it, then layers unlike their siblings, and all else."""
         partings = () if self.comparison is None else self.comparison.partings
+        follow = [row for row in partings if (row.statistic, row.site) in self.explained]
+        others = [row for row in partings if (row.statistic, row.site) not in self.explained]
         said = {(row.layer, row.site) for row in self.stated}
-        differences = [row for row in self.profile.differences if row[:2] not in said]
+        unlike = [
+            self._unlike(layer, site, words)
+            for layer, site, words in self.profile.differences
+            if (layer, site) not in said
+        ]
         return (
             *self.stated,
-            *(self._parting(row) for row in partings if row[:2] in self.explained),
-            *(
-                Departure(
-                    text(
-                        "expected", "layer", layer=numbered(self.profile, layer), difference=words
-                    ),
-                    layer,
-                    site,
-                )
-                for layer, site, words in differences
-            ),
-            *(self._parting(row) for row in partings if row[:2] not in self.explained),
-            *(
-                Departure(
-                    text(
-                        "expected",
-                        "unseen",
-                        statistic=VOCABULARY[name].label.lower(),
-                        site=SITE_WORDS.get(site, site),
-                    ),
-                    site=site,
-                    key=(name, site),
-                )
-                for name, site in self.unseen
-            ),
+            *map(self._parting, follow),
+            *unlike,
+            *map(self._parting, others),
+            *(_not_seen(name, site) for name, site in self.unseen),
         )
+
+    def _unlike(self, layer: int, site: str, words: str) -> Departure:
+        """A layer that differs from its siblings, as a departure."""
+        sentence = text("expected", "layer", layer=numbered(self.profile, layer), difference=words)
+        return Departure(sentence, layer, site)
 
     def _parting(self, row: Parting) -> Departure:
         """A statistic that parts, as a departure."""
@@ -168,6 +158,8 @@ class Verdict(NamedTuple):
         return Departure(words, row.layer, row.site, row.second, row.first, factor, row[:2])
 
     def __str__(self) -> str:
+        """A headline, with the first thing that is stated otherwise, and an indented line for each
+        departure and remark."""
         key = "otherwise"
         if self.agrees:
             key = "as_design"
@@ -183,12 +175,20 @@ class Verdict(NamedTuple):
                 fact=self.stated[0].words if self.stated else "",
             ).rstrip()
         ]
+        # a departure from a file with its line there, as editors open it
         lines += [
             f"{self.name}:{row.line}: {row.words}" if row.line else row.words
             for row in self.departures
         ]
         lines += [text("expected", "remark", remark=remark) for remark in self.remarks]
         return "\n  ".join(lines)
+
+
+def _not_seen(name: str, site: str) -> Departure:
+    """A statistic that the design has and the model has not, as a departure."""
+    statistic, place = VOCABULARY[name].label.lower(), SITE_WORDS.get(site, site)
+    words = text("expected", "unseen", statistic=statistic, site=place)
+    return Departure(words, site=site, key=(name, site))
 
 
 def verdict(

@@ -149,28 +149,33 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, model: nn.Module, profile: Profile, stack: Stack) -> Start:
-        """The start of a model that was probed."""
+        """The start of a model that was probed: facts of its layers, the signal in them, and the
+        numbers of its parameters."""
         top: dict[str, Any] = {
             "model": type(model).__name__,
             "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
             "n_layers": len(stack.facts),
             "tied": tied(model),
         }
-        unit = getattr(getattr(model, "config", None), "initializer_range", None)
-        if isinstance(unit, float) and unit > 0:
-            top["initializer_range"] = unit
-        layers = facts_of(stack)
+        std = getattr(getattr(model, "config", None), "initializer_range", None)
+        if isinstance(std, float) and std > 0:
+            top["initializer_range"] = std
         tables: dict[str, dict[str, Any]] = {"": top}
-        for site, words in FACTS.items():
-            by_layer = {key: [row.get((site, key), ABSENT) for row in layers] for key in words}
+
+        layers = facts_of(stack)
+        for site, keys in FACTS.items():
+            by_layer = {key: [row.get((site, key), ABSENT) for row in layers] for key in keys}
+            # a fact that no layer has is left out
             tables[site] = {
                 key: _one(values) for key, values in by_layer.items() if set(values) != {ABSENT}
             }
+
         tables |= signal_of(profile)
+
         groups = moments(model, stack)
-        tables["std"] = {
-            name: _pooled(group, _laws(top).values()) for name, group in groups.items()
-        }
+        laws = _laws(top).values()  # standard deviations that the config states
+        tables["std"] = {name: _pooled(group, laws) for name, group in groups.items()}
+        # means that are not 0 but for chance, in four digits
         tables["mean"] = {
             name: _one([float(f"{member.mean:.4g}") for member in group])
             for name, group in groups.items()
@@ -343,21 +348,23 @@ def facts_of(stack: Stack) -> list[dict[tuple[str, str], Any]]:
     shared_by_all: dict[tuple[str, str], Any] = {}
     if stack.final is not None:
         shared_by_all["layer", "final_norm"] = stack.final
-    drawn = weights(Majority(stack.facts, ()))
+    # whether layers share or copy their weights is known where a matrix was read
     if any(fact == "variance" for facts in stack.facts for _, fact in facts):
-        shared_by_all["layer", "weights"] = drawn.get("layer_weights", "independent")
+        fields = weights(Majority(stack.facts, ()))
+        shared_by_all["layer", "weights"] = fields.get("layer_weights", "independent")
+
     layers = []
     for facts in stack.facts:
         row = {
             (site, key): facts[site, key]
-            for site, words in FACTS.items()
-            for key in words
+            for site, keys in FACTS.items()
+            for key in keys
             if (site, key) in facts
         }
         for site in BRANCHES:
-            if (site, "branch") in facts:
+            if (site, "branch") in facts:  # the branch was read
                 row[site, "norms"] = ", ".join(sorted(norms_of(facts, site))) or "none"
-        if turn := facts.get(("attn_scores", "turn")):
+        if turn := facts.get(("attn_scores", "turn")):  # of rotary positions
             rotary = zip(
                 ("base", "share", "speed"), (turn.base, turn.share, turn.speed), strict=True
             )
@@ -404,7 +411,7 @@ def expect(model: nn.Module, batch: Batch | None = None) -> Start:
 
 
 def tokens_for(model: nn.Module) -> Tensor:
-    """Random tokens `[4, 32]` of the vocabulary of a model's config.
+    """Random tokens `[4, 32]` of the vocabulary of a model's config; fewer where its positions end.
 
     Raises:
         ValueError: the config has none.
