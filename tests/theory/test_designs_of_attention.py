@@ -317,7 +317,7 @@ def test_a_tiny_cap_makes_attention_uniform_forward_and_its_few_slopes_carry_the
     assert alone["second_moment", "attn_out"][0, 0] == pytest.approx(
         np.mean(1 / np.arange(1, 9)) if causal else 1 / 8, rel=0.02
     )
-    assert "under their cap" in alone.notes["parameter_gradient"]
+    assert "uncapped logits" in alone.notes["parameter_gradient"]
     found, expected = by_layer(measured, predicted, "parameter_gradient", "W_Q")
     assert agrees(found, expected, 0.2)
     assert not agrees(found, 0.2 * expected, 0.2)
