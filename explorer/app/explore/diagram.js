@@ -28,6 +28,8 @@ function patch(node, fresh) {
   });
 }
 
+const LEAST_MS = 100; // between two pictures of the stack: while a slider is dragged, the charts have most of the time
+
 /** Pairs of a depth in layers and a share of the picture's width, between which layers have equal room. */
 const knotsOf = (view) => view.dataset.knots.split(" ").map((knot) => knot.split(":").map(Number));
 
@@ -75,10 +77,20 @@ export function stack(model, el) {
     listen(slider, "input", () => point(Number(slider.value))),
     listenInPanel(el, "ex-layer", ({ detail }) => detail !== null && choose(detail)),
   ]);
-  const paint = () => {
+  let painted = -LEAST_MS, timer = 0;
+  const paintPicture = () => {
+    [painted, timer] = [performance.now(), 0];
     patch(picture, parsedHtml(model.get("picture")));
+    mark();
+  };
+  const paintInTime = () => {
+    const left = painted + LEAST_MS - performance.now();
+    if (left <= 0) paintPicture();
+    else if (!timer) timer = setTimeout(paintPicture, left);
+  };
+  const mark = () => {
     const layer = model.get("layer");
-    for (const view of picture.querySelectorAll(".ex-stack-view")) { // marks the chosen layer
+    for (const view of picture.querySelectorAll(".ex-stack-view")) {
       const [left, right] = [layer - 1, layer].map((depth) => 100 * onLine(knotsOf(view), depth));
       Object.assign(view.firstChild.style, { left: `${left}%`, width: `${right - left}%` });
     }
@@ -86,7 +98,7 @@ export function stack(model, el) {
     slider.setAttribute("aria-valuetext", model.get("words"));
     setText(words, model.get("description"));
   };
-  return callAll([stopListening, follow(model, "picture layer words", paint)]);
+  return callAll([stopListening, () => clearTimeout(timer), follow(model, "picture", paintInTime), follow(model, "layer words", mark)]);
 }
 
 export function diagram(model, el) {
