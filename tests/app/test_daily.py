@@ -94,5 +94,11 @@ def test_the_page_asks_it_by_link_and_by_its_card(monkeypatch: pytest.MonkeyPatc
     page.close()
 
 
+def test_a_link_of_another_day_asks_about_todays_design() -> None:
+    design = config_of(row_of_day(today())[0])
+    for link in ("", "&step=1", "&step=1&design=llama3&n_layers=24"):
+        assert config_of(f"?story={DAILY}{link}") == design
+
+
 def test_today_is_a_date() -> None:
     assert abs((today() - date.today()).days) <= 1

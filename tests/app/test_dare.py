@@ -111,6 +111,20 @@ def test_the_next_dare_starts_from_the_design_before(visit: Visit) -> None:
     assert visit.config == Config(n_layers=6)
 
 
+@pytest.mark.parametrize("end", ["close", "switch"])
+def test_a_dare_is_taken_back_wherever_its_fields_were_moved(visit: Visit, end: str) -> None:
+    visit.explore.controls.apply({"alpha": 2.0})
+    visit.press("next")
+    visit.press("next")
+    visit.press("switch", True)
+    visit.explore.controls.apply({"n_layers": 256})
+    assert visit.card.on
+    visit.press("switch", True)  # as a browser might send it twice
+    visit.explore.controls.apply({"n_layers": 300, "n_ctx": 32})
+    visit.press(end, *([False] if end == "switch" else []))
+    assert visit.config == Config(alpha=2.0, n_ctx=32)
+
+
 def test_a_dare_is_for_the_first_page_alone(visit: Visit) -> None:
     visit.page.show("lessons")
     assert visit.card.hidden

@@ -88,6 +88,13 @@ def test_a_first_visit_is_dared_and_closes_it_for_good(first: Dashboard) -> None
     expect(switch).not_to_be_checked()
     page.keyboard.press("Space")
     expect(switch).to_be_checked()
+    page.wait_for_function("() => location.search === '?attention_scale=none'")
+    page.reload()  # the dare's design is no link that somebody followed
+    page.wait_for_function("() => location.search === ''")
+    first.wait_until_drawn()
+    expect(switch).not_to_be_checked()
+    switch.press("Space")
+    expect(switch).to_be_checked()
     press(first, "Next dare")
     expect(card.get_by_role("switch", name="Weights twice as large")).to_be_focused()
     page.wait_for_function("() => location.search === ''")

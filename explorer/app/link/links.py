@@ -109,7 +109,10 @@ class Links:
                 f"tab must be one of {', '.join(self._panels)}; got {shown(tab)}"
             )
             tab = self._panels[0]
-        return Page(tab, parts, self._read_view(params), self._read_story(params))
+        story = self._read_story(params)
+        if story and story[0] == DAILY:  # of today, whatever day the link was copied on
+            parts[FIRST_TAB] = self.parse(row_of_day(today())[0])[0].panels[FIRST_TAB]
+        return Page(tab, parts, self._read_view(params), story)
 
     def _read_view(self, params: Params) -> View:
         """The view that a link asks for."""

@@ -3,6 +3,7 @@
    A browser that was here and has closed it is not offered it again; nor is a visitor who follows a link. */
 
 const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty until the dares were closed
+const ON_MARK = "transformer-signal-explorer: a dare was on"; // the page's link when it was left
 const CELLS = 16; // of a side of the pattern, as in `dare.py`
 
 /** The pattern of attention: a square for each pair of tokens, whose opacity glides by the style sheet. */
@@ -38,6 +39,12 @@ function numberBar() {
 }
 
 export function dare(model, el) {
+  const isOurs = hasAddress() && Boolean(location.search) && location.search === sessionStorage.getItem(ON_MARK);
+  if (isOurs && !offerMark.get()) { // the page was loaded anew while a dare was on: that design is no link's
+    sessionStorage.removeItem(ON_MARK);
+    location.replace(location.pathname);
+    return () => {};
+  }
   if (offerMark.get() || (hasAddress() && location.search)) {
     model.send(["close"]); // the kernel learns only now that this browser needs no offer
     return () => {};
@@ -62,7 +69,10 @@ export function dare(model, el) {
     make("div", { class: "ex-dare-ask" }, flick, words), svg, numberNode,
     make("div", { class: "ex-dare-tools" }, next, button("Close", "ex-link", close, {
       title: "Back to the design before; Stories has more" }))));
-  return follow(model, "dare on tried predicted measured pattern origin", () => {
+  const stopMarking = listen(window, "pagehide", () => {
+    if (hasAddress() && model.get("on")) sessionStorage.setItem(ON_MARK, location.search);
+  });
+  return callAll([stopMarking, follow(model, "dare on tried predicted measured pattern origin", () => {
     const offered = model.get("dare");
     setText(label, offered.label ?? "");
     setText(words, offered.words ?? "");
@@ -71,5 +81,5 @@ export function dare(model, el) {
     setText(next, offered.number < offered.count ? "Next dare" : "Done");
     paintNumber(offered, model.get("predicted"), model.get("measured"));
     paintPattern(model.get("pattern"), model.get("origin"));
-  });
+  })]);
 }

@@ -112,7 +112,10 @@ class Daring:
         self.card = Card(hidden=True)
         self.card.on_msg(lambda _, content, __: self.act(content))
         self._number = 0
-        self._before: Config | None = None
+        self._before = Config()
+        """The last design without the dare's change: that is what it is put back to."""
+        self._is_dared = False
+        """Whether the design is the dare's, or was moved on from it."""
         self._explore: Explore | None = None
 
     @property
@@ -145,7 +148,6 @@ class Daring:
             return
         match message:
             case ["switch", True]:
-                self._before = self._explore.controls.config
                 self._explore.controls.apply(self.dare.changes)
                 self.card.tried = True
             case ["switch", False]:
@@ -158,16 +160,14 @@ class Daring:
                 self.leave()
 
     def _put_back(self) -> None:
-        """Takes the change back, to the design before it."""
-        if self._explore and self.dare.is_on(self._explore.controls.config):
-            before = self._before or Config()
+        """Takes the change back, to the design before it, wherever its fields were moved since."""
+        if self._explore and self._is_dared:
             self._explore.controls.apply(
-                {name: getattr(before, name) for name in self.dare.changes}
+                {name: getattr(self._before, name) for name in self.dare.changes}
             )
-        self._before = None
 
     def _offer(self, index: int) -> None:
-        self._number, self.card.tried = index, False
+        self._number, self._is_dared, self.card.tried = index, False, False
         dare = self.dare
         self.card.dare = {
             "label": dare.label,
@@ -179,6 +179,17 @@ class Daring:
         }
         self._follow()
 
+    def _note(self, config: Config) -> None:
+        """Notes whether a design has the dare's change, or what it was before."""
+        if self.dare.is_on(config):
+            self._is_dared = True
+        elif all(
+            getattr(config, name) == getattr(self._before, name) for name in self.dare.changes
+        ):
+            self._is_dared = False
+        if not self._is_dared:
+            self._before = config
+
     def _follow(self, _: object = None) -> None:
         """Reads the page: theory's number at once, the measured one once it is there."""
         if self._explore is None:
@@ -187,8 +198,9 @@ class Daring:
         line, dots = schedule.prediction, schedule.dots
         predicted = line if line and line.config == config else None
         measured = dots if dots and dots.config == config else None
+        self._note(config)
         card = self.card
-        card.on = self.dare.is_on(config)
+        card.on = self._is_dared
         card.predicted, card.measured = (
             self.dare.number_of(predicted),
             self.dare.number_of(measured),

@@ -171,7 +171,8 @@ class PartsChoice {
 
   toggle(group, name, words, look) {
     const node = button("", look, () => {
-      const names = this.chosen[group];
+      const names = this.chosen[group], isLast = names.size === 1 && names.has(name);
+      if (isLast && !this.groups[group].none) return; // a page has a tab
       if (!names.delete(name)) names.add(name);
       this.paint();
     }, { role: "checkbox", "aria-label": `${words} stays`, title: `${words}: click to keep or to hide` });
@@ -213,7 +214,7 @@ class PartsChoice {
     this.added.push(node);
     root.append(node);
     root.classList.add("ex-choosing");
-    this.stopKeys = listen(root, "keydown", ({ key }) => key === "Escape" && this.end());
+    this.stopKeys = listen(document, "keydown", ({ key }) => key === "Escape" && this.end());
     if (this.model.get("selected")) this.model.change({ selected: 0 }); // the panel whose parts can be chosen
     this.paint();
     done.focus();
