@@ -23,7 +23,7 @@ from explorer.vocabulary import STATISTICS, Array
 WIDTH, HEIGHT = 1000, 92
 """Units across, of whatever width the picture has, and pixels from the top."""
 SIZES = {"wide": 24, "narrow": 12}
-"""Layers that have a place of their own, at most, in a wide picture and on a phone."""
+"""Layers with a place of their own in a folded picture: a wide one, and a phone's."""
 MARGIN, FOLD, FOLDED_POINTS = 78.0, 3, 12
 """Units before the first layer and after the last; the fold in layers' widths; and values that are
 drawn within it."""
@@ -36,6 +36,7 @@ ARCH = {"input": 0.2, "values": 0.4, "last": 0.6, "output": 0.8}
 """How far along its branch a norm stands, by the signal that it normalizes, from 0 to 1."""
 THINNEST, NOTHING = 0.5, 99.0
 """Half the pixels of what is next to nothing, and powers of ten below the reference of zero."""
+NOT_FINITE = "not finite"
 KINDS = ("attention", "mlp")
 """Of the sublayers of a layer, in their order."""
 KEY = (
@@ -148,8 +149,9 @@ class Places(NamedTuple):
 
 
 def places(n_layers: int, most: int) -> Places:
-    """The places of so many layers, of which at most so many are drawn."""
-    if n_layers <= most:
+    """The places of so many layers: so many of them are drawn where more are left than have room in
+    the fold."""
+    if n_layers - most <= FOLD:
         return Places(n_layers, n_layers, 0)
     return Places(n_layers, most // 2, most // 2)
 
@@ -197,14 +199,20 @@ def stack(config: Config, profile: Profile | None = None) -> str:
 
 def description(config: Config, profile: Profile | None) -> str:
     """The picture in words."""
-    layers = f"{config.n_layers} layers"
+    layers = "1 layer" if config.n_layers == 1 else f"{config.n_layers} layers"
     if profile is None:
         return f"{layers}; their numbers are withheld."
     first, last = _ends(along(config, profile, "second_moment"))
     at_input, _ = _ends(along(config, profile, "activation_gradient"), " ×")
-    sentence = f"{layers}, {profile.origin}. The signal, mean x², goes from {first} at the input to {last} at the end."
+    course = f"goes from {first} at the input to {last} at the end"
+    if NOT_FINITE in last:
+        course = f"is {first} at the input"
+        if first != last:
+            course += f" and {last}"
+    sentence = f"{layers}, {profile.origin}. The signal, mean x², {course}."
     if at_input:
-        sentence += f" The gradient, mean squared, is {at_input} the last layer's at the input."
+        ratio = at_input if at_input == NOT_FINITE else f"{at_input} the last layer's"
+        sentence += f" The gradient, mean squared, is {ratio} at the input."
     return sentence
 
 
@@ -221,9 +229,9 @@ def _ends(values: Array | None, unit: str = "") -> tuple[str, str]:
     if not bad:
         return first, last
     if bad[0] == 0:
-        return "not finite", "not finite"
+        return NOT_FINITE, NOT_FINITE
     # the half layers of layer k are 2k − 1 and 2k
-    return first, f"not finite from layer {(bad[0] + 1) // 2}"
+    return first, f"{NOT_FINITE} from layer {(bad[0] + 1) // 2}"
 
 
 def _band(band: Band, where: Places, decades: Array) -> str:
