@@ -226,12 +226,12 @@ def _ends(values: Array | None, unit: str = "") -> tuple[str, str]:
         return "", ""
     first, last = (number(value, 2) + unit for value in values[[0, -1]])
     bad = np.flatnonzero(~np.isfinite(values)).tolist()
-    if not bad:
-        return first, last
-    if bad[0] == 0:
-        return NOT_FINITE, NOT_FINITE
-    # the half layers of layer k are 2k − 1 and 2k
-    return first, f"{NOT_FINITE} from layer {(bad[0] + 1) // 2}"
+    if bad:
+        # the half layers of layer k are 2k − 1 and 2k
+        last = f"{NOT_FINITE} from layer {(bad[0] + 1) // 2}"
+    if 0 in bad:
+        first = last = NOT_FINITE
+    return first, last
 
 
 def _band(band: Band, where: Places, decades: Array) -> str:

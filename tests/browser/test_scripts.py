@@ -145,3 +145,27 @@ def test_a_persons_acts_are_sent_in_turn_and_changes_of_a_part_that_wait_as_one(
         [1, "act", "press"],
         [1, "set", {"a": 5}],
     ]
+
+
+PERI = "Peri-LN, init variance 2"
+
+
+@pytest.mark.parametrize(
+    ("names", "lines"),
+    [
+        ([f"{PERI}, SwiGLU"], [["Peri-LN, init variance 2,", "SwiGLU"]]),
+        (
+            [f"{PERI}, SwiGLU", f"{PERI}, GEGLU (now)"],
+            [["Peri-LN, …, SwiGLU"], ["Peri-LN, …, GEGLU (now)"]],
+        ),
+        (["Pre-LN", f"{PERI} (now)"], [["Pre-LN"], ["Peri-LN, init variance 2", "(now)"]]),
+        (
+            ["Pre-LN, 8 heads, bias, d_ff 1024", "Pre-LN, 4 heads, bias, d_ff 1024"],
+            [["Pre-LN, …, 8 heads"], ["Pre-LN, …, 4 heads"]],
+        ),
+    ],
+)
+def test_names_in_a_short_legend_differ_and_keep_their_ends(
+    page: Page, names: list[str], lines: list[list[str]]
+) -> None:
+    assert call(page, "return legendNames(given, 29);", names, "picture") == lines

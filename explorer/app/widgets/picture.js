@@ -45,10 +45,21 @@ function oneLine(text, letters) {
   return others.length ? `${first} …` : first;
 }
 
-/** A legend of the designs, a line for each: traces without data that show each design's name and marks. */
+/** Names of designs in lines of at most so many letters. A name that is longer is without the settings that all share. */
+function legendNames(names, letters) {
+  const settings = names.map((name) => name.split(", "));
+  return settings.map(([first, ...others], at) => {
+    const own = others.filter((setting) => !settings.every((all) => all.includes(setting)));
+    const isShortened = names[at].length > letters && own.length > 0 && own.length < others.length;
+    return wrapped(isShortened ? [first, "…", ...own].join(", ") : names[at], letters);
+  });
+}
+
+/** A legend of the designs, one below the other: traces without data that show each design's name and marks. */
 function legendTraces(designs, letters) {
-  return designs.map(({ name, hue, symbol, dash }) => ({
-    type: "scatter", mode: "lines+markers", x: [null], y: [null], name: `<b>${tagged(oneLine(name, letters))}</b>`,
+  const names = legendNames(designs.map(({ name }) => name), letters);
+  return designs.map(({ hue, symbol, dash }, at) => ({
+    type: "scatter", mode: "lines+markers", x: [null], y: [null], name: `<b>${names[at].map(tagged).join("<br>")}</b>`,
     legend: "legend2", showlegend: true,
     line: { color: hue, dash, width: 2 }, marker: { color: hue, symbol, size: 7 },
   }));
@@ -134,7 +145,8 @@ function paperPicture(figure, { title, designs }, size) {
   const hasOwnLegend = figure.layout.showlegend && designs.length < 2;
   const own = hasOwnLegend ? figure.data : figure.data.map((trace) => ({ ...trace, showlegend: false }));
   const hasColors = figure.data.some(({ colorbar }) => colorbar); // and neither dots nor lines
-  const entries = hasOwnLegend || hasColors || !designs.length ? [] : shortLegend(designs, width / letters);
+  // beside a symbol of five letters' height; a bold letter is 0.6 as wide as high
+  const entries = hasOwnLegend || hasColors || !designs.length ? [] : shortLegend(designs, (width / letters - 5) / 0.6);
   const layout = {
     ...figure.layout, width, height, paper_bgcolor: PAPER.surface, showlegend: hasOwnLegend || entries.length > 0,
     margin: { l: letters, r: letters, t: letters * (titled ? 4 : 0.5), b: letters },
@@ -158,7 +170,7 @@ function pagePicture(figure, plot, card, { title, captions, designs }) {
   lines.push(...[oneLine(sharedSettings(designs), width / LETTER)].filter(Boolean).map(tagged));
   lines.push(...[figure.layout.title?.text].filter(Boolean)); // the plot's own title: a layer and head, or a map's design
   const traces = legendTraces(designs, (width - 160) / LETTER);
-  const above = 50 + 16 * lines.length + 19 * traces.length;
+  const above = 50 + 16 * lines.length + 19 * traces.flatMap(({ name }) => name.split("<br>")).length;
   const height = Math.max(plot.clientHeight, LOWEST_PICTURE) + above;
   const { showlegend, margin, legend } = figure.layout;
   const legendHeight = legend?.yref === "container" ? plot.querySelector(".legend")?.getBBox().height ?? 0 : 0;
