@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 1000, 92
 """Units across, of whatever width the picture has, and pixels from the top."""
 SIZES = {"wide": 24, "narrow": 12}
 """Layers with a place of their own in a folded picture: a wide one, and a phone's."""
-MARGIN, FOLD, FOLDED_POINTS = 78.0, 3, 12
+MARGIN, FOLD, FOLDED_POINTS = 78.0, 4, 12
 """Units before the first layer and after the last; the fold in layers' widths; and values that are
 drawn within it."""
 INSET, SEAM, HATCHING = 0.12, 1.5, 8

@@ -118,6 +118,23 @@ def test_the_stack_is_as_thick_as_the_signal_and_the_gradient(wide: Dashboard) -
     wide.reset()
 
 
+def test_a_label_has_room_in_the_fold_on_a_phone(wide: Dashboard) -> None:
+    wide.page.set_viewport_size({"width": 390, "height": 900})
+    with wide.redrawn():
+        wide.write("n_layers", "17")
+    label, view = wide.page.locator(f"{VIEW} > span"), wide.page.locator(VIEW)
+    expect(label).to_have_text("5 layers")
+    label.evaluate("(label) => { label.textContent = '988 layers' }")
+    label_box, view_box = label.bounding_box(), view.bounding_box()
+    assert label_box is not None
+    assert view_box is not None
+    knots = (view.get_attribute("data-knots") or "").split()
+    _, begin, end, _ = (float(knot.partition(":")[2]) for knot in knots)
+    assert label_box["width"] < (end - begin) * view_box["width"] - 8
+    wide.page.set_viewport_size({"width": 1440, "height": 900})
+    wide.reset()
+
+
 def test_the_stack_moves_with_a_slider_and_settles_when_it_is_measured(wide: Dashboard) -> None:
     view, end = wide.page.locator(VIEW), wide.page.evaluate(THICKNESS)[0][1]
     expect(view).to_have_attribute("data-origin", "measured")

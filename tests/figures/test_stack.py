@@ -77,13 +77,13 @@ def test_branches_are_as_thick_as_what_they_add() -> None:
         assert widths == pytest.approx(2 * thickness(BRANCH, adds, 1.0), abs=0.06)
 
 
-@pytest.mark.parametrize("n_layers", [16, 27, 28, 200, 1000])
+@pytest.mark.parametrize("n_layers", [17, 28, 29, 200, 1000])
 def test_a_deep_stack_is_folded_and_says_so(n_layers: int) -> None:
     config = Config(n_layers=n_layers)
     profile = ex.predict(config)
     for name, view in views(config, profile).items():
         most = {"wide": 24, "narrow": 12}[name]
-        drawn = n_layers if n_layers < most + 4 else most  # a fold has room for three layers
+        drawn = n_layers if n_layers < most + 5 else most  # a fold has room for four layers
         assert len(named(view, "mlp")) == drawn
         words = [span.text for span in view.findall("span")]
         assert words == ([f"{n_layers - drawn} layers"] if n_layers > drawn else [])
@@ -98,8 +98,8 @@ def test_a_deep_stack_is_folded_and_says_so(n_layers: int) -> None:
 
 
 def test_a_stack_that_fits_on_a_phone_is_drawn_once() -> None:
-    assert list(views(Config(n_layers=15))) == ["whole"]
-    assert list(views(Config(n_layers=16))) == ["wide", "narrow"]
+    assert list(views(Config(n_layers=16))) == ["whole"]
+    assert list(views(Config(n_layers=17))) == ["wide", "narrow"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
