@@ -34,12 +34,14 @@ from explorer.app.widgets.controls import Controls
 from explorer.app.widgets.wording import NAMES as OPTIONS
 from explorer.command import REFUSED, run
 from explorer.diagnosis.agreement import agreement
+from explorer.diagnosis.reading import place
 from explorer.lessons.answers import form
 from explorer.lessons.checking import AnswerError, checked_text, reply
 from explorer.lessons.exercises import EXERCISES, TEXTS
 from explorer.lessons.expressions import ExpressionError
 from explorer.lessons.ledger import rows
 from explorer.lessons.settings import settings_of
+from explorer.profile import Profile
 from explorer.translation import TranslatedError, catalog, speaking, translated
 from explorer.vocabulary import STATISTICS
 
@@ -392,3 +394,23 @@ def test_no_sentence_of_a_room_is_outside_the_catalogue(name: str) -> None:
 def test_a_sentence_outside_the_catalogue_is_seen() -> None:
     code = '"""A docstring of words."""\nx = f"the value is {y}"\nz = "name"\n'
     assert list(literal_sentences(code)) == ["the value is "]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n_layers": 0}, "必须是介于 1 和 1024 之间的整数；"),
+        ({"n_layers": 2.5}, "必须是介于 1 和 1024 之间的整数；"),
+        ({"causal": 3}, "必须是布尔值 true 或 false；"),
+    ],
+)
+def test_a_rule_begins_with_a_chinese_word(changes: dict[str, Any], words: str) -> None:
+    with speaking("zh"), pytest.raises(ValueError, match=re.escape(words)):
+        ex.Config(**changes)
+
+
+def test_a_layers_name_stands_behind_its_numeral() -> None:
+    profile = Profile("measured", {}, ex.Config(n_layers=2), layers=("h.0", "h.1"))
+    with speaking("zh"):
+        assert place(profile, 2) == "第 2 层（h.1）"
+    assert place(profile, 2) == "layer 2 (h.1)"

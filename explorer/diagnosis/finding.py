@@ -6,6 +6,7 @@ placeholders' values."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,7 +124,9 @@ class Findings(list[Finding]):
 def text(rule: str, key: str, /, **values: object) -> str:
     """A sentence of `verdicts.toml` in the language that is spoken, with its placeholders filled;
     see `numbers.filled`."""
-    return filled(translated(VERDICTS[rule][key]), **values)
+    sentence = filled(translated(VERDICTS[rule][key]), **values)
+    # in Chinese the name stands behind the whole numeral: 第 3 层（transformer.h.2）
+    return re.sub(r" \(([^()]+)\) 层", r" 层（\1）", sentence)
 
 
 def finding(
