@@ -441,6 +441,17 @@ def test_beside_a_config(mine: Path) -> None:
             "tables.toml",
             "expect must hold a start or a config; 'tables.toml' does not: a start has the tables ",
         ),
+        *(
+            (
+                "mine:good",
+                name,
+                (
+                    f"expect must hold a start or a config; '{name}' does not: a start must state facts "
+                    "or numbers; it has nothing to compare"
+                ),
+            )
+            for name in ("empty.toml", "top.toml", "other.toml")
+        ),
         (
             "mine:narrow",
             "llama3",
@@ -456,6 +467,9 @@ def test_what_is_wrong_is_one_line(
     (mine / "profile.json").write_text('{"origin": "measured"}', encoding="utf-8")
     (mine / "broken.toml").write_text("std = [", encoding="utf-8")
     (mine / "tables.toml").write_text("[weights]", encoding="utf-8")
+    (mine / "empty.toml").write_text("", encoding="utf-8")
+    (mine / "top.toml").write_text('dtype = "float32"', encoding="utf-8")
+    (mine / "other.toml").write_text("[layer]\nmask = 1\n[std]\n[mean]\nx = 1.0", encoding="utf-8")
     code = main(["probe", factory, "--expect", design])
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")

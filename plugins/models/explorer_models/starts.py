@@ -188,7 +188,7 @@ class Start(NamedTuple):
         """A start from the text of a file.
 
         Raises:
-            ConfigError: it is no TOML, or a table is not one of a start.
+            ConfigError: it is no TOML, a table is not one of a start, or it has nothing to compare.
         """
         try:
             data = tomllib.loads(content)
@@ -198,6 +198,11 @@ class Start(NamedTuple):
         known = {*FACTS, *SIGNAL, "std", "mean"}
         if unknown := [name for name in tables if name not in known]:
             raise ConfigError(f"a start has the tables {', '.join(known)}; got {unknown[0]!r}")
+        compared = {(site, key) for site, words in FACTS.items() for key in words}
+        compared |= {(name, site) for name, sites in SIGNAL.items() for site in sites}
+        keys = {(name, key) for name, table in tables.items() for key in table}
+        if not (tables.get("std") or keys & compared):
+            raise ConfigError("a start must state facts or numbers; it has nothing to compare")
         tables[""] = {name: value for name, value in data.items() if name not in tables}
         lines, table = {}, ""
         for number, row in enumerate(content.splitlines(), start=1):
