@@ -308,6 +308,51 @@ def test_written_once_and_compared_ever_after(
     assert main(["probe", "mine:good", "--report", "report.json"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--write", "start.toml"], "expect and write must be two files; got 'start.toml'"),
+        (["--write", "link.toml"], "expect and write must be two files; got 'link.toml'"),
+        (["--json", "x/../start.toml"], "expect and json must be two files; got 'x/../start.toml'"),
+        (["--report", "start.toml"], "report must end with .json; got 'start.toml'"),
+        (["--report", "report.svg"], "report must end with .json; got 'report.svg'"),
+        (
+            ["--report", "a.json", "--html", "a.svg"],
+            "html and the report's chart must be two files; got 'a.svg'",
+        ),
+    ],
+)
+def test_no_file_is_overwritten_by_another(
+    mine: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine / "start.toml").write_text(stored(gpt2), encoding="utf-8")
+    (mine / "link.toml").symlink_to("start.toml")
+    (mine / "x").mkdir()
+    files = {*mine.iterdir()}
+    assert main(["probe", "mine:bad", "--expect", "start.toml", *arguments]) == 2
+    assert capsys.readouterr().err == f"explorer: {complaint}\n"
+    assert (mine / "start.toml").read_text(encoding="utf-8") == stored(gpt2)
+    assert {*mine.iterdir()} - files <= {mine / "__pycache__"}
+
+
+def test_a_report_does_not_overwrite_the_design(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    design = ex.preset("gpt2").to_json()
+    (mine / "design.json").write_text(design, encoding="utf-8")
+    arguments = ["--expect", "design.json", "--report", "./design.json"]
+    assert main(["probe", "mine:bad", *arguments]) == 2
+    assert "expect and report must be two files; got 'design.json'" in capsys.readouterr().err
+    assert (mine / "design.json").read_text(encoding="utf-8") == design
+
+
+def test_a_start_that_is_renewed_is_said(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (mine / "start.toml").write_text("", encoding="utf-8")
+    assert main(["probe", "mine:good", "--write", "start.toml"]) == 0
+    assert capsys.readouterr().out == "wrote start.toml, which was there before\n"
+    assert (mine / "start.toml").read_text(encoding="utf-8") == stored(gpt2)
+
+
 TESTS = """
 import mine
 

@@ -98,6 +98,7 @@ def _probe(choices: argparse.Namespace) -> int:
     if choices.expect is None and (choices.report or choices.github or choices.outside):
         raise ConfigError("report, github and outside need --expect, which they are about")
     judged, expected = None, None if choices.expect is None else expectation(choices.expect)
+    _refuse_one_file_twice(choices)
     try:
         made = make(choices.factory)
         if choices.expect is None:
@@ -122,8 +123,38 @@ def _probe(choices: argparse.Namespace) -> int:
     elif judged is None and choices.write is None:
         sys.stdout.write(profile.to_json() + "\n")
     if choices.write is not None:
+        before = choices.write.exists()
         _write(choices.write, str(start))
+        if before:
+            sys.stdout.write(f"wrote {choices.write}, which was there before\n")
     return 0 if judged is None else _told(judged, choices)
+
+
+def _refuse_one_file_twice(choices: argparse.Namespace) -> None:
+    """Refuses files that would overwrite each other, or the file with the expectation.
+
+    Raises:
+        ConfigError: two options name one file, or the report's name is no JSON's.
+    """
+    report = choices.report
+    if report is not None and report.suffix != ".json":
+        raise ConfigError(f"report must end with .json; got {str(report)!r}")
+    files = {
+        "expect": choices.expect,
+        "html": choices.html,
+        "json": choices.json,
+        "write": choices.write,
+        "report": report,
+        "the report's chart": None if report is None else report.with_suffix(".svg"),
+    }
+    options: dict[str, str] = {}
+    for option, file in files.items():
+        if file is not None:
+            with opening(file, "file must be one that can be written"):
+                path = os.path.realpath(file)
+            if other := options.get(path):
+                raise ConfigError(f"{other} and {option} must be two files; got {str(file)!r}")
+            options[path] = option
 
 
 def _told(judged: Verdict, choices: argparse.Namespace) -> int:
