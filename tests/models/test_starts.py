@@ -102,6 +102,14 @@ def half() -> Made:
     return model.to(torch.bfloat16), batch
 
 
+def infinite() -> Made:
+    model, batch = gpt2()
+    with torch.no_grad():
+        model.transformer.h[1].mlp.c_fc.weight[0, 0] = torch.inf
+        model.transformer.h[2].mlp.c_fc.weight[0, 0] = torch.nan
+    return model, batch
+
+
 def weak_branch() -> Made:
     """Multiplies the output of attention by ½."""
     model, batch = llama()
@@ -285,7 +293,7 @@ def test_the_chart_has_a_curve_and_what_is_expected_of_each_site() -> None:
 
 CODE = """
 import test_starts as here
-good, bad = here.gpt2, here.not_shrunk
+good, bad, infinite = here.gpt2, here.not_shrunk, here.infinite
 """
 
 
@@ -351,6 +359,18 @@ def test_a_start_that_is_renewed_is_said(mine: Path, capsys: pytest.CaptureFixtu
     assert main(["probe", "mine:good", "--write", "start.toml"]) == 0
     assert capsys.readouterr().out == "wrote start.toml, which was there before\n"
     assert (mine / "start.toml").read_text(encoding="utf-8") == stored(gpt2)
+
+
+def test_a_start_that_is_not_finite_is_not_stored(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", "mine:infinite", "--write", "start.toml"]) == 2
+    words = "a start that is stored must be finite; transformer.h.1.mlp.c_fc.weight is not"
+    assert capsys.readouterr().err == f"explorer: {words}\n"
+    code = TESTS.format(name="infinite", expect="start.toml")
+    (mine / "test_mine.py").write_text(code, encoding="utf-8")
+    assert words in run_pytest(mine, "--write-starts").stdout
+    assert not (mine / "start.toml").exists()
 
 
 TESTS = """

@@ -93,7 +93,7 @@ def _probe(choices: argparse.Namespace) -> int:
     from explorer_models.expecting import expectation, verdict
     from explorer_models.model import make, named_error
     from explorer_models.probe import probed
-    from explorer_models.starts import Start
+    from explorer_models.starts import Start, refuse_not_finite
 
     if choices.expect is None and (choices.report or choices.github or choices.outside):
         raise ConfigError("report, github and outside need --expect, which they are about")
@@ -101,6 +101,8 @@ def _probe(choices: argparse.Namespace) -> int:
     _refuse_one_file_twice(choices)
     try:
         made = make(choices.factory)
+        if choices.write is not None:
+            refuse_not_finite(made[0])
         if choices.expect is None:
             profile, stack = probed(*made)
             start = Start.of(made[0], profile, stack) if choices.write else None

@@ -44,11 +44,12 @@ def explorer_start(pytestconfig: pytest.Config) -> Callable[..., Verdict]:
         # torch is imported where a test asks for it, not where pytest begins
         from explorer_models.expecting import expectation, verdict
         from explorer_models.probe import probed
-        from explorer_models.starts import Start
+        from explorer_models.starts import Start, refuse_not_finite
 
         path = pytestconfig.rootpath / expect
         is_file = expect.endswith((".toml", ".json"))
         if is_file and pytestconfig.getoption("write_starts"):
+            refuse_not_finite(model)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(str(Start.of(model, *probed(model, batch, loss))), encoding="utf-8")
             pytest.skip(f"wrote {expect}: review it, and commit it")

@@ -310,6 +310,17 @@ def moments(model: nn.Module, stack: Stack) -> dict[str, list[Moments]]:
     return groups
 
 
+def refuse_not_finite(model: nn.Module) -> None:
+    """Refuses a model whose start is not to be stored, for nothing equals a number that is none.
+
+    Raises:
+        ConfigError: a parameter is not finite; the first is named.
+    """
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ConfigError(f"a start that is stored must be finite; {name} is not")
+
+
 def tied(model: nn.Module) -> list[str]:
     """The names of each parameter that has several outside the layers, joined by " = "."""
     names = defaultdict(list)
