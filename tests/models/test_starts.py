@@ -181,6 +181,15 @@ def test_parameters_and_layers_that_come_or_go_are_named() -> None:
     assert "model.layers.*.mlp.gate_proj.weight" not in said
 
 
+def test_a_file_of_another_class_is_said_beside_departures() -> None:
+    judged = beside(stored(gpt2), llama())
+    assert judged.remarks == ("the file is of GPT2LMHeadModel",)
+    assert str(judged).endswith("\n  note: the file is of GPT2LMHeadModel")
+    assert not beside(stored(gpt2), not_shrunk()).remarks
+    same = beside(stored(gpt2).replace("GPT2LMHeadModel", "Mine"), gpt2())
+    assert (same.agrees, same.remarks) == (True, ())
+
+
 def test_a_layer_that_a_person_has_approved_is_not_named_again() -> None:
     def odd() -> Made:
         model, batch = llama()

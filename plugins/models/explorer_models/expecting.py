@@ -225,7 +225,11 @@ def verdict(
         profile = replace(profile, differences=())
         stated = tuple(departures(wanted, start, profile))
         name = OWN_CLASS_WORDS if expected is None else name
-        judged = Verdict(name, profile, start, wanted, stated)
+        kind = wanted.tables[""].get("model", start.tables[""]["model"])
+        remarks: tuple[str, ...] = ()
+        if stated and kind != start.tables[""]["model"]:
+            remarks = (text("expected", "model", kind=kind),)
+        judged = Verdict(name, profile, start, wanted, stated, remarks=remarks)
     if not outside:
         return judged
     failed = failures(model, batch, judged.start, profile, optimizer)
