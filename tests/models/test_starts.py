@@ -254,6 +254,46 @@ def test_a_test_from_outside_fails(plant: Plant) -> None:
     assert any(plant.named in row.words for row in judged.departures), str(judged)
 
 
+def odd_layer() -> Made:
+    """A layer unlike its siblings, with a layer norm of the design's kind."""
+    model, batch = llama()
+    vars(model.model.layers[3].input_layernorm)["variance_epsilon"] = 1e-9
+    return model, batch
+
+
+def test_a_file_and_a_verdict_are_the_same_in_every_language(
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mine / "start.toml").write_text(stored(gpt2), encoding="utf-8")
+    cases = [("bad", "start.toml"), ("bad", "gpt2"), ("odd", "llama3")]
+
+    def said(locale: str) -> list[str]:
+        """The file, its titles included, and all that the check prints and reports."""
+        monkeypatch.setenv("LC_ALL", locale)
+        assert main(["probe", "mine:good", "--write", f"{locale}.toml"]) == 0
+        rows = [(mine / f"{locale}.toml").read_text(encoding="utf-8")]
+        for name, expect in cases:
+            arguments = ["--expect", expect, "--outside", "--report", "a.json", "--github"]
+            assert main(["probe", f"mine:{name}", *arguments]) == 1
+            rows += [capsys.readouterr().out, (mine / "a.json").read_text(encoding="utf-8")]
+            rows.append((mine / "a.svg").read_text(encoding="utf-8"))
+        return rows
+
+    assert said("zh_CN.UTF-8") == said("C.UTF-8")
+
+
+def test_a_process_in_another_language_writes_the_same_file(mine: Path) -> None:
+    """Where the first sentence that it reads is Chinese."""
+    paths = ":".join([str(mine), *filter(None, sys.path)])
+    subprocess.run(
+        [sys.executable, "-m", "explorer", "probe", "mine:good", "--write", "start.toml"],
+        cwd=mine,
+        check=True,
+        env={"PYTHONPATH": paths, "LC_ALL": "zh_CN.UTF-8"},
+    )
+    assert (mine / "start.toml").read_text(encoding="utf-8") == stored(gpt2)
+
+
 # For other programs.
 
 
@@ -303,6 +343,7 @@ def test_the_chart_has_a_curve_and_what_is_expected_of_each_site() -> None:
 CODE = """
 import test_starts as here
 good, bad, infinite = here.gpt2, here.not_shrunk, here.infinite
+odd = here.odd_layer
 """
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from explorer.choices import ConfigError, opening
 from explorer.command import FAILED, Add
-from explorer.translation import translated
+from explorer.translation import speaking, translated
 
 if TYPE_CHECKING:
     from explorer_models.expecting import Verdict
@@ -90,7 +90,8 @@ def add_commands(add: Add) -> None:
 
 def _probe(choices: argparse.Namespace) -> int:
     """Runs the command; returns its exit code, 1 where the model departs from what is expected."""
-    from explorer_models.expecting import expectation, verdict
+    with speaking("en"):  # rows of the vocabulary that are copied keep the language of that moment
+        from explorer_models.expecting import expectation, verdict
     from explorer_models.model import make, named_error
     from explorer_models.probe import probed
     from explorer_models.starts import Start, refuse_not_finite
@@ -159,6 +160,7 @@ def _refuse_one_file_twice(choices: argparse.Namespace) -> None:
             options[path] = option
 
 
+@speaking("en")  # a verdict has no translation
 def _told(judged: Verdict, choices: argparse.Namespace) -> int:
     """Prints and writes a verdict as the options say; returns the exit code."""
     from explorer_models.reporting import chart, report, summary, workflow_commands

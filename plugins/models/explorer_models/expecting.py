@@ -26,6 +26,7 @@ from explorer.schemes.attention import DIVISORS
 from explorer.schemes.placement import FINAL_NORMS, PLACEMENTS
 from explorer.schemes.preset import PRESETS
 from explorer.sites import BRANCHES, SITE_WORDS
+from explorer.translation import speaking
 from explorer.vocabulary import VOCABULARY, Array, Key
 from explorer_models.fields import Majority
 from explorer_models.model import Batch, Loss, projected
@@ -124,6 +125,7 @@ class Verdict(NamedTuple):
         return not self.departures
 
     @property
+    @speaking("en")  # clauses without a translation
     def departures(self) -> tuple[Departure, ...]:
         """Each respect in which the model does not start as expected; first what is stated, then
         what follows from it, then layers unlike their siblings, and all else."""
@@ -157,6 +159,7 @@ class Verdict(NamedTuple):
         factor = row.factor if math.isfinite(row.factor) else None
         return Departure(words, row.layer, row.site, row.second, row.first, factor, row[:2])
 
+    @speaking("en")
     def __str__(self) -> str:
         """A headline, with the first thing that is stated otherwise, and an indented line for each
         departure and remark."""
@@ -236,6 +239,7 @@ def verdict(
     return judged._replace(stated=(*judged.stated, *failed))
 
 
+@speaking("en")
 def _beside_config(
     name: str, design: Config, model: nn.Module, profile: Profile, stack: Stack
 ) -> Verdict:

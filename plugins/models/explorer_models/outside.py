@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from explorer.foreign import STUCK
 from explorer.profile import Profile
+from explorer.translation import speaking
 from explorer_models.ahead import CAUSAL
 from explorer_models.model import Batch
 from explorer_models.nodes import first_floating
@@ -32,6 +33,7 @@ WITHOUT = ("unused", "uncalled")
 """States of parameters that the pass does not use: no training is lost with them."""
 
 
+@speaking("en")  # its clauses have no translation
 @torch.no_grad()
 def failures(
     model: nn.Module,

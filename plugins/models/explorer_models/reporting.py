@@ -11,6 +11,7 @@ from typing import Any
 
 from explorer.numbers import number
 from explorer.sites import SITE_WORDS
+from explorer.translation import speaking
 from explorer_models.expecting import Verdict
 from explorer_models.texts import text
 
@@ -89,6 +90,7 @@ def _shown(value: Any) -> str:
     return number(value) if isinstance(value, float) else _cell(str(value))
 
 
+@speaking("en")
 def chart(judged: Verdict) -> str:
     """The second moment by layer of the model, drawn, and as expected, dashed, as one SVG."""
     own, usual = (

@@ -22,6 +22,7 @@ from explorer.diagnosis.reading import place as layer_words
 from explorer.display import shown
 from explorer.profile import Profile
 from explorer.sites import BRANCHES, SITE_WORDS
+from explorer.translation import speaking
 from explorer.vocabulary import VOCABULARY
 from explorer_models.differences import same
 from explorer_models.fields import Majority, weights
@@ -93,7 +94,6 @@ HEADER = """\
 TITLES = {
     "std": "standard deviation of each parameter's entries",
     "mean": "their mean, where it is not 0",
-    **{name: VOCABULARY[name].label.lower() for name in SIGNAL},
 }
 
 
@@ -135,6 +135,7 @@ class Start(NamedTuple):
     moments: Mapping[str, Sequence[Moments]] = {}
     """Of a model's parameters, by the name with *; none of a stored start."""
 
+    @speaking("en")  # one file, whoever writes it
     def __str__(self) -> str:
         top = self.tables[""]
         laws = _laws(top)
@@ -142,7 +143,9 @@ class Start(NamedTuple):
         rows += [_line("", key, value, laws) for key, value in top.items()]
         for name, table in self.tables.items():
             if name and table:
-                title = TITLES.get(name, SITE_WORDS.get(name, "all layers"))
+                title = TITLES.get(name) or SITE_WORDS.get(name, "all layers")
+                if name in SIGNAL:
+                    title = VOCABULARY[name].label.lower()
                 rows.append(f"\n[{name}]  # {title}\n")
                 rows += [_line(name, key, value, laws) for key, value in table.items()]
         return "".join(rows)
@@ -444,6 +447,7 @@ def tokens_for(model: nn.Module) -> Tensor:
 # Comparing.
 
 
+@speaking("en")  # its clauses have no translation
 def departures(expected: Start, own: Start, profile: Profile) -> list[Departure]:
     """The respects in which a model does not start as expected; what is not expected, or was not
     read, is not compared.
