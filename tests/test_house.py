@@ -21,7 +21,7 @@ ROOMS: dict[str, int] = {
     ".": 24_800,
     "app": 98_200,
     "diagnosis": 24_500,
-    "explorer_models": 86_200,
+    "explorer_models": 86_700,
     "explorer_race": 29_900,
     "explorer_serve": 17_000,
     "export": 8_000,

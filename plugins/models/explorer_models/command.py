@@ -140,7 +140,7 @@ def _refuse_one_file_twice(choices: argparse.Namespace) -> None:
         ConfigError: two options name one file, or the report's name is no JSON's.
     """
     report = choices.report
-    if report is not None and report.suffix != ".json":
+    if report and report.suffix != ".json":
         raise ConfigError(f"report must end with .json; got {str(report)!r}")
     files = {
         "expect": choices.expect,
@@ -148,7 +148,7 @@ def _refuse_one_file_twice(choices: argparse.Namespace) -> None:
         "json": choices.json,
         "write": choices.write,
         "report": report,
-        "the report's chart": None if report is None else report.with_suffix(".svg"),
+        "the report's chart": report and report.with_suffix(".svg"),
     }
     options: dict[str, str] = {}
     for option, file in files.items():
