@@ -13,7 +13,7 @@ from html import escape
 from typing import NamedTuple
 
 from explorer.config import Config, differences
-from explorer.figures.stack import added, along
+from explorer.figures.stack import added, along, missing_words
 from explorer.numbers import listed, number
 from explorer.profile import Profile
 from explorer.schemes.attention import DIVISORS
@@ -172,18 +172,18 @@ def _factor(config: Config, factor: float, *, of_stream: bool) -> list[Part]:
 
 
 def moments(config: Config, profile: Profile | None, layer: int) -> dict[str, str]:
-    """Second moments in a layer, 1 … N, as text: "1.2", or "not finite".
+    """Second moments in a layer, 1 … N, as text: "1.2", "not finite", or "not covered" by theory.
 
     By site: of what each branch adds, its factor included, of the stream after it, and, by the name
     `input`, of the stream before the layer. Empty where there are none."""
     signal, adds = along(config, profile, "second_moment"), added(config, profile)
-    if signal is None or adds is None:
+    if profile is None or signal is None or adds is None:
         return {}
     first = 2 * (layer - 1)  # sublayer
     sites = ("input", *AFTER.values(), *AFTER)
     values = (*signal[first : first + 3], *adds[first : first + 2])
     return {
-        site: number(value) if math.isfinite(value) else "not finite"
+        site: number(value) if math.isfinite(value) else missing_words(profile)
         for site, value in zip(sites, values, strict=True)
     }
 

@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 1000, 92
 """Units across, of whatever width the picture has, and pixels from the top."""
 SIZES = {"wide": 24, "narrow": 12}
 """Layers with a place of their own in a folded picture: a wide one, and a phone's."""
-MARGIN, FOLD, FOLDED_POINTS = 78.0, 4, 12
+MARGIN, FOLD, FOLDED_POINTS = 104.0, 4, 12
 """Units before the first layer and after the last; the fold in layers' widths; and values that are
 drawn within it."""
 INSET, SEAM, HATCHING = 0.12, 1.5, 8
@@ -36,7 +36,6 @@ ARCH = {"input": 0.2, "values": 0.4, "last": 0.6, "output": 0.8}
 """How far along its branch a norm stands, by the signal that it normalizes, from 0 to 1."""
 THINNEST, NOTHING = 0.5, 99.0
 """Half the pixels of what is next to nothing, and powers of ten below the reference of zero."""
-NOT_FINITE = "not finite"
 KINDS = ("attention", "mlp")
 """Of the sublayers of a layer, in their order."""
 KEY = (
@@ -96,6 +95,12 @@ def added(config: Config, profile: Profile | None) -> Array | None:
         if (row.name, site) in profile:
             sizes[:, kind] = row.mean(profile[row.name, site])
     return sizes.ravel() * np.square(config.design.branches)
+
+
+def missing_words(profile: Profile) -> str:
+    """A number that a profile does not have, in words: theory does not cover it; measured, it is
+    not finite."""
+    return "not covered" if profile.origin == "predicted" else "not finite"
 
 
 def _decades(values: Array | None, reference: float, count: int) -> Array:
@@ -190,8 +195,9 @@ def stack(config: Config, profile: Profile | None = None) -> str:
             f'<div class="ex-stack-chosen"></div>'
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{shapes}</svg>{folded}</div>'
         )
-    first, last = _ends(signal)
-    at_input, _ = _ends(gradient, " ×")
+    missing = missing_words(profile) if profile else ""
+    first, last = _ends(signal, missing)
+    at_input, _ = _ends(gradient, missing, " ×")
     above = f"<span>signal {first}</span><span>{last} →</span>"
     below = f"<span>← gradient {at_input}</span>{KEY}<span></span>"
     return f"<p>{above}</p>{views}<p>{below}</p>"
@@ -202,25 +208,27 @@ def description(config: Config, profile: Profile | None) -> str:
     layers = "1 layer" if config.n_layers == 1 else f"{config.n_layers} layers"
     if profile is None:
         return f"{layers}; their numbers are withheld."
-    first, last = _ends(along(config, profile, "second_moment"))
-    at_input, _ = _ends(along(config, profile, "activation_gradient"), " ×")
+    missing = missing_words(profile)
+    first, last = _ends(along(config, profile, "second_moment"), missing)
+    at_input, _ = _ends(along(config, profile, "activation_gradient"), missing, " ×")
     course = f"goes from {first} at the input to {last} at the end"
-    if NOT_FINITE in last:
+    if missing in last:
         course = f"is {first} at the input"
         if first != last:
             course += f" and {last}"
     sentence = f"{layers}, {profile.origin}. The signal, mean x², {course}."
     if at_input:
-        ratio = at_input if at_input == NOT_FINITE else f"{at_input} the last layer's"
+        ratio = at_input if at_input == missing else f"{at_input} the last layer's"
         sentence += f" The gradient, mean squared, is {ratio} at the input."
     return sentence
 
 
-def _ends(values: Array | None, unit: str = "") -> tuple[str, str]:
+def _ends(values: Array | None, missing: str, unit: str = "") -> tuple[str, str]:
     """First and last value as text, with a unit; the last one says where values stop being finite.
 
     Args:
         values: at the input and after each half layer, `[2N + 1]`: see `along`.
+        missing: what stands for a value that is not finite.
     """
     if values is None:
         return "", ""
@@ -228,9 +236,9 @@ def _ends(values: Array | None, unit: str = "") -> tuple[str, str]:
     bad = np.flatnonzero(~np.isfinite(values)).tolist()
     if bad:
         # the half layers of layer k are 2k − 1 and 2k
-        last = f"{NOT_FINITE} from layer {(bad[0] + 1) // 2}"
+        last = f"{missing} from layer {(bad[0] + 1) // 2}"
     if 0 in bad:
-        first = last = NOT_FINITE
+        first = last = missing
     return first, last
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import explorer as ex
 from explorer.config import Config
+from explorer.figures.diagram import diagram
 from explorer.figures.palette import DIVERGING, diverging
 from explorer.figures.stack import BRANCH, GRADIENT, SIGNAL, Band, description, places, stack
 from explorer.profile import Profile
@@ -179,6 +180,21 @@ def test_it_is_said_in_words() -> None:
         "12 layers, predicted. The signal, mean x², goes from 1 at the input to 19 at the end. The "
         "gradient, mean squared, is 12 × the last layer's at the input."
     )
+
+
+def test_a_number_that_theory_withdraws_is_not_said_to_be_infinite() -> None:
+    """Logits run away here: theory has no gradient, which a draw has."""
+    config = Config(norm_placement="none", n_layers=12)
+    predicted = ex.predict(config)
+    assert "run away" in predicted.notes["activation_gradient"]
+    for words in (description(config, predicted), stack(config, predicted)):
+        assert "not covered" in words
+        assert "not finite" not in words
+    assert description(config, predicted).endswith("is not covered at the input.")
+    deep = Config(norm_placement="none", n_layers=200)
+    drawing = diagram(deep, 200, ex.predict(deep))
+    assert "adds not covered" in drawing
+    assert "not finite" not in drawing
 
 
 @pytest.mark.parametrize(
