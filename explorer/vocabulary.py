@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.sites import BRANCHES, MATRICES, ROWS, STREAM, TAPS, VECTORS
-from explorer.translation import with_messages
+from explorer.translation import speaking, with_messages
 
 Array = NDArray[np.float64]
 Key = tuple[str, str]
@@ -140,6 +140,7 @@ def geometric_mean(draws: Array, axis: int | tuple[int, ...] = 0) -> Array:
         return np.asarray(mean * np.squeeze(unit, axis))
 
 
+@speaking("en")  # a copy has the messages, which are translated where they are read
 def with_own_sites(row: Statistic) -> Statistic:
     """A row with the sites that name its statistic, beside those that it names itself."""
     asking = tuple(site.name for site in TAPS.values() if row.name in site.statistics)
