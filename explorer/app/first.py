@@ -28,7 +28,7 @@ from explorer.theory import predict
 OWN = """
 #ex-first { position: fixed; z-index: 900; inset: 0; overflow-y: auto; background: var(--ex-paper); }
 .ex-first .ex-tabs span:first-child { background: var(--ex-accent-soft); color: var(--ex-accent); font-weight: 600; }
-.ex-first .ex-explore { --ex-verdict-height: 67px; }
+.ex-first .ex-explore { --ex-verdict-height: 49px; }
 .ex-first .ex-chart-tools { width: 135px; height: 24px; }
 .ex-first .ex-note { padding: 0; text-align: left; font-size: 13px; }
 #ex-first .ex-box { overflow: visible; } /* or the controls stick to another box when the widgets' style is there */

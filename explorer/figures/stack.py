@@ -324,7 +324,8 @@ def _inner_lines(config: Config, spans: Spans) -> str:
     for index, left, right in spans:
         if config.design.skips[index] == 0:
             gaps += f"M{left:.0f} {SIGNAL.middle}H{right:.0f}"
-    if config.design.stream.mixes == "streams":
+    rule = config.design.stream
+    if rule.mixes == "streams":
         for line in range(1, config.n_streams):
             height = SIGNAL.middle + SIGNAL.half * (2 * line / config.n_streams - 1)
             lines += f"M0 {height:.1f}H{WIDTH}"

@@ -75,9 +75,10 @@ def test_nothing_moves_when_the_page_takes_the_pictures_place(
     for now, before in zip(live[:3], picture, strict=False):  # the rows of the page, from above
         assert (now is None) == (before is None), (live, picture)
         assert now is None or abs(now - before) < 5, (live, picture)
-    assert live[3] is None or live[3] < height / 2, (
-        "the charts begin in the upper half of the window"
-    )
+    if been_here:  # else the dare is above them, until it is closed
+        assert live[3] is None or live[3] < height / 2, (
+            "the charts begin in the upper half of the window"
+        )
     # left, the page writes no more of itself into the browser's memory
     page.goto(f"{voila}/robots.txt")
     visit.must_be_clean()
