@@ -17,8 +17,6 @@ lab: $(INSTALLED)  ## the notebooks, in JupyterLab
 	$(BIN)/explorer lab
 
 PYTEST := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
-# Tests of the page wait for it more than they compute: beside them there is time for one process more.
-ONE_MORE := $(BIN)/python -c 'import os; print(min(os.cpu_count() or 1, 4) + 1)'
 
 # Processes of the tests, and all that these start, have tests/early/sitecustomize.py.
 test quick: export PYTHONPATH := $(CURDIR)/tests/early$(if $(PYTHONPATH),:$(PYTHONPATH))
@@ -30,8 +28,8 @@ test quick: export PYTHONPATH := $(CURDIR)/tests/early$(if $(PYTHONPATH),:$(PYTH
 test: export EXPLORER_THEORY_TESTS ?= fifth
 test: $(TESTS)  ## every test: units, notebooks, and the page in Chromium and Firefox where they are
 	EXPLORER_PLUGINS=absent $(PYTEST) tests
-	EXPLORER_PLUGINS=present $(PYTEST) --numprocesses=$$($(ONE_MORE)) --maxprocesses=5 \
-		--nbval --nbval-current-env --nbval-cell-timeout=120 --ignore=notebooks/lessons/zh
+	EXPLORER_PLUGINS=present $(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=120 \
+		--ignore=notebooks/lessons/zh
 
 check: $(TESTS)  ## what a change must pass: lint, types, tests
 	$(BIN)/ruff check
