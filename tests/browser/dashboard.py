@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
 PATIENCE = 60_000
 """Milliseconds for anything to happen, on a machine that is busy with something else."""
@@ -195,3 +195,15 @@ class Dashboard:
         while buttons.count():
             with self.redrawn():
                 buttons.first.evaluate("(button) => button.click()")  # also those in folded groups
+
+
+@contextmanager
+def first_visit(browser: Browser, address: str, height: int) -> Iterator[Dashboard]:
+    """The page, drawn, as somebody has it who was never here, in a window 1440 pixels wide."""
+    page = browser.new_page(viewport={"width": 1440, "height": height})
+    visit = Dashboard(page, "voila", first=True)
+    page.goto(address)
+    visit.wait_until_drawn()
+    yield visit
+    visit.must_be_clean()
+    page.close()

@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from .dashboard import Dashboard, wait_until_still
+from .dashboard import Dashboard, first_visit, wait_until_still
 
 WHOLE = """(names) => names.filter((name) => {
   const { top, bottom, width } = document.querySelector(name).getBoundingClientRect();
@@ -259,21 +259,17 @@ def test_narrow_pictures_have_labels_apart(wide: Dashboard) -> None:
 def test_a_first_visit_sees_the_picture_the_sentence_and_the_charts(
     browser: Browser, voila: str
 ) -> None:
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    visit = Dashboard(page, "voila", first=True)
-    page.goto(voila)
-    visit.wait_until_drawn()
-    wait_until_still(page)
-    charts = [f".ex-charts > .ex-cell:nth-child({number})" for number in (1, 2)]
-    top = [".ex-stack", ".ex-verdict", ".ex-diagram", *charts]
-    assert page.evaluate(WHOLE, [".ex-dare-box", *top]) == []
-    page.get_by_role("button", name="Close", exact=True).click()
-    page.wait_for_function("() => !document.querySelector('.ex-dare-box').checkVisibility()")
-    wait_until_still(page)
-    pictures = [f".ex-charts > .ex-cell:nth-child({number})" for number in (3, 4, 5, 6)]
-    assert page.evaluate(WHOLE, [*top, *pictures]) == []
-    visit.must_be_clean()
-    page.close()
+    with first_visit(browser, voila, height=900) as visit:
+        page = visit.page
+        wait_until_still(page)
+        charts = [f".ex-charts > .ex-cell:nth-child({number})" for number in (1, 2)]
+        top = [".ex-stack", ".ex-verdict", ".ex-diagram", *charts]
+        assert page.evaluate(WHOLE, [".ex-dare-box", *top]) == []
+        page.get_by_role("button", name="Close", exact=True).click()
+        page.wait_for_function("() => !document.querySelector('.ex-dare-box').checkVisibility()")
+        wait_until_still(page)
+        pictures = [f".ex-charts > .ex-cell:nth-child({number})" for number in (3, 4, 5, 6)]
+        assert page.evaluate(WHOLE, [*top, *pictures]) == []
 
 
 def test_while_a_slider_is_dragged_charts_follow_and_pictures_rest(wide: Dashboard) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from .dashboard import Dashboard
+from .dashboard import Dashboard, first_visit
 
 MOST_WORDS, MOST_STOPS = 160, 35
 """On the first screen of somebody who was never here, at 1440 × 900."""
@@ -68,13 +68,8 @@ def stops(page: Page) -> list[str]:
 
 @pytest.fixture
 def first(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    visit = Dashboard(page, "voila", first=True)
-    page.goto(voila)
-    visit.wait_until_drawn()
-    yield visit
-    visit.must_be_clean()
-    page.close()
+    with first_visit(browser, voila, height=900) as visit:
+        yield visit
 
 
 def test_the_first_screen_has_few_words_and_few_stops(first: Dashboard) -> None:

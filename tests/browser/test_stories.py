@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, expect
 from explorer.app.stories.story import STORIES
 
 from .axe import look
-from .dashboard import Dashboard, wait_until_still
+from .dashboard import Dashboard, first_visit, wait_until_still
 from .test_silence import Line
 
 HEIGHTS = "() => [...document.querySelectorAll('.ex-guess-point input')].map((input) => Number(input.value))"
@@ -52,14 +52,8 @@ COVERED = """(wanted) => [...document.querySelectorAll('.ex-cell:not(.ex-looked)
 
 @pytest.fixture(scope="module")
 def first(browser: Browser, voila: str) -> Iterator[Dashboard]:
-    """The page as somebody has it who was never here."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    visit = Dashboard(page, "voila", first=True)
-    page.goto(voila)
-    visit.wait_until_drawn()
-    yield visit
-    visit.must_be_clean()
-    page.close()
+    with first_visit(browser, voila, height=1000) as visit:
+        yield visit
 
 
 def press(visit: Dashboard, name: str) -> None:

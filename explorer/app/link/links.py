@@ -8,6 +8,7 @@ with a notice. Here everything is checked: a page's record is valid."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
@@ -51,8 +52,13 @@ class Links:
         such story."""
         if name == DAILY and FIRST_TAB in self._panels:
             day = today()
-            return of_day(day, self.parse(row_of_day(day)[0])[0].panels[FIRST_TAB].design)
+            return of_day(day, self._panel_of(day).design)
         return self.stories.get(name)
+
+    def _panel_of(self, day: date) -> ExplorePart:
+        """The Explore panel as the question of a day has it."""
+        part: ExplorePart = self.parse(row_of_day(day)[0])[0].panels[FIRST_TAB]
+        return part
 
     def write(self, page: Page) -> str:
         """The link of a page, with its question mark; empty for the page as it opens."""
@@ -111,7 +117,7 @@ class Links:
             tab = self._panels[0]
         story = self._read_story(params)
         if story and story[0] == DAILY:  # of today, whatever day the link was copied on
-            parts[FIRST_TAB] = self.parse(row_of_day(today())[0])[0].panels[FIRST_TAB]
+            parts[FIRST_TAB] = self._panel_of(today())
         return Page(tab, parts, self._read_view(params), story)
 
     def _read_view(self, params: Params) -> View:

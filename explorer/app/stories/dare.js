@@ -3,7 +3,7 @@
    A browser that was here and has closed it is not offered it again; nor is a visitor who follows a link. */
 
 const offerMark = browserStorage("transformer-signal-explorer: stories were offered"); // empty until the dares were closed
-const ON_MARK = "transformer-signal-explorer: a dare was on"; // the page's link when it was left
+const onMark = browserStorage("transformer-signal-explorer: a dare was on", "sessionStorage"); // the page's link when it was left
 const CELLS = 16; // of a side of the pattern, as in `dare.py`
 
 /** The pattern of attention: a square for each pair of tokens, whose opacity glides by the style sheet. */
@@ -39,9 +39,9 @@ function numberBar() {
 }
 
 export function dare(model, el) {
-  const isOurs = hasAddress() && Boolean(location.search) && location.search === sessionStorage.getItem(ON_MARK);
+  const isOurs = hasAddress() && Boolean(location.search) && location.search === onMark.get();
   if (isOurs && !offerMark.get()) { // the page was loaded anew while a dare was on: that design is no link's
-    sessionStorage.removeItem(ON_MARK);
+    onMark.set("");
     location.replace(location.pathname);
     return () => {};
   }
@@ -70,7 +70,7 @@ export function dare(model, el) {
     make("div", { class: "ex-dare-tools" }, next, button("Close", "ex-link", close, {
       title: "Back to the design before; Stories has more" }))));
   const stopMarking = listen(window, "pagehide", () => {
-    if (hasAddress() && model.get("on")) sessionStorage.setItem(ON_MARK, location.search);
+    if (hasAddress() && model.get("on")) onMark.set(location.search);
   });
   return callAll([stopMarking, follow(model, "dare on tried predicted measured pattern origin", () => {
     const offered = model.get("dare");

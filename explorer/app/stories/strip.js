@@ -1,6 +1,7 @@
 /* Stories, below the header: cards that offer them, and the step of the open story. */
 
 let questionCount = 0; // for ids
+
 /** Sends the acts of buttons one by one. Until the kernel has answered, the button shows as pressed, the verdict of the
     page before is blank, and clicks on any of these buttons are not sent. */
 function actsOneByOne(model, root) {

@@ -17,13 +17,14 @@ const addressLink = () => location.search || location.hash.replace(/^#/, "?");
 /** The link in a form that others can open: an address, or in JupyterLab the argument of `ex.dashboard`. */
 const shareable = (link) => (hasAddress() ? location.origin + location.pathname + link : link);
 
-/** A text that the browser keeps between visits. Without the visitor's permission to store, it is always empty. */
-const browserStorage = (key) => ({
+/** A text that the browser keeps between visits, or in this tab alone by `sessionStorage`. Without the visitor's permission
+    to store, it is always empty. */
+const browserStorage = (key, storage = "localStorage") => ({
   get() {
-    try { return localStorage.getItem(key) ?? ""; } catch { return ""; }
+    try { return window[storage].getItem(key) ?? ""; } catch { return ""; }
   },
   set(text) {
-    try { localStorage.setItem(key, text); } catch { /* the next visit then starts without it */ }
+    try { window[storage].setItem(key, text); } catch { /* the next visit then starts without it */ }
   },
 });
 const lastLink = browserStorage("transformer-signal-explorer: the last page here");

@@ -90,8 +90,7 @@ def add_commands(add: Add) -> None:
 
 def _probe(choices: argparse.Namespace) -> int:
     """Runs the command; returns its exit code, 1 where the model departs from what is expected."""
-    with speaking("en"):  # rows of the vocabulary that are copied keep the language of that moment
-        from explorer_models.expecting import expectation, verdict
+    from explorer_models.expecting import expectation, verdict
     from explorer_models.model import make, named_error
     from explorer_models.probe import probed
     from explorer_models.starts import Start, refuse_not_finite

@@ -103,8 +103,11 @@ def _of_numbers(profile: Profile) -> Iterator[Departure]:
     """Numbers of the stream beyond the range of float16."""
     largest = torch.finfo(torch.float16).max
     for name, site in profile:
-        if name == "max_abs" and float(profile[name, site].max()) > largest:
-            yield _failed("range", site, site=site, value=float(profile[name, site].max()))
+        if name != "max_abs":
+            continue
+        value = float(profile[name, site].max())
+        if value > largest:
+            yield _failed("range", site, site=site, value=value)
 
 
 def _of_tokens(model: nn.Module, ids: Tensor, start: Start) -> Iterator[Departure]:
